@@ -1,0 +1,8 @@
+"""What is publicly known about a table: its attributes, their cells, and what one person can change."""
+
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
+from sfumato.domain.document import dump, load, parse
+from sfumato.domain.domain import Domain
+from sfumato.domain.unit import Unit
+
+__all__ = ["Attribute", "Categorical", "Domain", "Integer", "Real", "Unit", "Unknown", "dump", "load", "parse"]

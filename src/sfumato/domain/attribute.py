@@ -1,0 +1,202 @@
+"""One column as the public knows it: which cells it has, in order, and what becomes of anything else.
+
+Every attribute numbers its cells 0 .. size-1.  Declared cells come first, then one cell for missing
+values where the attribute is ``nullable``, then one for unknown values under ``Unknown.CATEGORY``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TypeAlias
+
+from sfumato.errors import DomainError
+
+Value: TypeAlias = str | int | float | bool | None
+
+
+class Unknown(StrEnum):
+    """What becomes of a value outside the declared cells (and of a missing one, where not nullable)."""
+
+    CATEGORY = "category"  # it is counted in a cell of its own, the last
+    DROP = "drop"  # the whole row is left out, for every attribute alike
+    CLAMP = "clamp"  # numbers only: moved to the nearest bound; a missing value drops the row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categorical:
+    """Declared values, in order.
+
+    >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
+    2
+    """
+
+    name: str
+    values: tuple[str | int | bool, ...]
+    unknown: Unknown
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        _named(self.name)
+        if not self.values:
+            raise DomainError(f"attribute {self.name!r} declares no values", culprit=self)
+        if len({str(value) for value in self.values}) != len(self.values):
+            raise DomainError(f"attribute {self.name!r} declares a value twice", culprit=self)
+        if len({type(value) for value in self.values}) > 1:
+            raise DomainError(f"attribute {self.name!r} mixes types of values; quote all or none", culprit=self)
+        if self.unknown is Unknown.CLAMP:
+            raise DomainError(f"attribute {self.name!r} is categorical and cannot clamp", culprit=self)
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        return len(self.values)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        return (*(str(value) for value in self.values), *_extra_labels(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer:
+    """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
+
+    ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.
+
+    >>> Integer(name="age", minimum=0, maximum=13, unknown=Unknown.CLAMP).size
+    14
+    >>> Integer(name="age", minimum=0, maximum=99, edges=(0, 18, 65), unknown=Unknown.CLAMP).labels()
+    ('0..17', '18..64', '65..99')
+    """
+
+    name: str
+    minimum: int
+    maximum: int
+    unknown: Unknown
+    edges: tuple[int, ...] | None = None
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        _named(self.name)
+        if self.minimum > self.maximum:
+            raise DomainError(f"attribute {self.name!r} has minimum above maximum", culprit=self)
+        if max(abs(self.minimum), abs(self.maximum)) >= 1 << 53:
+            raise DomainError(f"attribute {self.name!r} has a bound of 2^53 or more", culprit=self)
+        if self.edges is not None and not (
+            self.edges and self.edges[0] == self.minimum and self.edges[-1] <= self.maximum and _increasing(self.edges)
+        ):
+            raise DomainError(
+                f"the edges of {self.name!r} must increase from its minimum and stay within its maximum", culprit=self
+            )
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        return self.maximum - self.minimum + 1 if self.edges is None else len(self.edges)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    def bounds(self, code: int) -> tuple[int, int]:
+        """First and last value of a declared cell, both inclusive."""
+        if self.edges is None:
+            return self.minimum + code, self.minimum + code
+        last = self.maximum if code == len(self.edges) - 1 else self.edges[code + 1] - 1
+        return self.edges[code], last
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        cells = (self.bounds(code) for code in range(self.declared))
+        return (*(str(low) if low == high else f"{low}..{high}" for low, high in cells), *_extra_labels(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real:
+    """Real numbers between the first and the last edge, one cell between neighbouring edges.
+
+    Cells are closed on the left; the last is closed on both sides.
+
+    >>> Real(name="score", edges=(0.0, 0.5, 1.0), unknown=Unknown.CLAMP).labels()
+    ('[0.0, 0.5)', '[0.5, 1.0]')
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    unknown: Unknown
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        _named(self.name)
+        if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
+            raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
+
+    @property
+    def minimum(self) -> float:
+        """Declared lower bound."""
+        return self.edges[0]
+
+    @property
+    def maximum(self) -> float:
+        """Declared upper bound."""
+        return self.edges[-1]
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        return len(self.edges) - 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    def bounds(self, code: int) -> tuple[float, float]:
+        """Lower and upper edge of a declared cell."""
+        return self.edges[code], self.edges[code + 1]
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        last = self.declared - 1
+        cells = (f"[{low}, {high}{']' if code == last else ')'}" for code, (low, high) in enumerate(pairwise(self.edges)))
+        return (*cells, *_extra_labels(self))
+
+
+Attribute: TypeAlias = Categorical | Integer | Real
+
+
+def null_code(attribute: Attribute) -> int | None:
+    """Code of the cell for missing values, or None where the attribute is not nullable."""
+    return attribute.declared if attribute.nullable else None
+
+
+def unknown_code(attribute: Attribute) -> int | None:
+    """Code of the cell for unknown values, or None where they are dropped or clamped."""
+    return attribute.size - 1 if attribute.unknown is Unknown.CATEGORY else None
+
+
+def _size(attribute: Attribute) -> int:
+    return attribute.declared + attribute.nullable + (attribute.unknown is Unknown.CATEGORY)
+
+
+def _extra_labels(attribute: Attribute) -> tuple[str, ...]:
+    missing = ("(missing)",) if attribute.nullable else ()
+    unknown = ("(other)",) if attribute.unknown is Unknown.CATEGORY else ()
+    return missing + unknown
+
+
+def _named(name: str) -> None:
+    if not name or name != name.strip():
+        raise DomainError(f"an attribute needs a name without blanks around it, not {name!r}", culprit=name)
+
+
+def _increasing(edges: tuple[int, ...] | tuple[float, ...]) -> bool:
+    return all(low < high for low, high in pairwise(edges))

@@ -1,0 +1,1 @@
+"""Where the data is: engines count, and hand out exact results sealed."""

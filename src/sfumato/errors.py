@@ -1,0 +1,78 @@
+"""Everything Sfumato raises on purpose.
+
+    SfumatoError
+    ├── InputError              what the caller handed over is wrong: nothing was touched, nothing spent
+    │   ├── DomainError         the description of the data is wrong, incomplete or still a draft
+    │   ├── TableError          the table cannot be read, or does not fit its description
+    │   ├── LossError           a privacy parameter that is not a finite positive number
+    │   ├── QueryError          a question outside the closed language of questions
+    │   └── SizeError           the computation would not fit in memory
+    ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
+    ├── LedgerError             the journal cannot be read, written or trusted
+    ├── EngineError             the engine failed on its side (connection lost, permission missing)
+    ├── InfeasibleError         no release can meet what was asked
+    └── ReportError             local reports that do not belong to this spec
+
+A message is one sentence: what is wrong, where, and what to do.  It never contains a value of the
+protected table.  The object at fault travels as the attribute ``culprit``.
+"""
+
+from __future__ import annotations
+
+
+class SfumatoError(Exception):
+    """Root of the tree.  ``exit_code`` is what the command line returns for it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, culprit: object = None) -> None:
+        super().__init__(message)
+        self.culprit = culprit
+
+
+class InputError(SfumatoError):
+    """What the caller handed over is wrong; nothing was touched and nothing was spent."""
+
+    exit_code = 2
+
+
+class DomainError(InputError):
+    """The description of the data is wrong, incomplete, or a draft nobody accepted."""
+
+
+class TableError(InputError):
+    """The table cannot be read or does not fit its description."""
+
+
+class LossError(InputError):
+    """A privacy parameter that is not a finite positive number, or two that cannot be combined."""
+
+
+class QueryError(InputError):
+    """A question outside the closed language of questions."""
+
+
+class SizeError(InputError):
+    """The computation would not fit in memory; the message says how large and what to use instead."""
+
+
+class BudgetError(SfumatoError):
+    """The ledger refuses the charge; nothing was touched and nothing was spent."""
+
+    exit_code = 3
+
+
+class LedgerError(SfumatoError):
+    """The journal cannot be read, written or trusted."""
+
+
+class EngineError(SfumatoError):
+    """The engine failed on its side."""
+
+
+class InfeasibleError(SfumatoError):
+    """No release can meet what was asked; the message names the nearest request that can be met."""
+
+
+class ReportError(InputError):
+    """Local reports that are corrupt, or were made under another spec."""

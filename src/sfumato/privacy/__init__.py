@@ -1,0 +1,1 @@
+"""Privacy: exact losses, mechanisms with their loss maps, the sampler, the accountant."""

@@ -1,0 +1,108 @@
+"""Accounting as a fold: what was charged adds up, and a filter says whether one more charge fits.
+
+Every charge carries the exact amounts that the three measures need.  Pure epsilon adds (sequential
+composition); rho adds (Bun and Steinke 2016, Lemma 1.7; with adaptively chosen losses: Whitehouse,
+Ramdas, Rogers and Wu 2023, Theorem 1); delta adds.  A pure-epsilon event also has a rho, epsilon^2/2,
+and may be charged to any ledger; a Gaussian event has no pure epsilon and is refused by a ledger that
+promises one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from typing import TypeAlias
+
+from sfumato.errors import LossError
+from sfumato.privacy.conversion import epsilon_of, rho_within
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+
+__all__ = ["Charge", "Limit", "admits", "charge_for", "guarantee", "rho_within", "total"]
+
+Limit: TypeAlias = Loss
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one event costs: ``epsilon`` is None where no finite pure epsilon holds.
+
+    The event is delta-approximately rho-zCDP and, where ``epsilon`` is given, (epsilon, delta)-DP.
+
+    >>> charge_for(Epsilon("0.1")) + charge_for(Epsilon("0.2"))
+    Charge(epsilon=Fraction(3, 10), rho=Fraction(1, 40), delta=Fraction(0, 1))
+    """
+
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction
+
+    def __add__(self, other: Charge) -> Charge:
+        both = None if self.epsilon is None or other.epsilon is None else self.epsilon + other.epsilon
+        return Charge(both, self.rho + other.rho, self.delta + other.delta)
+
+
+NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
+
+
+def charge_for(loss: Loss) -> Charge:
+    """The charge of an event of the given loss; (epsilon, delta) is taken as the zCDP that it admits.
+
+    >>> charge_for(Rho("0.5"))
+    Charge(epsilon=None, rho=Fraction(1, 2), delta=Fraction(0, 1))
+    """
+    match loss:
+        case Epsilon(value=value):
+            return Charge(value, value**2 / 2, Fraction(0))
+        case Rho(value=value):
+            return Charge(None, value, Fraction(0))
+        case EpsilonDelta():
+            return Charge(None, rho_within(loss).value, Fraction(0))
+
+
+def total(charges: Iterable[Charge]) -> Charge:
+    """Everything charged so far."""
+    return reduce(Charge.__add__, charges, NOTHING)
+
+
+def admits(limit: Limit, spent: Charge, charge: Charge) -> bool:
+    """Whether ``charge`` still fits on top of ``spent`` under ``limit``, decided exactly.
+
+    Raises:
+        LossError: the limit promises a measure that the charge does not have at any size.
+    """
+    after = spent + charge
+    match limit:
+        case Epsilon(value=most):
+            if charge.epsilon is None or charge.delta:
+                raise LossError(
+                    "this ledger promises pure epsilon and cannot take Gaussian noise or a delta; "
+                    "use a pure mechanism or open a ledger with a (epsilon, delta) limit",
+                    culprit=charge,
+                )
+            return after.epsilon is not None and after.epsilon <= most
+        case Rho(value=most):
+            if charge.delta:
+                raise LossError("this ledger promises rho-zCDP and cannot take a delta", culprit=charge)
+            return after.rho <= most
+        case EpsilonDelta(epsilon=most, delta=delta):
+            left = delta - after.delta
+            if left <= 0:
+                return False
+            if after.delta == 0:
+                return after.rho <= rho_within(limit).value
+            return epsilon_of(after.rho, left) <= most
+
+
+def guarantee(spent: Charge, limit: Limit) -> str:
+    """What ``spent`` amounts to in the measure of ``limit``, in words, rounded upward."""
+    match limit:
+        case Epsilon():
+            return "epsilon = " + (plain(spent.epsilon) if spent.epsilon is not None else "infinite")
+        case Rho():
+            return f"rho = {plain(spent.rho)}"
+        case EpsilonDelta(delta=delta):
+            if not spent.rho:
+                return f"epsilon = 0, delta = {plain(spent.delta)}"
+            return f"epsilon = {float(epsilon_of(spent.rho, delta - spent.delta)):.6g}, delta = {plain(delta)}"

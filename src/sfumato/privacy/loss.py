@@ -1,0 +1,161 @@
+"""Privacy losses as exact numbers, and the conversions between their units.
+
+A loss is always stated for a *unit* (see :class:`sfumato.domain.Unit`) under the add/remove relation.
+Numbers are kept as fractions: a string or an integer is taken as written, a float is read as the
+shortest decimal that prints it, so ``0.1`` is one tenth.  Conversions round towards *more* loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import TypeAlias
+
+from sfumato.errors import LossError
+
+Number: TypeAlias = int | float | str | Decimal | Fraction
+
+
+def exact(value: Number, *, name: str = "number") -> Fraction:
+    """Read ``value`` as an exact fraction.
+
+    Raises:
+        LossError: not a number, NaN or infinite.
+
+    >>> exact(0.1), exact("1/3"), exact("1e-6")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        if isinstance(value, float):
+            return Fraction(repr(float(value)))
+        if isinstance(value, str):
+            return Fraction(value.strip()) if "/" in value else Fraction(Decimal(value.strip()))
+        return Fraction(value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
+        raise LossError(f"{name} must be a finite number, not {value!r}", culprit=value) from None
+
+
+def _positive(value: Number, name: str) -> Fraction:
+    number = exact(value, name=name)
+    if number <= 0:
+        raise LossError(f"{name} must be greater than zero, not {value}", culprit=value)
+    return number
+
+
+@dataclass(frozen=True, order=True)
+class Epsilon:
+    """Pure differential privacy (Dwork, McSherry, Nissim, Smith 2006).
+
+    >>> Epsilon("0.5") + Epsilon(0.1)
+    Epsilon('0.6')
+    >>> Epsilon(1) / 3
+    Epsilon('1/3')
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Number) -> None:
+        object.__setattr__(self, "value", _positive(value, "epsilon"))
+
+    def __add__(self, other: Epsilon) -> Epsilon:
+        return Epsilon(self.value + other.value)
+
+    def __mul__(self, share: int | Fraction) -> Epsilon:
+        return Epsilon(self.value * share)
+
+    def __truediv__(self, parts: int | Fraction) -> Epsilon:
+        return Epsilon(self.value / parts)
+
+    def __repr__(self) -> str:
+        return f"Epsilon({plain(self.value)!r})"
+
+    def __str__(self) -> str:
+        return f"epsilon = {plain(self.value)}"
+
+    def as_rho(self) -> Rho:
+        """Pure epsilon implies epsilon^2/2 zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+        return Rho(self.value**2 / 2)
+
+
+@dataclass(frozen=True, order=True)
+class Rho:
+    """Zero-concentrated differential privacy (Bun and Steinke 2016).
+
+    >>> Rho("0.25") * 2
+    Rho('0.5')
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Number) -> None:
+        object.__setattr__(self, "value", _positive(value, "rho"))
+
+    def __add__(self, other: Rho) -> Rho:
+        return Rho(self.value + other.value)
+
+    def __mul__(self, share: int | Fraction) -> Rho:
+        return Rho(self.value * share)
+
+    def __truediv__(self, parts: int | Fraction) -> Rho:
+        return Rho(self.value / parts)
+
+    def __repr__(self) -> str:
+        return f"Rho({plain(self.value)!r})"
+
+    def __str__(self) -> str:
+        return f"rho = {plain(self.value)}"
+
+    def as_rho(self) -> Rho:
+        """Itself: callers that hold either kind of loss need not ask which."""
+        return self
+
+
+@dataclass(frozen=True)
+class EpsilonDelta:
+    """Approximate differential privacy, kept as zCDP inside and converted once, at the edge.
+
+    >>> EpsilonDelta(1, "1e-9")
+    EpsilonDelta('1', '1e-09')
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number) -> None:
+        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _positive(delta, "delta"))
+        if self.delta >= 1:
+            raise LossError(f"delta must be below one, not {delta}", culprit=delta)
+
+    def __repr__(self) -> str:
+        return f"EpsilonDelta({plain(self.epsilon)!r}, {plain(self.delta)!r})"
+
+    def __str__(self) -> str:
+        return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
+
+    def as_rho(self) -> Rho:
+        """The largest rho, to twelve digits and rounded down, whose conversion stays within (epsilon, delta)."""
+        from sfumato.privacy.conversion import rho_within  # noqa: PLC0415  (conversions read losses)
+
+        return rho_within(self)
+
+
+Loss: TypeAlias = Epsilon | Rho | EpsilonDelta
+
+
+def plain(number: Fraction) -> str:
+    """The shortest exact spelling: a decimal where there is one, otherwise ``numerator/denominator``.
+
+    >>> plain(Fraction(1, 8)), plain(Fraction(1, 3)), plain(Fraction(4))
+    ('0.125', '1/3', '4')
+    """
+    if number.denominator == 1 and abs(number) < 10**15:
+        return str(number.numerator)
+    approximate = float(number)
+    if math.isfinite(approximate) and Fraction(repr(approximate)) == number:
+        return repr(approximate)
+    return f"{number.numerator}/{number.denominator}"

@@ -1,0 +1,1 @@
+"""The only place where exact counts become public numbers."""

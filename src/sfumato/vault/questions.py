@@ -1,0 +1,148 @@
+"""What can be asked through the vault's doors: a closed set of questions, each with a known sensitivity.
+
+Sensitivities are for adding or removing one *row*; the vault multiplies by the rows of a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """All cells of the contingency table of ``attributes``, flat in C order; no attributes: the row count.
+
+    One row is in one cell: L1 and squared L2 sensitivity 1.
+    """
+
+    attributes: tuple[str, ...]
+    where: Predicate | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """0/1 queries over the cells of one marginal: ``answers = matrix @ cells``.
+
+    ``matrix`` is boolean, shape ``(queries, cells)``.  A row in cell c moves the queries that hold at c:
+    L1 and squared L2 sensitivity are both the largest column sum.
+    """
+
+    attributes: tuple[str, ...]
+    matrix: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """L1 distance between a marginal and a public integer table ``reference``, shape ``(cells,)``.
+
+    One row moves one cell by one, so the distance by at most one: sensitivity 1.
+    """
+
+    attributes: tuple[str, ...]
+    reference: Integers
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+
+    One row adds at most the larger absolute bound: sensitivity round(max(|minimum|, |maximum|) / unit).
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    where: Predicate | None = None
+
+
+@dataclass(frozen=True)
+class Units:
+    """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells."""
+
+    by: tuple[str, ...]
+    where: Predicate | None = None
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
+
+    One row is in one bin of one cell: sensitivity 1.
+    """
+
+    value: str
+    edges: tuple[float, ...]
+    by: tuple[str, ...]
+    where: Predicate | None = None
+
+
+Measurable = Marginal | Counting | Distance | Sum | Units | Bins
+
+
+@dataclass(frozen=True, eq=False)
+class AbsoluteErrors:
+    """Scores |q(table) - answers[q]| of counting queries: where a synthetic table is most wrong.
+
+    ``answers`` are public integers, shape ``(queries,)``.  One row moves each score by at most 1; scores
+    may rise and fall together, so the general (not the monotone) exponential mechanism applies.
+    """
+
+    queries: Counting
+    answers: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalErrors:
+    """Scores weight * (L1 distance to the reference - penalty) of candidate marginals.
+
+    Weights and penalties are public.  One row moves a score by at most its weight: sensitivity max(weights).
+    """
+
+    distances: tuple[Distance, ...]
+    weights: tuple[Fraction, ...]
+    penalties: tuple[Fraction, ...]
+
+
+Scores = AbsoluteErrors | MarginalErrors
+
+
+class Noise(Protocol):
+    """The noise on a measurement, as the analyst may know it."""
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one cell."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Noisy integers for one question, with the noise they carry: public, free to reuse.
+
+    ``values`` has one int64 a cell (Marginal, Sum, Units, Bins), query (Counting), or one (Distance).
+    """
+
+    question: Measurable
+    values: Integers
+    noise: Noise
+
+    @property
+    def standard_error(self) -> float:
+        """Standard deviation of the noise on one cell."""
+        return math.sqrt(self.noise.variance)
+
+
+def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
+    """Number of cells of a marginal."""
+    return math.prod(domain[name].size for name in attributes)
