@@ -166,7 +166,9 @@ class Real:
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""
         last = self.declared - 1
-        cells = (f"[{low}, {high}{']' if code == last else ')'}" for code, (low, high) in enumerate(pairwise(self.edges)))
+        cells = (
+            f"[{low}, {high}{']' if code == last else ')'}" for code, (low, high) in enumerate(pairwise(self.edges))
+        )
         return (*cells, *_extra_labels(self))
 
 

@@ -56,8 +56,8 @@ def parse(document: object) -> Domain:
     Raises:
         DomainError: the document does not follow the schema; the message names the place.
     """
-    from jsonschema import Draft202012Validator  # noqa: PLC0415  (slow to import)
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
 
     error = best_match(Draft202012Validator(schema()).iter_errors(document))
     if error is not None or not isinstance(document, dict):

@@ -100,7 +100,7 @@ class Domain:
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        from sfumato.domain.document import describe  # noqa: PLC0415  (the document reads domains)
+        from sfumato.domain.document import describe
 
         text = json.dumps(describe(self.accepted()), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()

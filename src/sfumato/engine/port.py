@@ -119,11 +119,10 @@ class Encoded(Protocol):
         """The contingency table of ``attributes`` without its empty cells, for domains too large to be dense."""
         ...
 
-    def sums(
-        self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None
-    ) -> Exact[Counts]:
+    def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order; rows whose value
-        is missing or unknown add nothing.  ``value`` names an integer or real attribute."""
+        is missing or unknown add nothing.  ``value`` names an integer or real attribute.
+        """
         ...
 
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
@@ -134,12 +133,14 @@ class Encoded(Protocol):
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
         """Counts of clamped ``value`` between neighbouring ``edges`` (closed on the left, the last on both
-        sides) for each cell of ``by``: shape ``(cells of by * (edges - 1),)``, flat in C order."""
+        sides) for each cell of ``by``: shape ``(cells of by * (edges - 1),)``, flat in C order.
+        """
         ...
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw text columns that need not be in the domain, with column ``units``: the
-        number of distinct units of each.  For release behind a stability threshold only."""
+        number of distinct units of each.  For release behind a stability threshold only.
+        """
         ...
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:

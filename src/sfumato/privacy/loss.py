@@ -139,7 +139,7 @@ class EpsilonDelta:
 
     def as_rho(self) -> Rho:
         """The largest rho, to twelve digits and rounded down, whose conversion stays within (epsilon, delta)."""
-        from sfumato.privacy.conversion import rho_within  # noqa: PLC0415  (conversions read losses)
+        from sfumato.privacy.conversion import rho_within
 
         return rho_within(self)
 

@@ -36,10 +36,12 @@ class Doors(Protocol):
     def select(self, scores: Scores, loss: Loss) -> int:
         """Index of a candidate with nearly the largest score: exponential mechanism (McSherry and Talwar 2007),
         exact, of loss epsilon, or, for rho, of epsilon = sqrt(8 rho) (Cesar and Rogers 2021: it is
-        epsilon^2/8-zCDP as its bounded range is epsilon)."""
+        epsilon^2/8-zCDP as its bounded range is epsilon).
+        """
         ...
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """Values of undeclared text columns held by enough units, with a noisy number of units (column
-        ``units``): stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009)."""
+        ``units``): stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009).
+        """
         ...
