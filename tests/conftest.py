@@ -1,0 +1,19 @@
+"""Fixtures that every room shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data: ``SFUMATO_DATA``, or ``shared/data`` beside the checkout."""
+    folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data")
+    if not (folder / "MANIFEST.csv").is_file():
+        pytest.skip(f"real data not found in {folder}; set SFUMATO_DATA")
+    return folder
