@@ -17,17 +17,21 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 
 Integers = NDArray[np.int64]
+Groups = tuple[tuple[int, ...] | None, ...]
+"""A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
 
 
 @dataclass(frozen=True)
 class Marginal:
     """All cells of the contingency table of ``attributes``, flat in C order; no attributes: the row count.
 
+    With ``groups`` the cells are those of the coarser table, so that a merged cell carries the noise of one cell.
     One row is in one cell: L1 and squared L2 sensitivity 1.
     """
 
     attributes: tuple[str, ...]
     where: Predicate | None = None
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +50,13 @@ class Counting:
 class Distance:
     """L1 distance between a marginal and a public integer table ``reference``, shape ``(cells,)``.
 
+    With ``groups`` both are tables over the coarser cells.
     One row moves one cell by one, so the distance by at most one: sensitivity 1.
     """
 
     attributes: tuple[str, ...]
     reference: Integers
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)
@@ -146,3 +152,18 @@ class Measurement:
 def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     """Number of cells of a marginal."""
     return math.prod(domain[name].size for name in attributes)
+
+
+def coarsen(table: Integers, shape: tuple[int, ...], groups: Groups | None) -> Integers:
+    """Sum a flat contingency table of ``shape`` over its groups: flat in C order over the coarser cells.
+
+    >>> coarsen(np.array([1, 2, 3, 4, 5, 6]), (2, 3), (None, (0, 1, 1))).tolist()
+    [1, 5, 4, 11]
+    """
+    coarse = table.reshape(shape)
+    for axis, group in enumerate(groups or ()):
+        if group is not None:
+            order = np.argsort(group, kind="stable")
+            starts = np.flatnonzero(np.diff(np.asarray(group)[order], prepend=-1))
+            coarse = np.add.reduceat(coarse.take(order, axis=axis), starts, axis=axis)
+    return coarse.reshape(-1)
