@@ -1,0 +1,45 @@
+"""What a release promises and costs, in words."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sfumato.domain import Unit
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+
+
+def promise(loss: Loss | Charge, unit: Unit) -> str:
+    """The guarantee of a release of the given loss, with its neighbour relation.
+
+    >>> promise(Epsilon("0.5"), Unit.row())
+    'differential privacy with epsilon = 0.5 for adding or removing one row'
+    """
+    return f"{_measure(loss)} for {unit}"
+
+
+def cost(charge: Charge | None) -> str:
+    """What an entry added to the journal."""
+    if charge is None:
+        return "nothing that an accountant can count: no DP guarantee"
+    parts = [f"epsilon {plain(charge.epsilon)}"] if charge.epsilon is not None else [f"rho {plain(charge.rho)}"]
+    if charge.delta:
+        parts.append(f"delta {plain(charge.delta)}")
+    return ", ".join(parts)
+
+
+def _measure(loss: Loss | Charge) -> str:
+    match loss:
+        case Epsilon():
+            return f"differential privacy with {loss}"
+        case Rho():
+            return f"zero-concentrated differential privacy with {loss}"
+        case EpsilonDelta():
+            return f"differential privacy with {loss} (as zCDP with rho = {float(loss.as_rho().value):.6g})"
+        case Charge(epsilon=None):
+            kind = f"{plain(loss.delta)}-approximate " if loss.delta else ""
+            return f"{kind}zero-concentrated differential privacy with rho = {plain(loss.rho)}"
+        case Charge(epsilon=epsilon, delta=delta) if epsilon is not None:
+            return f"differential privacy with epsilon = {plain(epsilon)}, delta = {plain(delta)}"
+        case _:
+            assert_never(loss)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""How far one unit can move an answer: the only numbers that noise is scaled to.
+
+For a unit of m rows an answer moves by at most the sum of m one-row moves.  In L1 the sum of m moves of
+length s has length at most m s; the squared L2 length of the sum is at most m^2 times that of one move.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import assert_never
+
+import numpy as np
+
+from sfumato.domain import Categorical, Domain
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import exact
+from sfumato.vault.questions import (
+    AbsoluteErrors,
+    Bins,
+    Counting,
+    Distance,
+    Marginal,
+    Measurable,
+    MarginalErrors,
+    Scores,
+    Sum,
+    Units,
+    cells,
+)
+
+
+def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
+    """L1 and squared L2 sensitivity of a question for the domain's unit, add/remove.
+
+    Raises:
+        DomainError: the question names an attribute that the domain does not have.
+        QueryError: the question does not fit the domain.
+    """
+    rows = domain.unit.rows
+    match question:
+        case Marginal(attributes=attributes):
+            cells(domain, attributes)
+            one = one_squared = 1
+        case Counting(attributes=attributes, matrix=matrix):
+            _fits(domain, attributes, matrix.shape[1])
+            one = one_squared = int(matrix.sum(axis=0, dtype=np.int64).max(initial=1))
+        case Distance(attributes=attributes, reference=reference):
+            _fits(domain, attributes, reference.shape[0])
+            one = one_squared = 1
+        case Sum(value=value, unit=unit):
+            attribute = domain[value]
+            if isinstance(attribute, Categorical):
+                raise QueryError(f"{value!r} is categorical and has no sum", culprit=question)
+            # rounding a clamped value to units never takes it past the next whole unit
+            one = max(1, *(math.ceil(abs(exact(bound)) / unit) for bound in (attribute.minimum, attribute.maximum)))
+            one_squared = one**2
+        case Units(by=by):
+            most = min(rows, cells(domain, by))  # one unit is counted once a cell, in at most so many cells
+            return most, most
+        case Bins(value=value, by=by):
+            cells(domain, (value, *by))
+            one = one_squared = 1
+        case _:
+            assert_never(question)
+    return rows * one, rows**2 * one_squared
+
+
+def selection_sensitivity(domain: Domain, scores: Scores) -> Fraction:
+    """How far one unit can move any one score."""
+    match scores:
+        case AbsoluteErrors(queries=queries):
+            _fits(domain, queries.attributes, queries.matrix.shape[1])
+            return Fraction(domain.unit.rows)
+        case MarginalErrors(distances=distances, weights=weights):
+            for distance in distances:
+                _fits(domain, distance.attributes, distance.reference.shape[0])
+            if min(weights) <= 0:
+                raise QueryError("weights of candidates must be positive", culprit=weights)
+            return domain.unit.rows * max(weights)
+        case _:
+            assert_never(scores)
+
+
+def _fits(domain: Domain, attributes: tuple[str, ...], width: int) -> None:
+    if cells(domain, attributes) != width:
+        raise QueryError(
+            f"the question is about {width} cells, the marginal of {', '.join(attributes)} has "
+            f"{cells(domain, attributes)}",
+            culprit=attributes,
+        )

@@ -1,0 +1,82 @@
+"""The doors themselves: charge, count, add noise, in this order and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import Counts
+from sfumato.errors import LossError, QueryError
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.stability import StabilityThreshold
+from sfumato.vault.noise import noises
+from sfumato.vault.purse import Purse
+from sfumato.vault.questions import AbsoluteErrors, Measurable, Measurement, Scores
+from sfumato.vault.sensitivity import selection_sensitivity, sensitivity
+from sfumato.vault.tallies import Tallies
+
+
+class Session:
+    """Doors on one encoded table that draw on one purse.
+
+    Neighbouring tables differ in one unit (added or removed).  Exact counts live in local variables of
+    these methods only.
+    """
+
+    def __init__(self, tallies: Tallies, *, purse: Purse, entropy: Entropy) -> None:
+        self._tallies = tallies
+        self._purse = purse
+        self._entropy = entropy
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table, with its unit."""
+        return self._tallies.encoded.domain
+
+    def measure(
+        self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
+    ) -> tuple[Measurement, ...]:
+        """See :meth:`sfumato.vault.doors.Doors.measure`."""
+        mechanisms = noises(self.domain, questions, loss, shares)
+        self._purse.spend(charge_for(loss))
+        exact = self._tallies.answers(questions)
+        return tuple(
+            Measurement(question, noise.add(answer, self._entropy), noise)
+            for question, answer, noise in zip(questions, exact, mechanisms, strict=True)
+        )
+
+    def select(self, scores: Scores, loss: Loss) -> int:
+        """See :meth:`sfumato.vault.doors.Doors.select`."""
+        mechanism = Exponential.for_loss(
+            loss if isinstance(loss, Epsilon) else loss.as_rho(),
+            sensitivity=selection_sensitivity(self.domain, scores),
+        )
+        self._purse.spend(charge_for(loss))
+        return mechanism.select(self._scores(scores), self._entropy)
+
+    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
+        """See :meth:`sfumato.vault.doors.Doors.threshold`."""
+        mechanism = StabilityThreshold.for_loss(loss, keys=self.domain.unit.rows)
+        self._purse.spend(mechanism.charge)
+        groups = reveal(self._tallies.encoded.keys(columns))
+        noisy, kept = mechanism.release(groups["units"].to_numpy(), self._entropy)
+        released = groups.drop_columns(["units"]).append_column("units", pa.array(noisy)).filter(pa.array(kept))
+        return released.sort_by([(column, "ascending") for column in columns])
+
+    def _scores(self, scores: Scores) -> Counts | list[Fraction]:
+        if isinstance(scores, AbsoluteErrors):
+            (exact,) = self._tallies.answers([scores.queries])
+            return np.abs(exact - scores.answers)
+        distances = self._tallies.answers(scores.distances)
+        return [
+            weight * (int(distance[0]) - penalty)
+            for distance, weight, penalty in zip(distances, scores.weights, scores.penalties, strict=True)
+        ]

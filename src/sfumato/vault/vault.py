@@ -1,0 +1,202 @@
+"""The vault: a protected table, its public description and its ledger behind a handful of doors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.engine.port import Encoded
+from sfumato.ledger import Ledger, Question
+from sfumato.privacy.accountant import Charge, charge_for
+from sfumato.privacy.entropy import Entropy, OsEntropy
+from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.privacy.stability import StabilityThreshold
+from sfumato.vault import canonical
+from sfumato.vault.doors import Doors
+from sfumato.vault.noise import noises
+from sfumato.vault.payload import Payload, decode, encode
+from sfumato.vault.promise import cost, promise
+from sfumato.vault.purse import Purse
+from sfumato.vault.questions import Measurable, Measurement, Scores
+from sfumato.vault.session import Session
+from sfumato.vault.tallies import Tallies
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a release is called in the journal: the same request of the same data is the same question.
+
+    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.
+    """
+
+    family: str
+    method: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A released payload, the promise it was released under, and its place in the journal."""
+
+    payload: dict[str, Any]
+    guarantee: str
+    cost: str
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Vault:
+    """A protected table that answers through its doors, charges first, and remembers what it said.
+
+    Every call of a door on the vault itself is a release of its own.  ``release`` gives a method doors
+    that together may spend one charge, under one journal entry.
+    """
+
+    encoded: Encoded
+    ledger: Ledger
+    analyst: str | None = None
+    entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
+
+    def __post_init__(self) -> None:
+        self.domain.refuse_draft()
+        object.__setattr__(self, "_tallies", Tallies(self.encoded))
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table, with its unit."""
+        return self.encoded.domain
+
+    def asked_by(self, analyst: str) -> Vault:
+        """The same vault, charging what it releases to the analyst's cap as well."""
+        return replace(self, analyst=analyst)
+
+    def release(
+        self,
+        request: Request,
+        loss: Loss | Charge,
+        run: Callable[[Doors], Payload],
+        *,
+        retry_key: str | None = None,
+    ) -> Settled:
+        """Reserve ``loss``, run a method on doors that can spend no more, store its payload, return it.
+
+        A request that was answered before returns the stored payload and costs the dataset nothing.
+
+        Raises:
+            BudgetError: the ledger refuses the charge, or the method asks for more than it reserved.
+        """
+        charge = loss if isinstance(loss, Charge) else charge_for(loss)
+        return self._settle(
+            request,
+            charge,
+            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=self.entropy)),  # type: ignore[attr-defined]
+            statement=promise(loss, self.domain.unit),
+            parameters={**request.parameters, "loss": canonical.loss(loss)},
+            retry_key=retry_key,
+        )
+
+    def disclose(
+        self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
+    ) -> Settled:
+        """Release something exact, with no differential privacy, and write so in the journal.
+
+        ``statement`` says what is promised instead: quasi-identifiers, criterion, attacker, suppression, loss.
+        """
+        return self._settle(
+            request,
+            None,
+            lambda: run(self.encoded),
+            statement=f"no DP guarantee: {statement}",
+            parameters=request.parameters,
+            retry_key=retry_key,
+        )
+
+    def measure(
+        self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
+    ) -> tuple[Measurement, ...]:
+        """See :meth:`sfumato.vault.doors.Doors.measure`; one journal entry."""
+        mechanisms = noises(self.domain, questions, loss, shares)
+        parameters = {
+            "questions": [canonical.question(asked) for asked in questions],
+            "shares": None if shares is None else [str(share) for share in shares],
+        }
+        settled = self.release(
+            Request("vault", "measure", parameters),
+            loss,
+            lambda doors: {
+                str(index): measurement.values
+                for index, measurement in enumerate(doors.measure(questions, loss, shares=shares))
+            },
+        )
+        return tuple(
+            Measurement(asked, settled.payload[str(index)], noise)
+            for index, (asked, noise) in enumerate(zip(questions, mechanisms, strict=True))
+        )
+
+    def select(self, scores: Scores, loss: Loss) -> int:
+        """See :meth:`sfumato.vault.doors.Doors.select`; one journal entry."""
+        request = Request("vault", "select", {"scores": canonical.question(scores)})
+        settled = self.release(request, loss, lambda doors: {"index": doors.select(scores, loss)})
+        return int(settled.payload["index"])
+
+    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
+        """See :meth:`sfumato.vault.doors.Doors.threshold`; one journal entry."""
+        request = Request("vault", "threshold", {"columns": list(columns), "of": canonical.loss(loss)})
+        charge = StabilityThreshold.for_loss(loss, keys=self.domain.unit.rows).charge
+
+        def run(doors: Doors) -> Payload:
+            found = doors.threshold(columns, loss)
+            units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
+            return {"keys": [found[column].to_pylist() for column in columns], "units": units}
+
+        payload = self.release(request, charge, run).payload
+        return pa.table(
+            {column: pa.array(keys, pa.string()) for column, keys in zip(columns, payload["keys"], strict=True)}
+            | {"units": pa.array(payload["units"])}
+        )
+
+    def _settle(
+        self,
+        request: Request,
+        charge: Charge | None,
+        compute: Callable[[], Payload],
+        *,
+        statement: str,
+        parameters: Mapping[str, Any],
+        retry_key: str | None,
+    ) -> Settled:
+        question = Question(
+            family=request.family,
+            method=request.method,
+            parameters={**parameters, "domain": self.domain.hash},
+            dataset_version=self.encoded.version,
+        )
+        receipt = self.ledger.release(
+            question,
+            charge,
+            lambda: encode(compute()),
+            analyst=self.analyst,
+            retry_key=retry_key,
+            statement=statement,
+        )
+        return Settled(
+            payload=decode(receipt.answer),
+            guarantee=statement,
+            cost=cost(charge) if receipt.charged else "nothing: asked and answered before",
+            provenance={
+                "family": request.family,
+                "method": request.method,
+                "parameters": dict(parameters),
+                "domain": self.domain.hash,
+                "unit": str(self.domain.unit),
+                "journal_entry": receipt.number,
+                "sfumato": version("sfumato"),
+            },
+        )
