@@ -1,0 +1,54 @@
+"""Sfumato: release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.
+
+Families are loaded when they are first named, so that ``import sfumato`` costs next to nothing and a
+local-privacy client never loads an engine.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato import anonymize, evaluate, local, query, synthesize
+    from sfumato.domain import Domain, Unit
+    from sfumato.errors import SfumatoError
+    from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+    from sfumato.vault.opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
+
+_FAMILIES = ("anonymize", "evaluate", "local", "query", "synthesize")
+_NAMES = {
+    "Domain": ("sfumato.domain", "Domain"),
+    "Epsilon": ("sfumato.privacy.loss", "Epsilon"),
+    "EpsilonDelta": ("sfumato.privacy.loss", "EpsilonDelta"),
+    "Rho": ("sfumato.privacy.loss", "Rho"),
+    "SfumatoError": ("sfumato.errors", "SfumatoError"),
+    "Unit": ("sfumato.domain", "Unit"),
+    "open": ("sfumato.vault.opening", "open_vault"),
+}
+
+__all__ = [
+    "Domain",
+    "Epsilon",
+    "EpsilonDelta",
+    "Rho",
+    "SfumatoError",
+    "Unit",
+    "anonymize",
+    "evaluate",
+    "local",
+    "open",
+    "query",
+    "synthesize",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
+    if name in _FAMILIES:
+        return import_module(f"sfumato.{name}")
+    if name in _NAMES:
+        module, attribute = _NAMES[name]
+        return getattr(import_module(module), attribute)
+    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

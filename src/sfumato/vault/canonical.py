@@ -17,6 +17,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Groups,
     Marginal,
     MarginalErrors,
     Measurable,
@@ -30,11 +31,13 @@ def question(asked: Measurable | Scores) -> dict[str, Any]:
     """A question as JSON values; large public arrays stand as their digest."""
     match asked:
         case Marginal():
-            return {"kind": "marginal", "attributes": list(asked.attributes), "where": where(asked.where)}
+            own = {"attributes": list(asked.attributes), "where": where(asked.where), "groups": _groups(asked.groups)}
+            return {"kind": "marginal", **own}
         case Counting():
             return {"kind": "counting", "attributes": list(asked.attributes), "matrix": _digest(asked.matrix)}
         case Distance():
-            return {"kind": "distance", "attributes": list(asked.attributes), "reference": _digest(asked.reference)}
+            own = {"attributes": list(asked.attributes), "groups": _groups(asked.groups)}
+            return {"kind": "distance", **own, "reference": _digest(asked.reference)}
         case Sum():
             own = {"value": asked.value, "by": list(asked.by), "unit": plain(asked.unit), "where": where(asked.where)}
             return {"kind": "sum", **own}
@@ -86,6 +89,10 @@ def loss(asked: Loss | Charge) -> Mapping[str, str | None]:
             return {"epsilon": None if pure is None else plain(pure), "rho": plain(rho), "delta": plain(delta)}
         case _:
             assert_never(asked)
+
+
+def _groups(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
+    return None if groups is None else [None if group is None else list(group) for group in groups]
 
 
 def _digest(array: NDArray[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every method returns beside the thing itself: what is promised, what it cost, how wrong it is, how it was made."""
+"""What every method returns beside the thing itself: its promise, cost, expected error and provenance."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Groups,
     Marginal,
     Measurable,
     MarginalErrors,
@@ -39,14 +40,14 @@ def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
     """
     rows = domain.unit.rows
     match question:
-        case Marginal(attributes=attributes):
-            cells(domain, attributes)
+        case Marginal(attributes=attributes, groups=groups):
+            _coarse_cells(domain, attributes, groups)
             one = one_squared = 1
         case Counting(attributes=attributes, matrix=matrix):
             _fits(domain, attributes, matrix.shape[1])
             one = one_squared = int(matrix.sum(axis=0, dtype=np.int64).max(initial=1))
-        case Distance(attributes=attributes, reference=reference):
-            _fits(domain, attributes, reference.shape[0])
+        case Distance():
+            _fits_coarse(domain, question)
             one = one_squared = 1
         case Sum(value=value, unit=unit):
             attribute = domain[value]
@@ -74,7 +75,7 @@ def selection_sensitivity(domain: Domain, scores: Scores) -> Fraction:
             return Fraction(domain.unit.rows)
         case MarginalErrors(distances=distances, weights=weights):
             for distance in distances:
-                _fits(domain, distance.attributes, distance.reference.shape[0])
+                _fits_coarse(domain, distance)
             if min(weights) <= 0:
                 raise QueryError("weights of candidates must be positive", culprit=weights)
             return domain.unit.rows * max(weights)
@@ -83,9 +84,32 @@ def selection_sensitivity(domain: Domain, scores: Scores) -> Fraction:
 
 
 def _fits(domain: Domain, attributes: tuple[str, ...], width: int) -> None:
-    if cells(domain, attributes) != width:
+    _same(cells(domain, attributes), width, attributes)
+
+
+def _fits_coarse(domain: Domain, distance: Distance) -> None:
+    size = _coarse_cells(domain, distance.attributes, distance.groups)
+    _same(size, distance.reference.shape[0], distance.attributes)
+
+
+def _same(size: int, width: int, attributes: tuple[str, ...]) -> None:
+    if size != width:
         raise QueryError(
-            f"the question is about {width} cells, the marginal of {', '.join(attributes)} has "
-            f"{cells(domain, attributes)}",
+            f"the question is about {width} cells, the marginal of {', '.join(attributes)} has {size}",
             culprit=attributes,
         )
+
+
+def _coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | None) -> int:
+    """Cells of a coarsened marginal; every code must be in exactly one group, or the sensitivity would not be one."""
+    if groups is None:
+        return cells(domain, attributes)
+    size = 1
+    for name, group in zip(attributes, groups, strict=True):
+        if group is None:
+            size *= domain[name].size
+        elif len(group) != domain[name].size or set(group) != set(range(max(group) + 1)):
+            raise QueryError(f"the groups of {name!r} must number each of its cells 0, 1, ...", culprit=group)
+        else:
+            size *= max(group) + 1
+    return size

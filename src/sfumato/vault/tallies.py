@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.vault.questions import Bins, Counting, Distance, Marginal, Measurable, Sum, Units
+from sfumato.vault.questions import Bins, Counting, Distance, Marginal, Measurable, Sum, Units, coarsen
 
 _KEPT_CELLS = 1 << 24  # 128 MiB of counts: an adaptive method asks about the same marginals again and again
 
@@ -45,13 +45,14 @@ class Tallies:
 
     def _answer(self, question: Measurable, tables: dict[_Key, Counts]) -> Counts:
         match question:
-            case Marginal(attributes=attributes, where=where):
-                return tables[attributes, where]
+            case Marginal(attributes=attributes, where=where, groups=groups):
+                return coarsen(tables[attributes, where], self._shape(attributes), groups)
             case Counting(attributes=attributes, matrix=matrix):
                 # float64 dot products are exact below 2^53, and far faster than integer ones
                 return (matrix.astype(np.float64) @ tables[attributes, None].astype(np.float64)).astype(np.int64)
-            case Distance(attributes=attributes, reference=reference):
-                return np.abs(tables[attributes, None] - reference).sum(keepdims=True)
+            case Distance(attributes=attributes, reference=reference, groups=groups):
+                table = coarsen(tables[attributes, None], self._shape(attributes), groups)
+                return np.abs(table - reference).sum(keepdims=True)
             case Sum(value=value, by=by, unit=unit, where=where):
                 return reveal(self.encoded.sums(value, by, unit, where))
             case Units(by=by, where=where):
@@ -60,6 +61,9 @@ class Tallies:
                 return reveal(self.encoded.bins(value, edges, by, where))
             case _:
                 assert_never(question)
+
+    def _shape(self, attributes: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self.encoded.domain[name].size for name in attributes)
 
 
 def _key(question: Measurable) -> _Key | None:

@@ -1,0 +1,50 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench slow docs frontier clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.ready ## create .venv with everything pinned
+
+.venv/.ready: requirements.lock pyproject.toml scripts/setup
+	PYTHON=$(PYTHON) scripts/setup
+	@touch $@
+
+demo: setup ## release a synthetic table of a million people under epsilon 1 and write a report
+	sfumato demo --out out/demo
+
+test: setup ## linters, types, contracts and the tests
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	pytest -n 2 --dist loadgroup -m "not slow"
+
+lint: setup ## ruff and the import contracts
+	ruff check .
+	ruff format --check .
+	lint-imports
+
+types: setup ## mypy, strict
+	mypy
+
+slow: setup ## statistical runs, long kill loops and audits that take minutes
+	pytest -m slow
+
+bench: setup ## measure against peers side by side and write docs/benchmarks
+	$(BIN)/python -m benchmarks
+
+docs: setup ## build the documentation into site/
+	mkdocs build --strict
+
+frontier: setup ## draw the utility-risk frontier of the bundled census
+	sfumato frontier --out out/frontier.html
+
+clean: ## remove what the other targets made
+	rm -rf .venv .venv-bootstrap .bench out site build dist

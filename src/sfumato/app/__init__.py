@@ -1,0 +1,1 @@
+"""Doors for people and programs: parse, call one function, show.  No logic."""

@@ -1,0 +1,92 @@
+"""``sfumato domain``: describe a table before anything is released from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+
+app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
+
+DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
+
+
+@app.command()
+def draft(
+    table: Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draft a domain from the data, for its owner to edit and accept.
+
+    The draft is read off the protected table, so it is marked as one, and every release refuses it until
+    somebody has replaced what the data says by what is publicly known, and set 'draft: false'.
+    """
+    from sfumato.domain import dump
+    from sfumato.engine.draft import draft_domain
+    from sfumato.engine.open import open_table
+    from sfumato.vault.rows import free, whole
+
+    if out is not None:
+        free(out, overwrite=overwrite)
+    with working(f"Reading {table}"):
+        text = dump(draft_domain(open_table(table)))
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        whole(out, lambda path: path.write_text(text, encoding="utf-8"))
+        remark(f"Wrote the draft {out}. Edit it to what is publicly known, then set 'draft: false'.")
+
+
+@app.command()
+def check(
+    path: DomainPath,
+    table: Annotated[str | None, typer.Option(help="Also check that this table has the columns.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a domain file, and whether a table fits it."""
+    from sfumato.domain import load
+
+    domain = load(path)
+    if table is not None:
+        from sfumato.engine.open import open_table
+
+        open_table(table).encode(domain)
+    state = "a draft: releases refuse it" if domain.draft else "accepted"
+    fits = "" if table is None else f" {table} fits it."
+    value = {"attributes": len(domain), "cells": str(domain.size), "draft": domain.draft, "hash": domain.hash}
+    result(value, f"{path} is a domain of {len(domain)} attributes, {state}.{fits}", as_json=as_json)
+
+
+@app.command()
+def show(path: DomainPath, as_json: Json = False) -> None:
+    """Show a domain: attributes, their cells, the unit of privacy."""
+    from sfumato.domain import load
+    from sfumato.domain.document import describe
+
+    domain = load(path)
+    lines = [
+        {
+            "attribute": attribute.name,
+            "type": type(attribute).__name__.lower(),
+            "cells": attribute.size,
+            "first": attribute.labels()[0],
+            "last": attribute.labels()[attribute.declared - 1],
+            "missing": "own cell" if attribute.nullable else "as unknown",
+            "unknown": attribute.unknown.value,
+        }
+        for attribute in domain
+    ]
+    text = f"{columns(lines)}\n\nUnit: {domain.unit}\nCells of the full table: {domain.size:,}"
+    result(describe(domain), text + ("\nThis is a draft." if domain.draft else ""), as_json=as_json)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of domain files, for editors."""
+    from sfumato.domain.document import schema as published
+
+    result(published(), "", as_json=True)

@@ -1,0 +1,53 @@
+"""Privacy parameters on the command line: there is none by default, and text is read exactly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.errors import LossError
+
+if TYPE_CHECKING:
+    from sfumato.privacy.loss import Loss
+
+EpsilonOption = Annotated[str | None, typer.Option("--epsilon", help="Pure epsilon, or with --delta approximate.")]
+DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --epsilon.")]
+RhoOption = Annotated[str | None, typer.Option("--rho", help="Zero-concentrated loss, instead of --epsilon.")]
+LimitOption = Annotated[
+    str | None,
+    typer.Option("--limit", help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO; for a new ledger."),
+]
+
+
+def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
+    """The loss that the options spell.
+
+    Raises:
+        LossError: none, or a combination that has no meaning.
+    """
+    from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+
+    match epsilon, delta, rho:
+        case str(), None, None:
+            return Epsilon(epsilon)
+        case str(), str(), None:
+            return EpsilonDelta(epsilon, delta)
+        case None, None, str():
+            return Rho(rho)
+        case _:
+            raise LossError("say what the release may cost: --epsilon, --epsilon with --delta, or --rho")
+
+
+def limit_of(text: str | None) -> Loss | None:
+    """The limit that ``--limit`` spells: ``1``, ``1,1e-9`` or ``rho=0.5``.
+
+    Raises:
+        LossError: anything else.
+    """
+    if text is None:
+        return None
+    if text.startswith("rho="):
+        return loss_of(None, None, text.removeprefix("rho="))
+    epsilon, _, delta = text.partition(",")
+    return loss_of(epsilon, delta or None, None)

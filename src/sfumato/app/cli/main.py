@@ -1,0 +1,55 @@
+"""``sfumato``: one command a task."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from sfumato.app.cli import domain, ledger
+from sfumato.app.cli.output import remark
+from sfumato.errors import SfumatoError
+
+app = typer.Typer(
+    name="sfumato",
+    help="Release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(domain.app, name="domain")
+app.add_typer(ledger.app, name="ledger")
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001  (typer calls it so)
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"sfumato {version('sfumato')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[  # noqa: ARG001  (its callback answers)
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Exit codes: 0 done, 1 failed, 2 wrong input, 3 budget refused."""
+
+
+def run() -> None:
+    """Run the command line and leave with its exit code; errors are one sentence on standard error."""
+    try:
+        app()
+    except SfumatoError as error:
+        remark(f"sfumato: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        remark("sfumato: interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,59 @@
+"""From a table, its description and a ledger to a vault: the front door of the Python interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sfumato.domain import Domain, load
+from sfumato.engine.open import open_table
+from sfumato.errors import LedgerError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.loss import Loss
+from sfumato.vault.vault import Vault
+
+DATASET = "default"
+
+
+def open_vault(
+    table: object,
+    *,
+    domain: Domain | str | Path,
+    ledger: str | None = None,
+    limit: Loss | None = None,
+    dataset: str = DATASET,
+    analyst: str | None = None,
+) -> Vault:
+    """Open a protected table for release.
+
+    Args:
+        table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
+            database or on Spark.
+        domain: the accepted description, or the path of its YAML file.
+        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  Without
+            one, a SQLite file beside the domain file, so that one description has one budget.
+        limit: the most that may ever be released; fixed when the ledger is first opened, and from then on
+            only compared.
+        dataset: name of the journal, where one ledger keeps several.
+        analyst: who asks, where the ledger caps analysts.
+
+    Raises:
+        DomainError: the description is wrong, or a draft that nobody accepted.
+        TableError: the table cannot be read or does not fit the description.
+        LedgerError: the ledger cannot be opened, has another limit, or is new and was given none.
+    """
+    described = domain if isinstance(domain, Domain) else load(domain)
+    described.refuse_draft()
+    url = ledger or ledger_beside(domain)
+    encoded = open_table(table).encode(described)
+    return Vault(encoded, open_ledger(url, dataset=dataset, limit=limit), analyst=analyst)
+
+
+def ledger_beside(domain: Domain | str | Path) -> str:
+    """URL of the ledger that belongs to a domain file.
+
+    Raises:
+        LedgerError: the domain is not a file, so there is no place beside it.
+    """
+    if isinstance(domain, Domain):
+        raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
+    return f"sqlite:///{Path(domain).with_suffix('.ledger')}"

@@ -1,0 +1,123 @@
+"""Released rows: public, typed, ready for any tool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.errors import InputError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A released table.  Files are written whole or not at all, and never over one that exists unless asked."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
+        """The rows as a pandas DataFrame; needs pandas."""
+        return self.table.to_pandas()
+
+    def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a Parquet file."""
+        self.write(_suffixed(path, ".parquet"), overwrite=overwrite)
+
+    def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a CSV file with a header; missing values are empty."""
+        self.write(_suffixed(path, ".csv"), overwrite=overwrite)
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a file in the format of its ending: .parquet, .csv or .arrow.
+
+        Raises:
+            InputError: another ending, a folder that does not exist, or a file that does.
+        """
+        writer = writable(path, overwrite=overwrite)
+        whole(path, lambda partial: writer(self.table, partial))
+
+
+Writer = Callable[[pa.Table, Path], None]
+
+
+def writable(path: str | Path, *, overwrite: bool) -> Writer:
+    """Check that ``path`` can be written, before anything is spent, and say how.
+
+    Raises:
+        InputError: an unknown ending, a folder that does not exist, or a file that does.
+    """
+    target = Path(path)
+    writer = _WRITERS.get(target.suffix.lower())
+    if writer is None:
+        raise InputError(f"cannot write {target}: end it in .parquet, .csv or .arrow", culprit=target)
+    free(target, overwrite=overwrite)
+    return writer
+
+
+def free(path: str | Path, *, overwrite: bool) -> None:
+    """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
+
+    Raises:
+        InputError: as said.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist", culprit=target)
+    if not os.access(target.parent, os.W_OK) or target.is_dir():
+        raise InputError(f"cannot write {target}: permission denied or a folder", culprit=target)
+    if target.exists() and not overwrite:
+        raise InputError(f"{target} exists; choose another name or ask to overwrite it", culprit=target)
+
+
+def whole(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then move it there in one step."""
+    target = Path(path)
+    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        partial = Path(file.name)
+    try:
+        write(partial)
+        mask = os.umask(0)
+        os.umask(mask)
+        partial.chmod(0o666 & ~mask)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _suffixed(path: str | Path, suffix: str) -> Path:
+    if Path(path).suffix.lower() != suffix:
+        raise InputError(f"{path} does not end in {suffix}", culprit=path)
+    return Path(path)
+
+
+def _parquet(table: pa.Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd")
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(table, path)
+
+
+def _arrow(table: pa.Table, path: Path) -> None:
+    from pyarrow import feather
+
+    feather.write_feather(table, path, compression="zstd")
+
+
+_WRITERS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown, dump, load, parse
+from sfumato.domain.attribute import Attribute, null_code, unknown_code
+from sfumato.domain.document import describe, schema
+from sfumato.errors import DomainError
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
+ANY = st.sampled_from(Unknown)
+FOR_VALUES = st.sampled_from([Unknown.CATEGORY, Unknown.DROP])
+
+
+@st.composite
+def attributes(draw: st.DrawFn) -> Attribute:
+    name, nullable = draw(NAMES), draw(st.booleans())
+    match draw(st.sampled_from(["categorical", "integer", "binned", "real"])):
+        case "categorical":
+            values = draw(st.lists(NAMES, min_size=1, max_size=5, unique=True))
+            return Categorical(name=name, values=tuple(values), unknown=draw(FOR_VALUES), nullable=nullable)
+        case "integer":
+            low = draw(st.integers(-100, 100))
+            return Integer(
+                name=name, minimum=low, maximum=low + draw(st.integers(0, 50)), unknown=draw(ANY), nullable=nullable
+            )
+        case "binned":
+            edges = sorted(draw(st.sets(st.integers(-100, 100), min_size=1, max_size=6)))
+            return Integer(
+                name=name,
+                minimum=edges[0],
+                maximum=edges[-1] + draw(st.integers(0, 9)),
+                edges=tuple(edges),
+                unknown=draw(ANY),
+                nullable=nullable,
+            )
+        case _:
+            cuts = draw(st.sets(st.floats(-1e6, 1e6), min_size=2, max_size=6))
+            return Real(name=name, edges=tuple(sorted(cuts)), unknown=draw(ANY), nullable=nullable)
+
+
+@st.composite
+def domains(draw: st.DrawFn) -> Domain:
+    drawn = draw(st.lists(attributes(), min_size=1, max_size=4, unique_by=lambda attribute: attribute.name))
+    unit = draw(st.sampled_from([Unit.row(), Unit("person", rows=3)]))
+    return Domain(tuple(drawn), unit=unit, draft=draw(st.booleans()))
+
+
+@given(domains())
+def test_a_document_reads_back_to_an_equal_domain(domain: Domain) -> None:
+    assert parse(yaml.safe_load(dump(domain))) == domain
+    assert parse(json.loads(json.dumps(describe(domain)))) == domain
+
+
+@given(domains())
+def test_cells_labels_and_codes_agree(domain: Domain) -> None:
+    for attribute in domain:
+        assert len(attribute.labels()) == attribute.size
+        extra = [code for code in (null_code(attribute), unknown_code(attribute)) if code is not None]
+        assert extra == list(range(attribute.declared, attribute.size))
+
+
+@given(domains(), st.data())
+def test_projection_keeps_attributes_and_multiplies_to_the_size(domain: Domain, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(domain.names), min_size=1, unique=True))
+    marginal = domain.project(names)
+    rest = [name for name in domain.names if name not in names]
+    assert marginal.names == tuple(names)
+    assert marginal.size * (domain.project(rest).size if rest else 1) == domain.size
+
+
+@given(domains())
+def test_the_hash_ignores_acceptance_and_nothing_else(domain: Domain) -> None:
+    assert domain.hash == domain.accepted().hash
+    assert domain.hash != Domain(domain.attributes, unit=Unit("somebody", rows=7)).hash
+
+
+@given(attributes())
+def test_bounds_of_neighbouring_cells_meet(attribute: Attribute) -> None:
+    if isinstance(attribute, Categorical):
+        return
+    cells = [attribute.bounds(code) for code in range(attribute.declared)]
+    step = 1 if isinstance(attribute, Integer) else 0
+    assert cells[0][0] == attribute.minimum
+    assert cells[-1][1] == attribute.maximum
+    assert all(left[1] + step == right[0] for left, right in zip(cells, cells[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"type": "integer", "maximum": 3, "unknown": "drop"}, "minimum"),
+        ({"type": "integer", "minimum": 4, "maximum": 3, "unknown": "drop"}, "minimum above maximum"),
+        ({"type": "integer", "minimum": 0, "maximum": 9, "edges": [1, 5], "unknown": "drop"}, "edges"),
+        ({"type": "real", "edges": [1], "unknown": "drop"}, "edges"),
+        ({"type": "real", "edges": [1, 1], "unknown": "drop"}, "increasing"),
+        ({"type": "categorical", "values": [], "unknown": "drop"}, "values"),
+        ({"type": "categorical", "values": ["a", "a"], "unknown": "drop"}, "twice"),
+        ({"type": "categorical", "values": ["1", 1], "unknown": "drop"}, "twice"),
+        ({"type": "categorical", "values": ["a"], "unknown": "clamp"}, "unknown"),
+        ({"type": "categorical", "values": ["a"]}, "unknown"),
+        ({"type": "text", "unknown": "drop"}, "text"),
+        ({"type": "categorical", "values": ["a"], "unknown": "drop", "colour": 1}, "colour"),
+    ],
+)
+def test_a_wrong_attribute_is_refused_with_its_reason(body: dict[str, object], says: str) -> None:
+    with pytest.raises(DomainError, match=says):
+        parse({"sfumato": 1, "unit": "row", "attributes": {"x": body}})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"sfumato": 2, "unit": "row", "attributes": {}}, {"sfumato": 1, "unit": "row", "attributes": {}}],
+)
+def test_a_wrong_document_is_refused(document: object) -> None:
+    with pytest.raises(DomainError):
+        parse(document)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DomainError, match="cannot read"):
+        load(tmp_path / "absent.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DomainError, match="not UTF-8"):
+        load(tmp_path / "binary.yaml")
+    (tmp_path / "broken.yaml").write_text("a: [1, 2\nb: 3\n")
+    with pytest.raises(DomainError, match="not YAML at line"):
+        load(tmp_path / "broken.yaml")
+
+
+def test_a_draft_is_refused_until_it_is_accepted() -> None:
+    draft = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),), draft=True)
+    with pytest.raises(DomainError, match="draft"):
+        draft.refuse_draft()
+    draft.accepted().refuse_draft()
+
+
+def test_an_unknown_attribute_is_named_with_those_that_exist() -> None:
+    domain = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
+    with pytest.raises(DomainError, match=r"no attribute 'height'.*age"):
+        domain["height"]
+
+
+def test_units_say_what_one_person_can_change() -> None:
+    assert str(Unit.row()) == "adding or removing one row"
+    assert "at most 3" in str(Unit("person", rows=3))
+    with pytest.raises(DomainError):
+        Unit("person", rows=0)
+    with pytest.raises(DomainError):
+        Unit(None, rows=2)
+
+
+def test_the_published_schema_is_valid_and_matches_its_docs() -> None:
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(schema())
