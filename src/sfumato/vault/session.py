@@ -11,7 +11,6 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
-from sfumato.errors import LossError, QueryError
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
@@ -20,7 +19,7 @@ from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault.noise import noises
 from sfumato.vault.purse import Purse
 from sfumato.vault.questions import AbsoluteErrors, Measurable, Measurement, Scores
-from sfumato.vault.sensitivity import selection_sensitivity, sensitivity
+from sfumato.vault.sensitivity import selection_sensitivity
 from sfumato.vault.tallies import Tallies
 
 

@@ -2,14 +2,104 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.losses import Delta, EpsilonOption, Rho, loss_from
-from sfumato.app.cli.output import Json, columns, result
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption, limit_of, loss_of
+from sfumato.app.cli.output import Json, columns, remark, result
+
+if TYPE_CHECKING:
+    from sfumato.ledger import Entry, Ledger
 
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
 Dataset = Annotated[str, typer.Option(help="Journal, where the ledger keeps several.")]
+
+
+@app.command()
+def create(
+    ledger: Url,
+    limit: Annotated[str, typer.Option(help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.")],
+    dataset: Dataset = "default",
+) -> None:
+    """Create a ledger with its limit, before the first release."""
+    from sfumato.ledger import open_ledger
+
+    with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit)) as opened:
+        remark(f"{ledger} keeps {dataset!r} within {opened.limit}.")
+
+
+@app.command()
+def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> None:
+    """Show the journal: every release, what it promised and cost, and what is left."""
+    with existing(ledger, dataset) as opened:
+        entries = [_entry(entry) for entry in opened.journal()]
+        account = opened.remaining()
+        analysts = {name: str(each) for name, each in opened.caps().items()}
+    shown = [
+        {key: line[key] for key in ("number", "time", "family", "method", "analyst", "statement")} for line in entries
+    ]
+    text = f"{columns(shown)}\n\n{dataset}: {account}"
+    text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
+    value = {"dataset": dataset, "account": str(account), "analysts": analysts, "entries": entries}
+    result(value, text, as_json=as_json)
+
+
+@app.command()
+def verify(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> None:
+    """Check that no entry was changed, removed or inserted, and that the account is the sum of the journal."""
+    with existing(ledger, dataset) as opened:
+        last = opened.verify()
+    result(
+        {"dataset": dataset, "verified": True, "hash": last},
+        f"{dataset} is whole; its last hash is {last}",
+        as_json=as_json,
+    )
+
+
+@app.command()
+def cap(
+    ledger: Url,
+    analyst: Annotated[str, typer.Argument(help="Whose cap.")],
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the cap.")] = False,
+    dataset: Dataset = "default",
+) -> None:
+    """Set or lift what one analyst may spend."""
+    with existing(ledger, dataset) as opened:
+        opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
+        remark(f"{analyst}: {opened.remaining(analyst)}")
+
+
+def existing(ledger: str, dataset: str) -> Ledger:
+    """Open a ledger that must exist."""
+    from sfumato.ledger import open_ledger
+
+    return open_ledger(database(ledger), dataset=dataset, limit=None)
+
+
+def database(ledger: str) -> str:
+    """The database URL of a ledger named by a file or by a URL."""
+    return ledger if "://" in ledger else f"sqlite:///{Path(ledger)}"
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    from sfumato.vault.promise import cost
+
+    return {
+        "number": entry.number,
+        "time": entry.time,
+        "kind": entry.kind.value,
+        "family": entry.family,
+        "method": entry.method,
+        "analyst": entry.event.analyst,
+        "statement": entry.event.statement,
+        "cost": cost(entry.event.charge),
+        "parameters": entry.event.question.parameters,
+        "hash": entry.hash,
+    }

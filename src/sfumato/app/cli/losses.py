@@ -16,7 +16,9 @@ DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --
 RhoOption = Annotated[str | None, typer.Option("--rho", help="Zero-concentrated loss, instead of --epsilon.")]
 LimitOption = Annotated[
     str | None,
-    typer.Option("--limit", help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO; for a new ledger."),
+    typer.Option(
+        "--limit", help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO; for a new ledger."
+    ),
 ]
 
 

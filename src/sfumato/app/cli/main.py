@@ -23,7 +23,7 @@ app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001  (typer calls it so)
+def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
@@ -33,7 +33,7 @@ def _version(asked: bool) -> None:  # noqa: FBT001  (typer calls it so)
 
 @app.callback()
 def main(
-    version: Annotated[  # noqa: ARG001  (its callback answers)
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
