@@ -1,0 +1,98 @@
+"""Fewer cells for an attribute, decided from its noisy counts: post-processing, so it costs nothing.
+
+Rare codes share one group; neighbouring codes of an ordered attribute share one where the noise cannot
+tell their counts apart.  A model over groups is smaller, and each of its cells carries the noise of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.model.sampling import Codes, spread
+
+
+@dataclass(frozen=True, eq=False)
+class Coarsening:
+    """The group of every code, and how the rows of a group are shared out over its codes.
+
+    ``groups`` has shape ``(codes,)`` with values 0 .. size-1; ``weights`` are positive or zero, and at
+    least one code of every group has a positive weight.
+    """
+
+    groups: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return int(self.groups.max()) + 1
+
+    @property
+    def trivial(self) -> bool:
+        """Whether every code is its own group, in order."""
+        return self.size == len(self.groups) and bool((np.diff(self.groups) > 0).all())
+
+    def labels(self) -> tuple[int, ...] | None:
+        """The groups as a question names them, or None where every code is its own."""
+        return None if self.trivial else tuple(self.groups.tolist())
+
+    def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums of counts, shape ``(codes,)``, over the groups."""
+        return np.bincount(self.groups, weights=counts, minlength=self.size)
+
+    def expand(self, groups: Codes, generator: np.random.Generator) -> Codes:
+        """For every row a code of its group, shared out by weight and rounded, not drawn."""
+        if self.trivial:
+            return groups
+        table = np.zeros((self.size, len(self.groups)))
+        table[self.groups, np.arange(len(self.groups))] = self.weights
+        return spread(groups, table, generator)
+
+
+def identity(size: int) -> Coarsening:
+    """Every code its own group."""
+    return Coarsening(np.arange(size), np.ones(size))
+
+
+def merge_rare(counts: NDArray[np.float64], least: float) -> Coarsening:
+    """One group for all codes whose noisy count is below ``least``, each other code its own.
+
+    >>> import numpy as np
+    >>> merge_rare(np.array([50.0, 1.0, 40.0, -2.0]), 10.0).groups.tolist()
+    [0, 2, 1, 2]
+    """
+    rare = counts < least
+    if rare.sum() < 2 or rare.all():  # noqa: PLR2004  (one code alone has nothing to share a group with)
+        return identity(len(counts))
+    groups = np.where(rare, (~rare).sum(), np.cumsum(~rare) - 1)
+    return Coarsening(groups, np.ones(len(counts)))
+
+
+def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int) -> Coarsening:
+    """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
+    squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning").
+
+    The charge, ``2 ln(codes) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
+    Codes after the first ``ordered`` (missing, unknown) stay their own groups.
+    """
+    sums = np.concatenate(([0.0], np.cumsum(counts[:ordered])))
+    squares = np.concatenate(([0.0], np.cumsum(counts[:ordered] ** 2)))
+    charge = variance * (2 * np.log(max(ordered, 2)) + 1)
+    best = np.zeros(ordered + 1)
+    last = np.zeros(ordered + 1, dtype=np.int64)
+    for end in range(1, ordered + 1):
+        starts = np.arange(end)
+        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (end - starts)
+        costs = best[:end] + within + charge
+        last[end] = int(costs.argmin())
+        best[end] = costs[last[end]]
+    first = np.zeros(len(counts), dtype=np.int64)
+    first[ordered:] = 1
+    end = ordered
+    while end > 0:
+        first[last[end]] = 1
+        end = int(last[end])
+    return Coarsening(np.cumsum(first) - 1, np.ones(len(counts)))

@@ -1,0 +1,189 @@
+"""A distribution over many attributes as a product of potentials on a junction tree.
+
+Exact inference by two passes of messages over the tree (Shafer and Shenoy 1990, in the Hugin form of
+Jensen, Lauritzen and Olesen 1990).  Potentials are kept as logarithms, so a cell can be impossible
+(minus infinity: a structural zero) and a fit can come back from a cell that it had almost emptied.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InfeasibleError, QueryError
+from sfumato.model.factor import Factor, Table
+from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
+
+
+@dataclass(frozen=True, eq=False)
+class GraphicalModel:
+    """Attributes with their number of cells, log potentials over cliques of them, and an expected row count.
+
+    The probability of a row is proportional to the exponential of the sum of its log potentials.
+    """
+
+    sizes: Mapping[str, int]
+    factors: tuple[Factor, ...]
+    total: float
+
+    @staticmethod
+    def uniform(sizes: Mapping[str, int], cliques: Sequence[Clique], total: float) -> GraphicalModel:
+        """Every cell equally likely, with room for a potential on each clique."""
+        return GraphicalModel(dict(sizes), tuple(Factor.full(clique, sizes, 0.0) for clique in cliques), total)
+
+    @cached_property
+    def tree(self) -> JunctionTree:
+        """A junction tree that holds every potential."""
+        return junction_tree([factor.attributes for factor in self.factors], self.sizes)
+
+    @cached_property
+    def beliefs(self) -> tuple[Table, ...]:
+        """Probabilities of the cells of each clique of the tree; neighbours agree on their separator.
+
+        Raises:
+            InfeasibleError: the structural zeros leave no cell possible.
+        """
+        found = calibrate(self.tree, self.factors, self.sizes)
+        if found is None:
+            raise InfeasibleError("no combination of cells is possible under these structural zeros or conditions")
+        return found
+
+    def probabilities(self, attributes: Sequence[str]) -> Factor:
+        """The marginal distribution of any attributes, in the order given, whether or not one clique holds them.
+
+        Memory grows with the cells of ``attributes`` times those of a separator.
+        """
+        holder = self.tree.holder(attributes)
+        if holder is not None:
+            return Factor(self.tree.cliques[holder], self.beliefs[holder]).project(attributes)
+        return _across(self.tree, self.beliefs, tuple(attributes))
+
+    def expected(self, attributes: Sequence[str]) -> Table:
+        """Expected counts of a marginal: ``total`` times its probabilities, one axis an attribute."""
+        table: Table = self.total * self.probabilities(attributes).values
+        return table
+
+    def without(self, attributes: Sequence[str], impossible: NDArray[np.bool_]) -> GraphicalModel:
+        """The model given that no row lies in the cells where ``impossible`` (one axis an attribute) is true."""
+        barred = Factor(tuple(attributes), np.where(impossible, -np.inf, 0.0))
+        return replace(self, factors=(*self.factors, barred))
+
+    def given(self, codes: Mapping[str, Iterable[int]]) -> GraphicalModel:
+        """The conditional distribution of rows whose named attributes have one of the given codes.
+
+        ``total`` becomes the expected number of such rows.
+
+        Raises:
+            QueryError: an attribute or code that the model does not have.
+            InfeasibleError: no row can meet the conditions.
+        """
+        model = self
+        for name, allowed in codes.items():
+            kept = list(allowed)
+            if name not in self.sizes or not all(0 <= code < self.sizes[name] for code in kept):
+                raise QueryError(f"the model has no such cell of {name!r}", culprit=(name, kept))
+            barred = np.ones(self.sizes[name], dtype=np.bool_)
+            barred[kept] = False
+            share = model.probabilities((name,)).values[kept].sum()
+            model = replace(model.without((name,), barred), total=model.total * float(share))
+        if model.total <= 0:
+            raise InfeasibleError("no combination of cells is possible under these structural zeros or conditions")
+        return model
+
+
+def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[Table, ...] | None:
+    """Clique marginals of the distribution with these log potentials; None where no cell has positive mass."""
+    tables = _tables(tree, factors, sizes)
+    sums: dict[int, Table] = {}
+    for child in range(len(tables) - 1, -1, -1):
+        mass = float(tables[child].max())
+        if not mass > 0:
+            return None
+        tables[child] /= mass  # keeps products of many messages far from underflow
+        parent = tree.parents[child]
+        if parent >= 0:
+            sums[child] = _onto(tree, child, tables[child])
+            tables[parent] *= Factor(tree.separators[child], sums[child]).expand(tree.cliques[parent])
+    for index, parent in enumerate(tree.parents):
+        if parent < 0:
+            tables[index] /= tables[index].sum()
+            continue
+        wanted = Factor(tree.cliques[parent], tables[parent]).project(tree.separators[index]).values
+        ratio = np.divide(wanted, sums[index], out=np.zeros_like(wanted), where=sums[index] > 0)
+        tables[index] *= Factor(tree.separators[index], ratio).expand(tree.cliques[index])
+    return tuple(tables)
+
+
+def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[Table]:
+    """Exponentials of the sums of potentials, one table a clique, each scaled to a largest cell of one."""
+    tables = [np.zeros([sizes[name] for name in clique]) for clique in tree.cliques]
+    for factor in factors:
+        holder = tree.holder(factor.attributes)
+        assert holder is not None
+        tables[holder] += factor.expand(tree.cliques[holder])
+    for table in tables:
+        most = float(table.max())
+        np.subtract(table, most if np.isfinite(most) else 0.0, out=table)
+        np.exp(table, out=table)
+    return tables
+
+
+def _onto(tree: JunctionTree, child: int, table: Table) -> Table:
+    return Factor(tree.cliques[child], table).project(tree.separators[child]).values
+
+
+def _across(tree: JunctionTree, beliefs: Sequence[Table], attributes: Clique) -> Factor:
+    """Joint of attributes that no clique holds: messages towards the root that keep the wanted attributes."""
+    wanted = set(attributes)
+    inbox: list[list[Factor]] = [[] for _ in beliefs]
+    joint = Factor((), np.ones(()))
+    needed = _needed(tree, wanted)
+    for index in reversed(range(len(beliefs))):
+        if not needed[index]:
+            continue
+        clique, separator, parent = tree.cliques[index], tree.separators[index], tree.parents[index]
+        arrived = {name for factor in inbox[index] for name in factor.attributes}
+        own = Factor(clique, beliefs[index])
+        if parent >= 0 and needed[parent]:
+            margin = own.project(separator).values
+            inverse = np.divide(1.0, margin, out=np.zeros_like(margin), where=margin > 0)
+            keep = set(separator) | (wanted & (set(clique) | arrived))
+            inbox[parent].append(_combine([own * Factor(separator, inverse), *inbox[index]], keep))
+        else:
+            joint = joint * _combine([own, *inbox[index]], wanted)
+    return joint.project(attributes)
+
+
+def _needed(tree: JunctionTree, wanted: set[str]) -> list[bool]:
+    """Cliques of the smallest subtrees that hold all wanted attributes, one subtree a component."""
+    below: list[set[str]] = [set(clique) & wanted for clique in tree.cliques]
+    for index in reversed(range(len(below))):
+        if tree.parents[index] >= 0:
+            below[tree.parents[index]] |= below[index]
+    component: list[set[str]] = []
+    for index, parent in enumerate(tree.parents):
+        component.append(below[index] if parent < 0 else component[parent])
+    # a clique matters where it brings an attribute that its separator to the parent does not already carry,
+    # unless one child can bring everything that is wanted of the component
+    brings = [bool(found - set(separator)) for found, separator in zip(below, tree.separators, strict=True)]
+    needed = list(brings)
+    for index, parent in enumerate(tree.parents):
+        if parent >= 0 and brings[index] and below[index] == component[index]:
+            needed[parent] = False
+    return needed
+
+
+def _combine(factors: Sequence[Factor], keep: set[str]) -> Factor:
+    """Sum of the product of factors over all attributes but those to keep."""
+    names = list(dict.fromkeys(name for factor in factors for name in factor.attributes))
+    letters = dict(zip(names, string.ascii_letters, strict=False))  # a clique of 52 attributes exceeds any cap
+    kept = tuple(name for name in names if name in keep)
+    inputs = ",".join("".join(letters[name] for name in factor.attributes) for factor in factors)
+    output = "".join(letters[name] for name in kept)
+    values = np.einsum(f"{inputs}->{output}", *(factor.values for factor in factors), optimize=True)
+    return Factor(kept, values)
