@@ -1,0 +1,71 @@
+"""An account: the most that may be spent, and what was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sfumato.ledger.amounts import add
+from sfumato.privacy.accountant import Charge, Limit, admits
+from sfumato.privacy.conversion import rho_within
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was spent, and the most that may be: a dataset's limit, or an analyst's cap (None: no cap).
+
+    >>> account = Account(Epsilon(1), Charge(Fraction(1, 4), Fraction(1, 32), Fraction(0)))
+    >>> account.left, str(account)
+    (Fraction(3, 4), 'epsilon = 0.75 left of epsilon = 1')
+    """
+
+    limit: Loss | None
+    spent: Charge
+
+    def admits(self, charge: Charge) -> bool:
+        """Whether the charge still fits, decided exactly.
+
+        Raises:
+            LossError: the limit does not have the measure of the charge.
+        """
+        return self.limit is None or admits(self.limit, self.spent, charge)
+
+    def charged(self, charge: Charge) -> Account:
+        """The account after the charge."""
+        return replace(self, spent=add(self.spent, charge))
+
+    @property
+    def left(self) -> Fraction | None:
+        """What one more charge may cost: epsilon under an epsilon limit, otherwise rho; None without a limit."""
+        match self.limit:
+            case None:
+                return None
+            case Epsilon(value=value):
+                left = value - (value if self.spent.epsilon is None else self.spent.epsilon)
+            case Rho(value=value):
+                left = value - self.spent.rho
+            case EpsilonDelta(epsilon=epsilon, delta=delta):
+                if self.spent.delta >= delta:
+                    return Fraction(0)
+                left = rho_within(EpsilonDelta(epsilon, delta - self.spent.delta)).value - self.spent.rho
+        return max(left, Fraction(0))
+
+    def __str__(self) -> str:
+        if self.left is None or self.limit is None:
+            return "no cap"
+        measure = "epsilon" if isinstance(self.limit, Epsilon) else "rho"
+        return f"{measure} = {plain(self.left)} left of {self.limit}"
+
+
+def in_words(limit: Limit, charge: Charge) -> str:
+    """A charge in the measure in which ``limit`` adds up.
+
+    >>> in_words(Epsilon(1), Charge(Fraction(1, 10), Fraction(1, 200), Fraction(0)))
+    'epsilon = 0.1'
+    """
+    match limit:
+        case Epsilon():
+            return "epsilon = " + ("infinite" if charge.epsilon is None else plain(charge.epsilon))
+        case _:
+            return f"rho = {plain(charge.rho)}" + (f", delta = {plain(charge.delta)}" if charge.delta else "")

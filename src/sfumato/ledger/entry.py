@@ -1,0 +1,130 @@
+"""Entries of the journal, each bound to all before it by a hash."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sfumato.ledger.amounts import charge_text
+from sfumato.ledger.question import JSON, Question, canonical, digest
+from sfumato.privacy.accountant import Charge
+
+
+class Kind(StrEnum):
+    """What an entry records."""
+
+    RELEASE = "release"  # charged to the dataset, and to the analyst who asked first
+    REPEAT = "repeat"  # a stored release shown to another analyst: charged to that analyst only
+    CAP = "cap"  # a steward set or lifted the cap of an analyst: charged to nobody
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What :meth:`Ledger.reserve` hands out.
+
+    Attributes:
+        number: the entry of the release in the journal.
+        answer: the stored answer, or None where the answer is still to be computed and settled.
+        charged: whether this call charged the dataset.
+        charged_analyst: whether this call charged the analyst.
+    """
+
+    number: int
+    answer: bytes | None
+    charged: bool
+    charged_analyst: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened, before it has a place in the journal.
+
+    ``charge`` is None where the release has no differential privacy guarantee, or nothing was released.
+
+    Raises:
+        InputError: details that are no JSON value.
+    """
+
+    kind: Kind
+    question: Question
+    charge: Charge | None
+    analyst: str | None
+    statement: str
+    details: JSON
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "details", json.loads(canonical(self.details)))
+
+    @property
+    def key(self) -> str:
+        """Names the release: one question at one charge.  The same question at another loss is another release."""
+        return digest([self.question.key, None if self.charge is None else charge_text(self.charge)])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An event in its place: ``number`` counts from 1 within the dataset, ``time`` is UTC in ISO 8601."""
+
+    number: int
+    time: str
+    event: Event
+    previous: str
+    hash: str
+
+    @property
+    def kind(self) -> Kind:
+        """What the entry records."""
+        return self.event.kind
+
+    @property
+    def family(self) -> str:
+        """The family of methods that asked: query, synthesize, anonymize, local."""
+        return self.event.question.family
+
+    @property
+    def method(self) -> str:
+        """The method of the family."""
+        return self.event.question.method
+
+    @property
+    def question(self) -> Question:
+        """What was asked."""
+        return self.event.question
+
+    @property
+    def charge(self) -> Charge | None:
+        """What it cost, exactly; None where nothing with a differential privacy guarantee was released."""
+        return self.event.charge
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in words."""
+        return self.event.statement
+
+    @property
+    def analyst(self) -> str | None:
+        """Who asked, where analysts are told apart."""
+        return self.event.analyst
+
+
+def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
+    """SHA-256 over the previous hash and everything that the entry says."""
+    return digest(
+        [
+            previous,
+            number,
+            time,
+            event.kind.value,
+            event.question.to_json,
+            None if event.charge is None else charge_text(event.charge),
+            event.analyst,
+            event.statement,
+            event.details,
+        ]
+    )
+
+
+def genesis(dataset: str, limit_text: str, opened: str) -> str:
+    """What the first entry is bound to: the name and the limit of the dataset, and when its journal was opened."""
+    return digest([dataset, limit_text, opened])

@@ -1,0 +1,62 @@
+"""What databases say when they fail, in one sentence of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from sfumato.errors import LedgerError
+
+_SQLITE = {
+    "SQLITE_BUSY": "is locked by another program; close it or try again later",
+    "SQLITE_LOCKED": "is locked by another program; close it or try again later",
+    "SQLITE_READONLY": "is read-only; make the file and its folder writable",
+    "SQLITE_PERM": "may not be opened; check the permissions of the file and its folder",
+    "SQLITE_CANTOPEN": "cannot be opened; check that its folder exists and is writable",
+    "SQLITE_NOTADB": "is not a ledger but some other file; name another one",
+    "SQLITE_CORRUPT": "is corrupted; restore it from a copy",
+    "SQLITE_FULL": "cannot grow because the disk is full; free some space",
+    "SQLITE_IOERR": "cannot be read or written; check the disk",
+}
+_POSTGRES = {  # by SQLSTATE, or its class of two letters
+    "55P03": "is locked by another program; close it or try again later",
+    "25006": "is read-only; connect to a server that takes writes",
+    "42501": "may not be written by this database user; grant the right to create and use tables",
+    "28": "refuses this user; check the user and the password",
+    "3D000": "names a database that does not exist; create it first",
+    "53": "is on a server that is out of space, memory or connections; try again later",
+}
+_UNREACHABLE = "cannot be reached; check that the server runs and the address is right"
+
+
+@contextmanager
+def spoken_plainly(place: str) -> Iterator[None]:
+    """Turn what the driver raises into a :class:`LedgerError` about the ledger at ``place``.
+
+    The database's own words are left out: they may quote what was being written.
+    """
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise LedgerError(f"the ledger {place} {_reason(error)}", culprit=place) from error
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    if not isinstance(error, DBAPIError):
+        return "cannot be used by this installation; check the address and that its driver is installed"
+    origin = error.orig
+    name = str(getattr(origin, "sqlite_errorname", ""))
+    for code, reason in _SQLITE.items():
+        if name.startswith(code):
+            return reason
+    state = str(getattr(origin, "sqlstate", None) or "")
+    for code, reason in _POSTGRES.items():
+        if state.startswith(code):
+            return reason
+    if isinstance(error, IntegrityError):
+        return "refused an entry that would break its rules; verify the journal"
+    if not name and not state:
+        return _UNREACHABLE
+    return f"failed ({name or state}); nothing was written"

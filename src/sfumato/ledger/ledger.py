@@ -1,0 +1,228 @@
+"""The ledger of one dataset: the journal of everything released from it, and the budget that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NotRequired, Self, TypedDict, Unpack
+
+from sfumato.errors import InputError, LedgerError, LossError
+from sfumato.ledger import reading
+from sfumato.ledger.account import Account
+from sfumato.ledger.books import Books, enrol
+from sfumato.ledger.entry import Entry, Event, Kind, Receipt
+from sfumato.ledger.question import JSON, Question
+from sfumato.ledger.reservation import Order, reserve, set_cap, settle
+from sfumato.ledger.store import Store
+from sfumato.ledger.writer import Ticket, Writer
+from sfumato.privacy.accountant import Charge, Limit
+from sfumato.privacy.loss import Loss
+
+_LONGEST_NAME = 200
+
+
+class Terms(TypedDict):
+    """How a release is asked for: the keyword arguments of :meth:`Ledger.reserve`."""
+
+    statement: str
+    details: NotRequired[JSON]
+    analyst: NotRequired[str | None]
+    retry_key: NotRequired[str | None]
+
+
+class Ledger:
+    """Journal and budget of one dataset, in a database that other datasets may share.
+
+    Safe to use from many threads and, each with a ledger of its own, many processes.  A process that
+    forks must open its ledgers after the fork.  Use :func:`open_ledger` to make one.
+    """
+
+    def __init__(self, store: Store, *, dataset: str, limit: Limit) -> None:
+        self.dataset = dataset
+        self.limit = limit
+        self._store = store
+        self._writer = Writer(partial(_transact, store, dataset))
+
+    def reserve(
+        self,
+        question: Question,
+        charge: Charge | None,
+        *,
+        statement: str,
+        details: JSON = None,
+        analyst: str | None = None,
+        retry_key: str | None = None,
+    ) -> Receipt:
+        """Charge for a release before any data is touched; durable when this returns.
+
+        A release that is in the journal (same question, same charge) costs the dataset nothing: the
+        receipt brings its stored answer, or none while it is pending, and then whoever holds the receipt
+        may compute and settle it.  An analyst who has not asked for it before pays from their own cap.
+
+        Args:
+            question: what is asked, in canonical form, loss included.
+            charge: what it costs; None for a release without a differential privacy guarantee.
+            statement: the guarantee in words, as it will stand in the journal.
+            details: anything public worth keeping with the entry; not part of the question's identity.
+            analyst: who asks, where analysts are told apart.
+            retry_key: chosen by the caller, the same for all attempts at one request.
+
+        Raises:
+            BudgetError: the limit or the analyst's cap does not admit the charge; nothing was spent.
+            InputError: the retry key was used for another question.
+            LossError: the limit does not have the measure of the charge.
+            LedgerError: the database failed; whether the charge was made is then unknown, and asking the
+                same question again never pays twice.
+        """
+        _named(analyst, "an analyst")
+        _named(retry_key, "a retry key")
+        _named(question.family, "a family")
+        _named(question.method, "a method")
+        if "\0" in statement:
+            raise InputError("a statement is text without null characters", culprit=statement)
+        event = Event(Kind.RELEASE, question, charge, analyst, statement, details)
+        return self._writer.run(partial(reserve, order=Order(event, retry_key)))
+
+    def settle(self, receipt: Receipt, answer: bytes) -> bytes:
+        """Store the answer of a reserved release, unless one is stored: the first wins.
+
+        Returns:
+            The stored answer, durable: the only one that may be handed out.
+        """
+        return self._writer.run(partial(settle, number=receipt.number, answer=answer))
+
+    def release(
+        self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
+    ) -> Receipt:
+        """Reserve, compute if there is no stored answer, settle.
+
+        Whatever ``compute`` raises is passed on, and the charge stands: it may have touched the data.
+
+        Returns:
+            A receipt with the stored answer.
+        """
+        receipt = self.reserve(question, charge, **terms)
+        if receipt.answer is not None:
+            return receipt
+        return replace(receipt, answer=self.settle(receipt, compute()))
+
+    def spent(self) -> Charge:
+        """Everything charged to the dataset, exactly."""
+        return self.remaining().spent
+
+    def remaining(self, analyst: str | None = None) -> Account:
+        """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
+        with self._store.reading() as connection:
+            if analyst is not None:
+                return reading.analyst_account(connection, self.dataset, analyst)
+            account = reading.dataset_account(connection, self.dataset)
+        if account is None:
+            raise LedgerError(f"the ledger holds no dataset {self.dataset!r}", culprit=self.dataset)
+        return account
+
+    def set_cap(self, analyst: str, cap: Loss | None) -> None:
+        """Set or lift (None) what an analyst may spend of this dataset; stands in the journal.
+
+        Raises:
+            LossError: the cap is not in the measure of the ledger's limit.
+            InputError: the analyst has spent more already.
+        """
+        _named(analyst, "an analyst")
+        if cap is not None and type(cap) is not type(self.limit):
+            raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
+        self._writer.run(partial(set_cap, analyst=analyst, cap=cap))
+
+    def caps(self) -> dict[str, Account]:
+        """The account of every analyst who has spent or has a cap, by name."""
+        with self._store.reading() as connection:
+            return reading.analyst_accounts(connection, self.dataset)
+
+    def journal(self) -> Iterator[Entry]:
+        """All entries in order."""
+        last = 0
+        while True:
+            with self._store.reading() as connection:
+                page = reading.entries(connection, self.dataset, after=last)
+            if not page:
+                return
+            yield from page
+            last = page[-1].number
+
+    def verify(self) -> str:
+        """Check that no entry was changed, removed or inserted and that all accounts are the sums of the journal.
+
+        Returns:
+            The hash of the last entry.  Whoever keeps it elsewhere can tell later that nothing before it
+            was rewritten; without that, a thief of the whole database could forge a new chain.
+
+        Raises:
+            LedgerError: names the first broken entry.
+        """
+        with self._store.reading() as connection:
+            return reading.verify(connection, self.dataset)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_ledger(url: str, *, dataset: str, limit: Loss | None) -> Ledger:
+    """Open the ledger of a dataset, and make it where there is none.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://...``; tables are created and migrated as needed.
+        dataset: its name in the ledger.
+        limit: the most that may ever be spent, which also fixes the measure; None: the ledger must exist.
+
+    Raises:
+        LedgerError: there is no such ledger and no limit was given, the stored limit is another one, or
+            the database cannot be used.
+        InputError: the address or the name is no good.
+    """
+    _named(dataset, "a dataset")
+    store = Store(url)
+    try:
+        return Ledger(store, dataset=dataset, limit=_stored_limit(store, dataset, limit))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
+    store.prepare(create=limit is not None)
+    with store.reading() as connection:
+        account = reading.dataset_account(connection, dataset)
+    if account is None and limit is not None:
+        with store.writing() as connection:
+            enrol(connection, dataset, limit)
+            account = reading.dataset_account(connection, dataset)
+    if account is None or account.limit is None:
+        raise LedgerError(
+            f"the ledger {store.place} holds no dataset {dataset!r}; open it with a limit", culprit=dataset
+        )
+    if limit is not None and limit != account.limit:
+        raise LedgerError(
+            f"the ledger of {dataset!r} has the limit {account.limit}, not {limit}; a limit never changes",
+            culprit=limit,
+        )
+    return account.limit
+
+
+def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> None:
+    with store.writing() as connection:
+        books = Books(connection, dataset)
+        for ticket in tickets:
+            ticket.attempt(books)
+        books.close()
+
+
+def _named(name: str | None, what: str) -> None:
+    if name is not None and (not name or len(name) > _LONGEST_NAME or not name.isprintable()):
+        raise InputError(f"{what} is named by 1 to {_LONGEST_NAME} printable characters", culprit=name)

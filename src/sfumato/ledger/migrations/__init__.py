@@ -1,0 +1,1 @@
+"""Alembic's scripts: how the tables of a ledger came to be as they are."""

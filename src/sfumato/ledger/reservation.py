@@ -1,0 +1,97 @@
+"""Spend first: what happens to the books when somebody asks, before any data is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sfumato.errors import BudgetError, InputError
+from sfumato.ledger.account import Account, in_words
+from sfumato.ledger.amounts import NO_CHARGE, loss_text
+from sfumato.ledger.books import Books
+from sfumato.ledger.entry import Event, Kind, Receipt
+from sfumato.ledger.question import Question
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Loss
+
+
+@dataclass(frozen=True)
+class Order:
+    """A release that somebody asks for.  ``retry_key`` marks repetitions of one request."""
+
+    event: Event
+    retry_key: str | None
+
+
+def reserve(books: Books, order: Order) -> Receipt:
+    """Charge for a release, or find that it is paid for.
+
+    A release that is in the journal costs the dataset nothing, whether its answer is stored or still
+    pending: nothing of a pending one has been released, so whoever asks may complete it.  An analyst who
+    has not asked for it before pays from their own cap.
+
+    Raises:
+        BudgetError: the dataset's limit or the analyst's cap does not admit the charge.
+        InputError: the retry key stands for another question.
+        LossError: the limit does not have the measure of the charge.
+    """
+    key = order.event.key
+    known = None if order.retry_key is None else books.retried(order.retry_key, order.event.analyst)
+    if known is not None and known != key:
+        raise InputError("this retry key was used for another question; use a new one", culprit=order.retry_key)
+    found = books.release(key)
+    receipt = _release(books, order.event) if found is None else _repeat(books, order.event, *found)
+    if order.retry_key is not None and known is None:
+        books.remember(order.retry_key, order.event.analyst, key)
+    return receipt
+
+
+def settle(books: Books, number: int, answer: bytes) -> bytes:
+    """Store the answer of a release unless it has one; returns the one that stands."""
+    return books.store(number, answer)
+
+
+def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
+    """Set or lift the cap of an analyst, and say so in the journal.
+
+    Raises:
+        InputError: the analyst has spent more than the cap already.
+    """
+    spent = books.analyst(analyst).spent
+    if not Account(cap, NO_CHARGE).admits(spent):
+        raise InputError(
+            f"this analyst has spent {in_words(books.limit, spent)} already, more than the cap", culprit=cap
+        )
+    books.cap(analyst, cap)
+    text = None if cap is None else loss_text(cap)
+    question = Question("ledger", "cap", {"analyst": analyst, "cap": text}, "")
+    statement = f"cap of {analyst}: {'lifted' if cap is None else cap}"
+    books.append(Event(Kind.CAP, question, None, analyst, statement, None))
+
+
+def _release(books: Books, event: Event) -> Receipt:
+    if event.charge is not None:
+        _afford(books.account, event.charge, "the ledger")
+        if event.analyst is not None:
+            _afford(books.analyst(event.analyst), event.charge, "your cap")
+        books.charge(event.charge, dataset=True, analyst=event.analyst)
+    paid = event.charge is not None
+    return Receipt(books.append(event), None, charged=paid, charged_analyst=paid and event.analyst is not None)
+
+
+def _repeat(books: Books, event: Event, number: int, answer: bytes | None) -> Receipt:
+    if event.analyst is None or books.was_shown(event.key, event.analyst):
+        return Receipt(number, answer, charged=False, charged_analyst=False)
+    if event.charge is not None:
+        _afford(books.analyst(event.analyst), event.charge, "your cap")
+        books.charge(event.charge, dataset=False, analyst=event.analyst)
+    books.append(replace(event, kind=Kind.REPEAT))
+    return Receipt(number, answer, charged=False, charged_analyst=event.charge is not None)
+
+
+def _afford(account: Account, charge: Charge, whose: str) -> None:
+    if account.limit is None or account.admits(charge):
+        return
+    raise BudgetError(
+        f"{whose} has {account}, and this release asks for {in_words(account.limit, charge)}; nothing was spent",
+        culprit=charge,
+    )

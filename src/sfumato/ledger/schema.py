@@ -1,0 +1,116 @@
+"""The tables of a ledger.  ``migrations`` builds them; a test holds the two together.
+
+Exact amounts are text; the ``*_units`` columns repeat them as integers, so that the database itself
+refuses to pass a limit.  An entry has no rho where the release has no differential privacy guarantee.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+REVISION = "0001"
+VERSION_TABLE = "ledger_version"
+
+metadata = MetaData()
+
+dataset = Table(
+    "ledger_dataset",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("opened", Text, nullable=False),
+    Column("limit_loss", Text, nullable=False),
+    Column("limit_units", BigInteger, nullable=False),
+    Column("limit_delta_units", BigInteger, nullable=False),
+    Column("epsilon", Text),
+    Column("rho", Text, nullable=False),
+    Column("delta", Text, nullable=False),
+    Column("spent_units", BigInteger, nullable=False),
+    Column("spent_delta_units", BigInteger, nullable=False),
+    Column("entries", Integer, nullable=False),
+    Column("head", Text, nullable=False),
+    CheckConstraint("0 <= spent_units AND spent_units <= limit_units", name="within_limit"),
+    CheckConstraint("0 <= spent_delta_units AND spent_delta_units <= limit_delta_units", name="within_delta"),
+)
+
+analyst = Table(
+    "ledger_analyst",
+    metadata,
+    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("cap_loss", Text),
+    Column("cap_units", BigInteger),
+    Column("cap_delta_units", BigInteger),
+    Column("epsilon", Text),
+    Column("rho", Text, nullable=False),
+    Column("delta", Text, nullable=False),
+    Column("spent_units", BigInteger, nullable=False),
+    Column("spent_delta_units", BigInteger, nullable=False),
+    CheckConstraint("0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)", name="within_cap"),
+    CheckConstraint(
+        "0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)",
+        name="within_cap_delta",
+    ),
+)
+
+entry = Table(
+    "ledger_entry",
+    metadata,
+    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("family", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("epsilon", Text),
+    Column("rho", Text),
+    Column("delta", Text),
+    Column("analyst", Text),
+    Column("statement", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    CheckConstraint("number > 0", name="counts_from_one"),
+)
+Index(  # one release a key: whoever asks again joins it
+    "ledger_release",
+    entry.c.dataset,
+    entry.c.key,
+    unique=True,
+    sqlite_where=text("kind = 'release'"),
+    postgresql_where=text("kind = 'release'"),
+)
+Index("ledger_shown", entry.c.dataset, entry.c.key, entry.c.analyst)
+
+answer = Table(
+    "ledger_answer",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    ForeignKeyConstraint(["dataset", "number"], ["ledger_entry.dataset", "ledger_entry.number"]),
+)
+
+retry = Table(
+    "ledger_retry",
+    metadata,
+    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
+    Column("analyst", Text, primary_key=True),  # empty where analysts are not told apart
+    Column("retry_key", Text, primary_key=True),
+    Column("key", Text, nullable=False),
+)
