@@ -1,0 +1,26 @@
+"""Differentially private synthetic tables."""
+
+from sfumato.synthesize.auto import auto
+from sfumato.synthesize.histogram import histogram, marginals
+from sfumato.synthesize.mwem import Output, Schedule, mwem
+from sfumato.synthesize.synthetic import Synthetic
+from sfumato.synthesize.total import Charged, Public, Summed
+from sfumato.synthesize.workload import all_marginals, all_ranges, prefixes, ranges, rectangles
+
+__all__ = [
+    "Charged",
+    "Output",
+    "Public",
+    "Schedule",
+    "Summed",
+    "Synthetic",
+    "all_marginals",
+    "all_ranges",
+    "auto",
+    "histogram",
+    "marginals",
+    "mwem",
+    "prefixes",
+    "ranges",
+    "rectangles",
+]

@@ -1,0 +1,141 @@
+"""Which synthesizer to take for a workload, decided by expected error before anything is spent.
+
+Every figure is computed from the domain, the workload and the loss alone: choosing costs nothing, and
+says nothing about the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.errors import SizeError
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import histogram as tables
+from sfumato.synthesize import mwem as weights
+from sfumato.synthesize.synthetic import Keeper, Synthetic
+from sfumato.synthesize.total import Bought, Charged, Public, Summed, Total
+from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload
+
+ROUNDS = 30
+REPETITIONS = 20
+COUNT_SHARE = Charged(Fraction(1, 20))  # of MWEM's loss, where nothing else is said about the row count
+
+
+@dataclass(frozen=True)
+class Option:
+    """A synthesizer, and the root mean squared error to expect of it over a workload.
+
+    Attributes:
+        method: its name.
+        error: root mean squared error of an answer, in rows.
+        reason: what the figure counts, and what it leaves out.
+        run: releases with it.
+    """
+
+    method: str
+    error: float
+    reason: str
+    run: Callable[[Keeper], Synthetic]
+
+    def __str__(self) -> str:
+        return f"{self.method}: about {self.error:.4g} rows ({self.reason})"
+
+
+def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synthetic:
+    """Release with the method of least expected error over ``workload``; the provenance says why.
+
+    Raises:
+        SizeError: no method can hold the workload's cells.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    ranked = options(vault.domain, loss=loss, total=total, workload=workload)
+    released = ranked[0].run(vault)
+    return replace(released, provenance={**released.provenance, "chosen_among": [str(option) for option in ranked]})
+
+
+def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    """The methods that can hold the workload's cells, least expected error first; reads no data.
+
+    Raises:
+        SizeError: there is none.
+    """
+    found = (
+        *_histogram(domain, loss, total, workload),
+        *_marginals(domain, loss, total, workload),
+        *_mwem(domain, loss, total, workload),
+    )
+    if not found:
+        size = domain.project(workload.attributes(domain)).size
+        raise SizeError(
+            f"{size} cells are too many for any dense method; name fewer attributes, or use mst or aim", culprit=size
+        )
+    return tuple(sorted(found, key=lambda option: option.error))
+
+
+def _histogram(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    names = workload.attributes(domain)
+    size = domain.project(names).size
+    if size > tables.MOST_CELLS:
+        return ()
+    variance = tables.cell_variance(domain, loss, total, [names])
+    return (
+        Option(
+            "histogram",
+            _summed_error(workload.widths(domain), size, variance, total),
+            f"noise on each of {size} cells, summed over the cells of a query",
+            lambda vault: tables.histogram(vault, loss=loss, total=total, attributes=names),
+        ),
+    )
+
+
+def _marginals(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    if not isinstance(workload, Marginals):
+        return ()
+    cliques = workload.over(domain)
+    names = [name for clique in cliques for name in clique]
+    sizes = [domain.project(clique).size for clique in cliques]
+    if len(cliques) == 1 or len(set(names)) < len(names) or max(sizes) > tables.MOST_CELLS:
+        return ()  # one marginal is a histogram; those that overlap are not joined as independent
+    variance = tables.cell_variance(domain, loss, total, cliques)
+    squares = [size * _summed_error(np.ones(size), size, variance, total) ** 2 for size in sizes]
+    return (
+        Option(
+            "marginals",
+            math.sqrt(sum(squares) / sum(sizes)),
+            f"the loss divided over {len(cliques)} tables, noise on each of their cells",
+            lambda vault: tables.marginals(vault, loss=loss, total=total, cliques=cliques),
+        ),
+    )
+
+
+def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    size = domain.project(workload.attributes(domain)).size
+    length = workload.length(domain)
+    schedule = weights.Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
+    if size > weights.MOST_CELLS or size * max(ROUNDS, length) > MOST_MATRIX_CELLS:
+        return ()
+    bought: Bought = COUNT_SHARE if isinstance(total, Summed) else total
+    variance = weights.query_variance(domain, loss, bought, schedule)
+    # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
+    kept = min(1.0, max(size - 1, 1) / schedule.rounds)
+    return (
+        Option(
+            "mwem",
+            math.sqrt(variance * kept),
+            f"noise on {schedule.rounds} measured queries of {length}; queries left out can be further off",
+            lambda vault: weights.mwem(vault, loss=loss, total=bought, workload=workload, schedule=schedule),
+        ),
+    )
+
+
+def _summed_error(widths: NDArray[np.int64] | NDArray[np.float64], size: int, variance: float, total: Total) -> float:
+    """Root mean squared error of sums over ``widths`` cells of ``size``; a known total takes out the common part."""
+    known = widths / size if isinstance(total, Public) else 0.0
+    return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)

@@ -1,0 +1,87 @@
+"""What every synthesizer returns: a release with a model, and rows drawn from it in the table's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.model.simulation import generator
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize.rows import Codes, to_arrow
+from sfumato.synthesize.workload import Answers, Workload
+from sfumato.vault.doors import Doors
+from sfumato.vault.payload import Payload
+from sfumato.vault.release import Release
+from sfumato.vault.vault import Request, Settled
+
+
+class Keeper(Protocol):
+    """What a synthesizer needs of a vault: the domain, and doors under one reserved loss."""
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table."""
+        ...
+
+    def release(
+        self, request: Request, loss: Loss | Charge, run: Callable[[Doors], Payload], *, retry_key: str | None = None
+    ) -> Settled:
+        """See :meth:`sfumato.vault.vault.Vault.release`."""
+        ...
+
+
+class Model(Protocol):
+    """A distribution over the cells of a domain, fitted to noisy measurements: public, free to sample again."""
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes covered."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """Number of rows of a sample."""
+        ...
+
+    def answers(self, workload: Workload) -> Answers:
+        """Expected answers to a workload: shape ``(queries,)``."""
+        ...
+
+    def sample(self, random: np.random.Generator) -> Codes:
+        """Rows of codes in random order: shape ``(total, attributes)``."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic(Release):
+    """A synthetic table: a public model and rows sampled from it."""
+
+    model: Model
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """A sample of the model in the table's own types, drawn once for this release."""
+        return self.sample()
+
+    def sample(self) -> pa.Table:
+        """Another sample of the same model; it costs nothing, and says nothing that the model does not."""
+        random = generator()
+        return to_arrow(self.model.domain, self.model.sample(random), random)
+
+
+def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:
+    """A release from what the vault settled and the model that its payload holds."""
+    return Synthetic(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error=expected_error,
+        provenance=settled.provenance,
+        model=model,
+    )

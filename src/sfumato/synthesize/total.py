@@ -1,0 +1,73 @@
+"""Where the number of synthetic rows comes from: it is never the true number unless that is public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from sfumato.errors import InputError, LossError
+from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
+from sfumato.vault.doors import Doors
+from sfumato.vault.questions import Marginal
+
+
+@dataclass(frozen=True)
+class Public:
+    """The number of rows is public knowledge, declared by the owner of the table."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InputError(f"a public number of rows must be at least 1, not {self.count}", culprit=self.count)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The number of rows is a noisy count of its own that takes ``share`` of the loss, between 0 and 1."""
+
+    share: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise LossError(f"the share of the row count must lie between 0 and 1, not {self.share}", culprit=self)
+
+
+@dataclass(frozen=True)
+class Summed:
+    """The number of rows is the sum of the noisy tables themselves, and costs nothing beyond them."""
+
+
+Total: TypeAlias = Public | Charged | Summed
+Bought: TypeAlias = Public | Charged
+
+
+def divisible(loss: Loss) -> Epsilon | Rho:
+    """The loss in the measure in which a method divides it: pure epsilon as it is, anything else as rho."""
+    return loss if isinstance(loss, Epsilon) else loss.as_rho()
+
+
+def after_count(loss: Loss, total: Total) -> Epsilon | Rho:
+    """What remains of the loss after the row count was paid."""
+    whole = divisible(loss)
+    return whole * (1 - total.share) if isinstance(total, Charged) else whole
+
+
+def buy(doors: Doors, loss: Loss, total: Bought) -> int:
+    """The number of rows to use; what is left of the loss is ``after_count``."""
+    if isinstance(total, Public):
+        return total.count
+    (measured,) = doors.measure([Marginal(())], divisible(loss) * total.share)
+    return max(0, int(measured.values[0]))
+
+
+def describe(total: Total) -> Any:  # noqa: ANN401  (JSON)
+    """The choice as JSON values, for the journal."""
+    match total:
+        case Public(count=count):
+            return {"public": count}
+        case Charged(share=share):
+            return {"charged": plain(share)}
+        case Summed():
+            return "summed"

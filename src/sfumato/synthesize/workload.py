@@ -1,0 +1,257 @@
+"""Workloads: the counting queries that a synthetic table is meant to answer well.
+
+A workload is kept compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of
+the attributes that it mentions; it becomes an explicit 0/1 matrix only where a door asks for one.
+Bounds are cell codes, inclusive on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.domain import Domain
+from sfumato.errors import QueryError, SizeError
+from sfumato.vault.questions import Counting
+
+Cells = NDArray[np.float64] | NDArray[np.int64]
+Answers = NDArray[np.float64]
+
+MOST_MATRIX_CELLS = 1 << 27  # 1 GiB where they are multiplied as floats
+_PLANE = 2
+
+
+class Workload(Protocol):
+    """Counting queries over the cells of a few attributes."""
+
+    def attributes(self, domain: Domain) -> tuple[str, ...]:
+        """The attributes mentioned, in the order of the axes of the cells."""
+        ...
+
+    def length(self, domain: Domain) -> int:
+        """Number of queries."""
+        ...
+
+    def widths(self, domain: Domain) -> NDArray[np.int64]:
+        """Number of cells that each query sums: shape ``(queries,)``."""
+        ...
+
+    def answers(self, domain: Domain, cells: Cells) -> Answers:
+        """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
+        ...
+
+    def matrix(self, domain: Domain) -> NDArray[np.bool_]:
+        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Inclusive boxes of cells: ``low`` and ``high`` are codes, shape ``(queries, attributes)``."""
+
+    axes: tuple[str, ...]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.low.ndim != _PLANE or self.low.shape != self.high.shape or self.low.shape[1] != len(self.axes):
+            raise QueryError("boxes need a lower and an upper bound for each attribute", culprit=self)
+        if not len(self.low) or (self.low < 0).any() or (self.low > self.high).any():
+            raise QueryError("boxes need bounds in order, from 0, and there must be at least one", culprit=self)
+
+    def attributes(self, domain: Domain) -> tuple[str, ...]:
+        """The attributes mentioned; every bound is checked to be one of their codes."""
+        shape = domain.project(self.axes).shape
+        if (self.high >= np.array(shape)).any():
+            raise QueryError(f"a box over {', '.join(self.axes)} ends beyond the last cell", culprit=self)
+        return self.axes
+
+    def length(self, domain: Domain) -> int:  # noqa: ARG002
+        """Number of queries."""
+        return len(self.low)
+
+    def widths(self, domain: Domain) -> NDArray[np.int64]:
+        """Number of cells that each query sums: shape ``(queries,)``."""
+        self.attributes(domain)
+        widths: NDArray[np.int64] = np.prod(self.high - self.low + 1, axis=1, dtype=np.int64)
+        return widths
+
+    def answers(self, domain: Domain, cells: Cells) -> Answers:
+        """Sums over boxes from one table of prefix sums: 2^attributes look-ups a query."""
+        table = np.asarray(cells).reshape(domain.project(self.attributes(domain)).shape)
+        for axis in range(table.ndim):
+            table = np.cumsum(table, axis=axis)
+        table = np.pad(table, [(1, 0)] * table.ndim)
+        answers = np.zeros(len(self.low))
+        for corner in range(1 << table.ndim):
+            uppers = np.array([corner >> axis & 1 for axis in range(table.ndim)], dtype=bool)
+            sign = (-1) ** (table.ndim - corner.bit_count())
+            answers += sign * table[tuple(np.where(uppers, self.high + 1, self.low).T)]
+        return answers
+
+    def matrix(self, domain: Domain) -> NDArray[np.bool_]:
+        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        shape = domain.project(self.attributes(domain)).shape
+        _refuse_large(len(self.low), math.prod(shape))
+        inside = np.ones((len(self.low), *(1 for _ in shape)), dtype=bool)
+        for axis, size in enumerate(shape):
+            codes = np.arange(size)
+            along = (self.low[:, axis, None] <= codes) & (codes <= self.high[:, axis, None])
+            inside = inside & along.reshape(-1, *(size if axis == other else 1 for other in range(len(shape))))
+        return inside.reshape(len(self.low), -1)
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Every cell of every marginal of ``ways`` attributes, or of the ``cliques`` named."""
+
+    ways: int | None = None
+    cliques: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.ways is None) == (not self.cliques) or (self.ways is not None and self.ways < 1):
+            raise QueryError("a workload of marginals needs a number of attributes from 1, or cliques", culprit=self)
+
+    def over(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
+        """The attributes of each marginal."""
+        if self.ways is None:
+            return self.cliques
+        if self.ways > len(domain):
+            raise QueryError(f"the domain has {len(domain)} attributes, too few for {self.ways}-way marginals")
+        return tuple(combinations(domain.names, self.ways))
+
+    def attributes(self, domain: Domain) -> tuple[str, ...]:
+        """The attributes mentioned, in the domain's order."""
+        mentioned = {name for clique in self.over(domain) for name in clique}
+        return tuple(sorted(mentioned, key=domain.index))
+
+    def length(self, domain: Domain) -> int:
+        """Number of queries: cells of all marginals."""
+        return sum(domain.project(clique).size for clique in self.over(domain))
+
+    def widths(self, domain: Domain) -> NDArray[np.int64]:
+        """Number of cells that each query sums: shape ``(queries,)``."""
+        sizes = np.array([domain.project(clique).size for clique in self.over(domain)], dtype=np.int64)
+        return np.repeat(domain.project(self.attributes(domain)).size // sizes, sizes)
+
+    def answers(self, domain: Domain, cells: Cells) -> Answers:
+        """The marginals one after the other, each flat in C order."""
+        names = self.attributes(domain)
+        table = np.asarray(cells, dtype=np.float64).reshape(domain.project(names).shape)
+        return np.concatenate([_marginal(table, names, clique).ravel() for clique in self.over(domain)])
+
+    def matrix(self, domain: Domain) -> NDArray[np.bool_]:
+        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        names = self.attributes(domain)
+        shape = domain.project(names).shape
+        size = math.prod(shape)
+        _refuse_large(self.length(domain), size)
+        codes = np.unravel_index(np.arange(size), shape)
+        rows = []
+        for clique in self.over(domain):
+            cell = np.ravel_multi_index([codes[names.index(name)] for name in clique], domain.project(clique).shape)
+            rows.append(np.arange(domain.project(clique).size)[:, None] == cell)
+        return np.concatenate(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Explicit:
+    """Any 0/1 queries: ``rows`` is boolean, shape ``(queries, cells)``, over the cells of ``axes`` in C order."""
+
+    axes: tuple[str, ...]
+    rows: NDArray[np.bool_]
+
+    def attributes(self, domain: Domain) -> tuple[str, ...]:
+        """The attributes mentioned; the rows are checked to be as long as their cells."""
+        size = domain.project(self.axes).size
+        if self.rows.ndim != _PLANE or self.rows.shape[1] != size or not len(self.rows):
+            raise QueryError(f"queries over {', '.join(self.axes)} need rows of {size} cells", culprit=self.axes)
+        return self.axes
+
+    def length(self, domain: Domain) -> int:  # noqa: ARG002
+        """Number of queries."""
+        return len(self.rows)
+
+    def widths(self, domain: Domain) -> NDArray[np.int64]:
+        """Number of cells that each query sums: shape ``(queries,)``."""
+        self.attributes(domain)
+        widths: NDArray[np.int64] = self.rows.sum(axis=1, dtype=np.int64)
+        return widths
+
+    def answers(self, domain: Domain, cells: Cells) -> Answers:
+        """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
+        self.attributes(domain)
+        answers: Answers = self.rows.astype(np.float64) @ np.asarray(cells, dtype=np.float64)
+        return answers
+
+    def matrix(self, domain: Domain) -> NDArray[np.bool_]:
+        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        self.attributes(domain)
+        return self.rows
+
+
+def ranges(attribute: str, bounds: Iterable[tuple[int, int]]) -> Boxes:
+    """Inclusive ranges of codes of one attribute.
+
+    >>> from sfumato.domain import Integer, Unknown
+    >>> domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
+    >>> ranges("age", [(0, 1), (1, 3)]).answers(domain, np.array([5, 1, 0, 2])).tolist()
+    [6.0, 3.0]
+    """
+    pairs = np.array(list(bounds), dtype=np.int64).reshape(-1, _PLANE)
+    return Boxes((attribute,), pairs[:, :1], pairs[:, 1:])
+
+
+def all_ranges(domain: Domain, attribute: str) -> Boxes:
+    """Every inclusive range of codes of one attribute."""
+    size = domain[attribute].size
+    return ranges(attribute, ((low, high) for low in range(size) for high in range(low, size)))
+
+
+def prefixes(domain: Domain, attribute: str) -> Boxes:
+    """The cumulative distribution: ranges from the first code to each code."""
+    return ranges(attribute, ((0, high) for high in range(domain[attribute].size)))
+
+
+def rectangles(attributes: Sequence[str], low: ArrayLike, high: ArrayLike) -> Boxes:
+    """Boxes of codes over several attributes, bounds of shape ``(queries, attributes)``."""
+    return Boxes(tuple(attributes), np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64))
+
+
+def all_marginals(ways: int) -> Marginals:
+    """All marginals of ``ways`` attributes of whatever domain it is asked of.
+
+    >>> all_marginals(2).ways
+    2
+    """
+    return Marginals(ways=ways)
+
+
+def counting(workload: Workload, domain: Domain) -> Counting:
+    """The workload as a question for the vault's doors.
+
+    Raises:
+        SizeError: its matrix would not fit in memory.
+    """
+    return Counting(workload.attributes(domain), workload.matrix(domain))
+
+
+def _marginal(table: NDArray[np.float64], names: tuple[str, ...], clique: tuple[str, ...]) -> NDArray[np.float64]:
+    kept = [name for name in names if name in clique]
+    summed: NDArray[np.float64] = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
+    return summed.transpose([kept.index(name) for name in clique])
+
+
+def _refuse_large(queries: int, cells: int) -> None:
+    if queries * cells > MOST_MATRIX_CELLS:
+        raise SizeError(
+            f"{queries} queries over {cells} cells do not fit in memory as 0/1 rows; ask fewer queries, group cells "
+            "into bins, or use a graphical model (mst, aim)",
+            culprit=(queries, cells),
+        )
