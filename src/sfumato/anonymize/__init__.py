@@ -1,0 +1,1 @@
+"""Syntactic anonymisation: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy."""

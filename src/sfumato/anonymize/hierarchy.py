@@ -1,0 +1,191 @@
+"""A generalisation hierarchy: for each level, the cell that every leaf falls into, and what that cell costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DomainError
+
+TOP = "*"
+EXTRA = ("(missing)", "(other)")  # labels of a domain's cells for missing and unknown values
+
+Codes = NDArray[np.int64]
+Losses = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One level: ``cells[leaf]`` is the cell of a leaf, ``labels[cell]`` its name, ``losses[cell]`` in 0..1."""
+
+    labels: tuple[str, ...]
+    cells: Codes  # (leaves,)
+    losses: Losses  # (cells,)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Levels from the leaves (level 0, nothing lost) to one top cell that covers everything.
+
+    Every cell of a level lies in one cell of the next.  The loss of a cell follows the Loss Metric
+    (Iyengar 2002): (leaves covered - 1) / (leaves - 1), or what the builder declared; 0 at the leaves,
+    1 at the top.
+
+    >>> h = Hierarchy.from_rows("pet", [["cat", "mammal", "*"], ["dog", "mammal", "*"], ["newt", "newt", "*"]])
+    >>> h.height, h.levels[1].labels, h.levels[1].losses.tolist()
+    (2, ('mammal', 'newt'), [0.5, 0.0])
+    """
+
+    attribute: str
+    levels: tuple[Level, ...]
+    declared_losses: tuple[float, ...] | None = None  # one a level, where a builder declared them
+
+    @classmethod
+    def from_rows(cls, attribute: str, rows: Sequence[Sequence[str]]) -> Hierarchy:
+        """A hierarchy from one row a leaf, levels as columns, leaf first and top last (the form of ARX).
+
+        Raises:
+            DomainError: no rows, rows of different length, a leaf or label that is empty or given twice,
+                levels that do not nest, or more than one top.
+        """
+        _check_rows(attribute, rows)
+        columns = list(zip(*rows, strict=True))
+        levels = []
+        for number, column in enumerate(columns):
+            labels = tuple(dict.fromkeys(column))
+            position = {label: cell for cell, label in enumerate(labels)}
+            cells = np.array([position[label] for label in column], dtype=np.int64)
+            levels.append(Level(labels, cells, _losses(cells, len(labels), number, len(columns) - 1)))
+        for number, (lower, upper) in enumerate(pairwise(levels)):
+            _check_nesting(attribute, number, lower, upper)
+        return cls(attribute, tuple(levels))
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Labels of the leaves, in order."""
+        return self.levels[0].labels
+
+    @property
+    def height(self) -> int:
+        """Number of generalisation steps: one less than the number of levels."""
+        return len(self.levels) - 1
+
+    def rows(self) -> list[list[str]]:
+        """One row a leaf, levels as columns: what ``from_rows`` reads."""
+        columns = [[level.labels[cell] for cell in level.cells] for level in self.levels]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def with_losses(self, losses: Sequence[float]) -> Hierarchy:
+        """The same cells with a declared loss for every cell of a level, one number a level.
+
+        Raises:
+            DomainError: the losses do not rise from 0 to 1, or there is not one a level.
+        """
+        rising = all(low <= high for low, high in pairwise(losses))
+        if len(losses) != len(self.levels) or losses[0] != 0 or losses[-1] != 1 or not rising:
+            raise DomainError(f"the losses of {self.attribute!r} must rise from 0 to 1, one a level", culprit=losses)
+        levels = (
+            replace(level, losses=np.full(level.size, loss, dtype=np.float64))
+            for level, loss in zip(self.levels, losses, strict=True)
+        )
+        return replace(self, levels=tuple(levels), declared_losses=tuple(map(float, losses)))
+
+    def align(self, labels: Sequence[str]) -> Hierarchy:
+        """The hierarchy over exactly these leaves, in this order: what turns codes of a domain into cells.
+
+        Leaves that the domain does not have are dropped; the losses stay as they were.  ``(missing)`` and
+        ``(other)``, where the hierarchy says nothing about them, are categories of their own below the top.
+
+        Raises:
+            DomainError: a label is no leaf.
+        """
+        position = {leaf: index for index, leaf in enumerate(self.leaves)}
+        absent = [label for label in labels if label not in position and label not in EXTRA]
+        if absent:
+            raise DomainError(
+                f"the hierarchy of {self.attribute!r} misses {len(absent)} declared values, the first is"
+                f" {absent[0]!r}; give each a row",
+                culprit=absent,
+            )
+        leaves = np.array([position.get(label, len(position) + number) for number, label in enumerate(labels)])
+        extra = tuple(label for label in labels if label not in position)
+        levels = tuple(
+            _restrict(level, leaves, extra if number < self.height else ()) for number, level in enumerate(self.levels)
+        )
+        return replace(self, levels=(_by_leaf(levels[0]), *levels[1:]))
+
+
+def _restrict(level: Level, leaves: Codes, extra: tuple[str, ...]) -> Level:
+    """The level over these leaves; a leaf beyond its own is a new cell, or the only cell where none are new."""
+    known = leaves < len(level.cells)
+    cells = np.zeros(len(leaves), dtype=np.int64)
+    cells[known] = level.cells[leaves[known]]
+    if extra:
+        cells[~known] = level.size + np.arange(np.count_nonzero(~known))
+    used, dense = np.unique(cells, return_inverse=True)
+    labels = (*level.labels, *extra)
+    losses = np.append(level.losses, np.zeros(len(extra)))
+    return Level(tuple(labels[cell] for cell in used), dense.astype(np.int64), losses[used])
+
+
+def _by_leaf(level: Level) -> Level:
+    """Leaves are numbered by the domain, not by the hierarchy: at level 0 the cell of a leaf is the leaf."""
+    labels = tuple(level.labels[cell] for cell in level.cells)
+    return Level(labels, np.arange(len(labels), dtype=np.int64), level.losses[level.cells])
+
+
+def _losses(cells: Codes, size: int, number: int, height: int) -> Losses:
+    if number == 0:
+        return np.zeros(size)
+    if number == height:
+        return np.ones(size)
+    covered = np.bincount(cells, minlength=size)
+    result: Losses = (covered - 1) / max(len(cells) - 1, 1)
+    return result
+
+
+def _check_rows(attribute: str, rows: Sequence[Sequence[str]]) -> None:
+    if not rows or not rows[0]:
+        raise DomainError(f"the hierarchy of {attribute!r} is empty", culprit=attribute)
+    for index, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise DomainError(
+                f"row {index + 1} of the hierarchy of {attribute!r} has {len(row)} levels where the first has"
+                f" {len(rows[0])}",
+                culprit=row,
+            )
+        if not all(label.strip() for label in row):
+            raise DomainError(f"row {index + 1} of the hierarchy of {attribute!r} has an empty label", culprit=row)
+    leaves = [row[0] for row in rows]
+    if len(set(leaves)) != len(leaves):
+        twice = next(leaf for leaf in leaves if leaves.count(leaf) > 1)
+        raise DomainError(f"the hierarchy of {attribute!r} gives the value {twice!r} twice", culprit=twice)
+    tops = sorted({row[-1] for row in rows})
+    if len(tops) > 1:
+        raise DomainError(
+            f"the hierarchy of {attribute!r} has {len(tops)} tops ({tops[0]!r}, {tops[1]!r}, ...); its last level must"
+            " be one cell",
+            culprit=tops,
+        )
+
+
+def _check_nesting(attribute: str, number: int, lower: Level, upper: Level) -> None:
+    parent = np.empty(lower.size, dtype=np.int64)
+    parent[lower.cells] = upper.cells
+    strays = np.flatnonzero(parent[lower.cells] != upper.cells)
+    if strays.size:
+        label = lower.labels[int(lower.cells[strays[0]])]
+        raise DomainError(
+            f"the hierarchy of {attribute!r} does not nest: {label!r} of level {number} lies in two cells of"
+            f" level {number + 1}",
+            culprit=label,
+        )

@@ -1,0 +1,116 @@
+"""What every anonymisation method works on: distinct tuples of quasi-identifiers with their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.packing import group, pack
+from sfumato.engine.port import Groups
+from sfumato.errors import InputError
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Microdata:
+    """Distinct tuples of quasi-identifiers, how many rows have each, and what else the criteria need.
+
+    ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``; ``sensitive`` maps a sensitive attribute
+    to its histograms, shape ``(tuples, values)``; ``population`` counts the people of a larger table with the
+    same tuple (a tuple nobody of the table has is there with count 0).  ``excluded`` rows have a missing
+    quasi-identifier under the policy that suppresses them: they count as suppressed from the start.
+    """
+
+    quasi: tuple[str, ...]
+    codes: Integers
+    counts: Integers
+    sensitive: Mapping[str, Integers] = field(default_factory=dict)
+    population: Integers | None = None
+    excluded: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the table, excluded ones included."""
+        return int(self.counts.sum()) + self.excluded
+
+    def with_population(self, population: Groups) -> Microdata:
+        """The same table within a population counted over the same quasi-identifiers.
+
+        Raises:
+            InputError: other attributes, or a tuple with fewer people in the population than rows in the table.
+        """
+        if population.attributes != self.quasi:
+            raise InputError(
+                f"the population is counted over {', '.join(population.attributes)}, not over {', '.join(self.quasi)}",
+                culprit=population.attributes,
+            )
+        everyone = np.concatenate([self.codes, population.codes.astype(np.int64)])
+        sizes = [int(column.max(initial=0)) + 1 for column in everyone.T]
+        grouping = group(pack(list(everyone.T), sizes))
+        table = len(self.codes)
+        people = grouping.sums(np.concatenate([np.zeros(table, dtype=np.int64), population.counts]))
+        counts = grouping.sums(np.concatenate([self.counts, np.zeros(len(population.counts), dtype=np.int64)]))
+        if np.any(people < counts):
+            raise InputError("the population must contain the table, and some tuples have fewer people than rows")
+        padding = len(everyone) - table
+        return replace(
+            self,
+            codes=everyone[grouping.members],
+            counts=counts,
+            population=people,
+            sensitive={
+                name: grouping.sums(np.pad(histogram, ((0, padding), (0, 0))))
+                for name, histogram in self.sensitive.items()
+            },
+        )
+
+    def without(self, cells: Sequence[Collection[int]]) -> Microdata:
+        """The same table with every row excluded that has one of ``cells[attribute]``: suppressed from the start."""
+        out = np.zeros(len(self.codes), dtype=bool)
+        for column, codes in zip(self.codes.T, cells, strict=True):
+            out |= np.isin(column, list(codes))
+        return replace(
+            self,
+            codes=self.codes[~out],
+            counts=self.counts[~out],
+            population=None if self.population is None else self.population[~out],
+            sensitive={name: histogram[~out] for name, histogram in self.sensitive.items()},
+            excluded=self.excluded + int(self.counts[out].sum()),
+        )
+
+
+def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int]) -> Microdata:
+    """Microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
+
+    Args:
+        groups: counts over ``quasi`` and any sensitive attributes.
+        quasi: the quasi-identifiers, in the order wanted.
+        sizes: number of cells of each attribute of ``groups``.
+
+    Raises:
+        InputError: a quasi-identifier is not counted.
+    """
+    absent = [name for name in quasi if name not in groups.attributes]
+    if absent:
+        raise InputError(f"the table is not counted over {absent[0]!r}", culprit=absent)
+    codes = groups.codes.astype(np.int64)
+    position = {name: index for index, name in enumerate(groups.attributes)}
+    columns = [codes[:, position[name]] for name in quasi]
+    grouping = group(pack(columns, [sizes[name] for name in quasi]))
+    tuples = len(grouping.members)
+    sensitive = {}
+    for name in groups.attributes:
+        if name not in quasi:
+            flat = grouping.classes * sizes[name] + codes[:, position[name]]
+            histogram = np.bincount(flat, weights=groups.counts, minlength=tuples * sizes[name])
+            sensitive[name] = histogram.astype(np.int64).reshape(tuples, sizes[name])
+    return Microdata(
+        quasi=quasi,
+        codes=np.stack(columns, axis=1)[grouping.members],
+        counts=grouping.sums(groups.counts),
+        sensitive=sensitive,
+    )
