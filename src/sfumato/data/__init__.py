@@ -1,0 +1,25 @@
+"""Bundled tables and loaders of public ones."""
+
+from sfumato.data.bundled import (
+    child_mental_health,
+    child_mental_health_counts,
+    child_mental_health_queries,
+    domain,
+    medical,
+    medical_neighbour,
+    zoo,
+    zoo_neighbour,
+)
+from sfumato.data.uci_adult import adult
+
+__all__ = [
+    "adult",
+    "child_mental_health",
+    "child_mental_health_counts",
+    "child_mental_health_queries",
+    "domain",
+    "medical",
+    "medical_neighbour",
+    "zoo",
+    "zoo_neighbour",
+]

@@ -1,0 +1,98 @@
+"""Small public tables that travel with the package, and their domains."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain, parse
+from sfumato.errors import InputError
+
+_NAMES = ("adult", "child_mental_health", "medical", "zoo")
+
+
+def domain(name: str) -> Domain:
+    """The accepted description of a bundled or fetched table.
+
+    Raises:
+        InputError: no table of that name.
+
+    >>> domain("child_mental_health").shape
+    (14, 4)
+    """
+    import yaml
+
+    if name not in _NAMES:
+        raise InputError(f"no bundled domain {name!r}; there are {', '.join(_NAMES)}", culprit=name)
+    return parse(yaml.safe_load(_text(f"{name}.yaml")))
+
+
+def child_mental_health_counts() -> NDArray[np.int64]:
+    """People by age (0..13) and satisfaction (0..3), as published: shape ``(14, 4)``.
+
+    >>> int(child_mental_health_counts().sum())
+    1013184
+    """
+    counts = np.zeros((14, 4), dtype=np.int64)
+    for row in _rows("child_mental_health.csv"):
+        counts[int(row["age"]), int(row["satisfaction"])] = int(row["count"])
+    return counts
+
+
+def child_mental_health() -> pa.Table:
+    """One row a person, 1 013 184 of them: ``age`` and ``satisfaction``."""
+    counts = child_mental_health_counts()
+    age, satisfaction = np.unravel_index(np.repeat(np.arange(counts.size), counts.ravel()), counts.shape)
+    return pa.table({"age": pa.array(age, pa.int64()), "satisfaction": pa.array(satisfaction, pa.int64())})
+
+
+def child_mental_health_queries() -> tuple[tuple[int, int], ...]:
+    """The sixty published ranges of age, inclusive on both sides, in their published order.
+
+    >>> child_mental_health_queries()[0]
+    (6, 7)
+    """
+    return tuple((int(row["low"]), int(row["high"])) for row in _rows("child_mental_health_queries.csv"))
+
+
+def medical() -> pa.Table:
+    """One row a patient with their age band: 405, 436, 421, 457 and 463 of them."""
+    return _medical(0)
+
+
+def medical_neighbour() -> pa.Table:
+    """The same without one patient of the second band."""
+    return _medical(1)
+
+
+def zoo() -> pa.Table:
+    """Animals and the carrots they eat a day; 90 of them eat more than 55, Dugong among them."""
+    rows = _rows("zoo.csv")
+    return pa.table({"animal": [row["animal"] for row in rows], "carrots": [int(row["carrots"]) for row in rows]})
+
+
+def zoo_neighbour() -> pa.Table:
+    """The same without Dugong."""
+    table = zoo()
+    return table.filter(pa.array([name != "Dugong" for name in table["animal"].to_pylist()]))
+
+
+def _medical(absent: int) -> pa.Table:
+    ages: list[str] = []
+    for index, row in enumerate(_rows("medical.csv")):
+        ages += [row["age"]] * (int(row["count"]) - (absent if index == 1 else 0))
+    return pa.table({"age": pa.array(ages)})
+
+
+@cache
+def _rows(name: str) -> tuple[dict[str, str], ...]:
+    return tuple(csv.DictReader(_text(name).splitlines()))
+
+
+def _text(name: str) -> str:
+    return resources.files("sfumato.data").joinpath(name).read_text(encoding="utf-8")

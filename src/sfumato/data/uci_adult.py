@@ -1,0 +1,97 @@
+"""UCI Adult (Becker and Kohavi 1996, CC BY 4.0): fetched once and checked, or read from a local file."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import platformdirs
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from sfumato.errors import TableError
+
+URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data"
+SHA256 = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"
+COLUMNS = (
+    "age",
+    "work_class",
+    "final_weight",
+    "education",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "gender",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+    "class",
+)
+_SECONDS = 30
+
+
+def adult(path: str | Path | None = None) -> pa.Table:
+    """The 32 561 training rows: from a local CSV with a header, or fetched, checked and cached.
+
+    Raises:
+        TableError: the file cannot be read or lacks columns; or the source is out of reach, or serves
+            something else than it did.
+    """
+    return read(path) if path is not None else parse(_cached(URL, SHA256))
+
+
+def read(path: str | Path) -> pa.Table:
+    """A local copy with the header that :data:`COLUMNS` lists.
+
+    Raises:
+        TableError: the file cannot be read or lacks columns.
+    """
+    try:
+        table = arrow_csv.read_csv(path)
+    except (OSError, pa.ArrowInvalid):
+        raise TableError(f"cannot read {path} as a CSV file with a header", culprit=path) from None
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise TableError(f"{path} is not UCI Adult: it lacks {', '.join(missing)}", culprit=path)
+    return table.select(list(COLUMNS))
+
+
+def parse(content: bytes) -> pa.Table:
+    """The rows of the original file: no header, a blank after each comma."""
+    text = "\n".join(line.replace(", ", ",") for line in content.decode("utf-8").splitlines() if line.strip())
+    options = arrow_csv.ReadOptions(column_names=list(COLUMNS))
+    return arrow_csv.read_csv(pa.BufferReader(text.encode()), read_options=options)
+
+
+def _cached(url: str, sha256: str) -> bytes:
+    """The file behind ``url``, from the user's cache where it is there and whole."""
+    cache = platformdirs.user_cache_path("sfumato") / f"{sha256}.data"
+    if cache.is_file() and _digest(content := cache.read_bytes()) == sha256:
+        return content
+    content = _fetch(url)
+    if _digest(content) != sha256:
+        raise TableError(
+            f"{url} serves something else than it did (its checksum differs); give a local file", culprit=url
+        )
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    partial = cache.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(cache)
+    return content
+
+
+def _fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_SECONDS) as response:  # noqa: S310  (a constant https address)
+            content: bytes = response.read()
+    except (urllib.error.URLError, TimeoutError, OSError):
+        raise TableError(f"cannot fetch {url}; connect to the network or give a local file", culprit=url) from None
+    return content
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
