@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations_with_replacement
 
 import numpy as np
+
 from sfumato.domain import Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 

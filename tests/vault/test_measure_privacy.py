@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.vault.tables import TINY, neighbours, table
 
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
@@ -17,8 +18,6 @@ from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.questions import Bins, Counting, Distance, Marginal, Sum, Units
-
-from tests.vault.tables import TINY, neighbours, table
 
 QUESTIONS = {
     "count": [Marginal(())],

@@ -96,6 +96,20 @@ def whole(path: str | Path, write: Callable[[Path], None]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
+    """Write a text file whole or not at all.
+
+    Raises:
+        InputError: as :func:`free` says.
+    """
+    free(path, overwrite=overwrite)
+    whole(path, lambda partial: _text(partial, text))
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
 def _suffixed(path: str | Path, suffix: str) -> Path:
     if Path(path).suffix.lower() != suffix:
         raise InputError(f"{path} does not end in {suffix}", culprit=path)

@@ -57,23 +57,25 @@ class Session:
         mechanism = Exponential.for_loss(
             loss if isinstance(loss, Epsilon) else loss.as_rho(),
             sensitivity=selection_sensitivity(self.domain, scores),
+            monotone=False,
         )
-        self._purse.spend(charge_for(loss))
-        return mechanism.select(self._scores(scores), self._entropy)
+        self._purse.spend(mechanism.charge)
+        return mechanism.choose(self._scores(scores), self._entropy)
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.doors.Doors.threshold`."""
-        mechanism = StabilityThreshold.for_loss(loss, keys=self.domain.unit.rows)
+        mechanism = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows)
         self._purse.spend(mechanism.charge)
-        groups = reveal(self._tallies.encoded.keys(columns))
-        noisy, kept = mechanism.release(groups["units"].to_numpy(), self._entropy)
-        released = groups.drop_columns(["units"]).append_column("units", pa.array(noisy)).filter(pa.array(kept))
+        found = reveal(self._tallies.encoded.keys(columns))
+        shown, units = mechanism.release(found["units"].to_numpy(), self._entropy)
+        released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
 
     def _scores(self, scores: Scores) -> Counts | list[Fraction]:
         if isinstance(scores, AbsoluteErrors):
             (exact,) = self._tallies.answers([scores.queries])
-            return np.abs(exact - scores.answers)
+            errors: Counts = np.abs(exact - scores.answers)
+            return errors
         distances = self._tallies.answers(scores.distances)
         return [
             weight * (int(distance[0]) - penalty)

@@ -49,7 +49,10 @@ class Tallies:
                 return coarsen(tables[attributes, where], self._shape(attributes), groups)
             case Counting(attributes=attributes, matrix=matrix):
                 # float64 dot products are exact below 2^53, and far faster than integer ones
-                return (matrix.astype(np.float64) @ tables[attributes, None].astype(np.float64)).astype(np.int64)
+                sums: Counts = (matrix.astype(np.float64) @ tables[attributes, None].astype(np.float64)).astype(
+                    np.int64
+                )
+                return sums
             case Distance(attributes=attributes, reference=reference, groups=groups):
                 table = coarsen(tables[attributes, None], self._shape(attributes), groups)
                 return np.abs(table - reference).sum(keepdims=True)

@@ -149,7 +149,7 @@ class Vault:
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.doors.Doors.threshold`; one journal entry."""
         request = Request("vault", "threshold", {"columns": list(columns), "of": canonical.loss(loss)})
-        charge = StabilityThreshold.for_loss(loss, keys=self.domain.unit.rows).charge
+        charge = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(doors: Doors) -> Payload:
             found = doors.threshold(columns, loss)

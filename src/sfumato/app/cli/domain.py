@@ -28,7 +28,7 @@ def draft(
     from sfumato.domain import dump
     from sfumato.engine.draft import draft_domain
     from sfumato.engine.open import open_table
-    from sfumato.vault.rows import free, whole
+    from sfumato.vault.rows import free, save_text
 
     if out is not None:
         free(out, overwrite=overwrite)
@@ -37,7 +37,7 @@ def draft(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        whole(out, lambda path: path.write_text(text, encoding="utf-8"))
+        save_text(out, text, overwrite=overwrite)
         remark(f"Wrote the draft {out}. Edit it to what is publicly known, then set 'draft: false'.")
 
 

@@ -1,0 +1,1 @@
+"""Pages about releases: self-contained HTML that works offline."""
