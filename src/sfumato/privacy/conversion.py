@@ -1,15 +1,149 @@
-"""From zCDP to (epsilon, delta) and back, rounded towards more loss."""
+"""From zCDP to (epsilon, delta) and back, rounded towards more loss.
+
+A rho-zCDP release is (epsilon, delta)-DP for every alpha > 1 with
+``delta = exp((alpha - 1) (alpha rho - epsilon)) / (alpha - 1) * (1 - 1/alpha)^alpha`` (Canonne, Kamath and
+Steinke 2020, Proposition 12 with Corollary 13).  Solved for epsilon, with x = alpha - 1:
+
+    epsilon = (1 + x) rho + ln(x / (1 + x)) + ln(1 / ((1 + x) delta)) / x
+
+*Any* x gives a true statement, so x is sought in floating point, where an error costs tightness only (the
+optimum is flat: a relative error h of x costs h^2).  The statement itself is then evaluated in decimal
+arithmetic with 50 digits, every operation rounded in the safe direction: add, multiply and divide are
+rounded correctly by the context, ln and exp are correctly rounded to nearest by the standard library, so
+that the next number up (down) is a bound above (below).
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.privacy.loss import EpsilonDelta, Rho
 
+_UP = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
+_DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=-(10**9), Emax=10**9)
+_RHO_DIGITS = 12
+_EPSILON_DIGITS = 15
+_WIDEST = 700.0  # exp of it is still a double
 
+
+@lru_cache(maxsize=4096)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    raise NotImplementedError
+    """An epsilon for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up to 15 digits.
+
+    Args:
+        rho: at least zero.
+        delta: strictly between zero and one.
+
+    >>> float(epsilon_of(Fraction(1, 2), Fraction(1, 10**6)))
+    5.22153444453017
+    """
+    if not rho:
+        return Fraction(0)
+    target = _log(1 / delta)
+    rate = _float(rho)
+    # d epsilon / d x = 0 at rho x^2 + ln(1 + x) = ln(1 / delta); the left side grows with x.
+    x = _x_of_log(_root(lambda log_x: target - _softplus(log_x) - rate * math.exp(2 * log_x), target))
+    alpha_up, alpha_down = _UP.add(1, x), _DOWN.add(1, x)
+    ratio = _ln_up(_UP.divide(x, alpha_down))
+    tail = -_ln_down(_DOWN.multiply(alpha_down, _decimal(delta, _DOWN)))
+    epsilon = _UP.add(_UP.multiply(alpha_up, _decimal(rho, _UP)), _UP.add(ratio, _UP.divide(tail, x)))
+    return max(Fraction(0), Fraction(_rounded(epsilon, _EPSILON_DIGITS, ROUND_CEILING)))
 
 
+@lru_cache(maxsize=4096)
 def rho_within(loss: EpsilonDelta) -> Rho:
-    raise NotImplementedError
+    """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, loss.delta) <= loss.epsilon``.
+
+    >>> rho_within(EpsilonDelta(1, "1e-9"))
+    Rho('0.0149730576735')
+    """
+    target = _log(1 / loss.delta)
+    wanted = _float(loss.epsilon)
+
+    def shortfall(log_x: float) -> float:
+        # With rho = ln(1 / ((1 + x) delta)) / x^2 the formula is (1 + 2x) rho + ln(x / (1 + x)).
+        x = math.exp(log_x)
+        return (1 + 2 * x) / x * ((target - _softplus(log_x)) / x) - _softplus(-log_x) - wanted
+
+    x = _x_of_log(_root(shortfall, target))
+    alpha_up = _UP.add(1, x)
+    ratio = _ln_up(_UP.divide(x, _DOWN.add(1, x)))
+    tail = _UP.divide(-_ln_down(_DOWN.multiply(_DOWN.add(1, x), _decimal(loss.delta, _DOWN))), x)
+    left = _DOWN.subtract(_decimal(loss.epsilon, _DOWN), _UP.add(ratio, tail))
+    rho = _rounded(_DOWN.divide(left, alpha_up), _RHO_DIGITS, ROUND_FLOOR)
+    while epsilon_of(Fraction(rho), loss.delta) > loss.epsilon:
+        rho = _rounded(rho - Decimal((0, (1,), rho.adjusted() - _RHO_DIGITS + 1)), _RHO_DIGITS, ROUND_FLOOR)
+    return Rho(rho)
+
+
+@lru_cache(maxsize=4096)
+def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """A delta for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up; at most one.
+
+    Args:
+        rho: at least zero.
+        epsilon: at least zero.
+
+    >>> float(delta_of(Fraction(1, 2), Fraction(5)))
+    2.8961228093848e-06
+    """
+    if not rho:
+        return Fraction(0)
+    rate, wanted = _float(rho), _float(epsilon)
+    # d ln(delta) / d x = (1 + 2x) rho - epsilon + ln(x / (1 + x)) = 0; it grows with x.
+    x = _x_of_log(_root(lambda log_x: wanted + _softplus(-log_x) - (1 + 2 * math.exp(log_x)) * rate, _WIDEST))
+    alpha_up, alpha_down = _UP.add(1, x), _DOWN.add(1, x)
+    growth = _UP.multiply(x, _UP.subtract(_UP.multiply(alpha_up, _decimal(rho, _UP)), _decimal(epsilon, _DOWN)))
+    ratio = _UP.multiply(alpha_down, _ln_up(_UP.divide(x, alpha_down)))
+    delta = _UP.next_plus(_UP.exp(_UP.add(growth, _UP.subtract(ratio, _ln_down(x)))))
+    return min(Fraction(1), Fraction(_rounded(delta, _EPSILON_DIGITS, ROUND_CEILING)))
+
+
+def _root(falling: Callable[[float], float], widest: float) -> float:
+    """Where a falling function of ln x crosses zero, by bisection, between -60 and ``widest``."""
+    low, high = -60.0, min(widest, _WIDEST / 2)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return low
+
+
+def _x_of_log(log_x: float) -> Decimal:
+    return Decimal(repr(math.exp(log_x)))
+
+
+def _softplus(value: float) -> float:
+    """ln(1 + exp(value))."""
+    return value + math.log1p(math.exp(-value)) if value > 0 else math.log1p(math.exp(value))
+
+
+def _float(number: Fraction) -> float:
+    """The nearest double, infinite where there is none."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def _log(number: Fraction) -> float:
+    return math.log(number.numerator) - math.log(number.denominator)
+
+
+def _decimal(number: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+def _ln_up(number: Decimal) -> Decimal:
+    return _UP.next_plus(_UP.ln(number))
+
+
+def _ln_down(number: Decimal) -> Decimal:
+    return _DOWN.next_minus(_DOWN.ln(number))
+
+
+def _rounded(number: Decimal, digits: int, rounding: str) -> Decimal:
+    return Context(prec=digits, rounding=rounding, Emin=-(10**9), Emax=10**9).plus(number)

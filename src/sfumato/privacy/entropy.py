@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from typing import Protocol
 
 import numpy as np
@@ -23,10 +24,10 @@ class Entropy(Protocol):
         ...
 
 
-class OsEntropy:
+class OsEntropy(threading.local):
     """AES-256 in counter mode under a key of the operating system; never seeded, never replayed.
 
-    A forked child draws a new key, so two processes never share a stream.
+    Each thread has its own key, and a forked child draws new ones, so no two of them share a stream.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class OsEntropy:
         self._left = 0
 
     def words(self, count: int) -> Words:
+        """The next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
         if self._pid != os.getpid() or self._left < size:
             cipher = Cipher(algorithms.AES(secrets.token_bytes(32)), modes.CTR(secrets.token_bytes(16)))
@@ -51,4 +53,5 @@ class SimulatedEntropy:
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def words(self, count: int) -> Words:
+        """The next ``count`` words of the seeded stream."""
         return self._generator.integers(0, 1 << 64, size=count, dtype=np.uint64)

@@ -8,6 +8,7 @@ shortest decimal that prints it, so ``0.1`` is one tenth.  Conversions round tow
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -17,26 +18,44 @@ from sfumato.errors import LossError
 
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
+_DIGITS = 1000
+_SHOWN = 40
+
 
 def exact(value: Number, *, name: str = "number") -> Fraction:
     """Read ``value`` as an exact fraction.
 
     Raises:
-        LossError: not a number, NaN or infinite.
+        LossError: not a number, NaN, infinite, or spelled with more than 1000 digits.
 
     >>> exact(0.1), exact("1/3"), exact("1e-6")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
     """
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        if isinstance(value, float):
-            return Fraction(repr(float(value)))
-        if isinstance(value, str):
-            return Fraction(value.strip()) if "/" in value else Fraction(Decimal(value.strip()))
-        return Fraction(value)
+        match value:
+            case bool():
+                number = None
+            case float():
+                number = Fraction(repr(float(value)))
+            case str() if "/" in value:
+                number = Fraction(value.strip()) if len(value) <= _DIGITS else None
+            case str() | Decimal():
+                decimal = Decimal(value)
+                number = Fraction(decimal) if _short(decimal) else None
+            case Fraction():
+                number = value
+            case _:
+                number = Fraction(operator.index(value))
     except (TypeError, ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
-        raise LossError(f"{name} must be a finite number, not {value!r}", culprit=value) from None
+        number = None
+    if number is None:
+        raise LossError(f"{name} must be a finite number, not {str(value)[:_SHOWN]!r}", culprit=value)
+    return number
+
+
+def _short(number: Decimal) -> bool:
+    """Whether the number is written out in reasonable space: "1e999999999" would fill the memory."""
+    return number.is_finite() and abs(number.adjusted()) <= _DIGITS and len(number.as_tuple().digits) <= _DIGITS
 
 
 def _positive(value: Number, name: str) -> Fraction:

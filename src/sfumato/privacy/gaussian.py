@@ -1,0 +1,179 @@
+"""Discrete Gaussian noise: integers, zero-concentrated differential privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+from sfumato.errors import SizeError
+from sfumato.privacy.enclosure import exp_enclosure, exp_sequence
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Number, Rho
+from sfumato.privacy.noise import Integers, add_noise, as_sensitivity, as_variance, smallest_covering
+from sfumato.privacy.table import Table
+
+_BITS = 192
+_SUMMED_VARIANCE = 1 << 24  # up to here probabilities are summed term by term
+_SMOOTH_VARIANCE = 100  # from here the variance is sigma^2 to double precision: exp(-2 pi^2 100) is nothing
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """The integer k with probability proportional to exp(-k^2 / (2 variance)).
+
+    ``variance`` is the parameter sigma^2.  Neighbours: the caller's; the loss holds for every pair of
+    integer vectors whose squared L2 distance is at most the squared sensitivity.  Loss:
+    rho = squared sensitivity / (2 sigma^2), exactly.  Source: Canonne, Kamath and Steinke 2020, Theorem 4
+    (one integer) and the additivity of rho over coordinates; sampled exactly, see
+    :mod:`sfumato.privacy.table`.
+
+    Args:
+        variance: sigma^2, exact, greater than zero, at most 2^100.
+
+    Raises:
+        LossError: the variance is not a finite number in that range.
+
+    >>> DiscreteGaussian(8).loss(4)
+    Rho('0.25')
+    >>> DiscreteGaussian.for_loss(Rho("0.5"), 1).sigma_squared
+    Fraction(1, 1)
+    """
+
+    sigma_squared: Fraction
+
+    def __init__(self, variance: Number) -> None:
+        object.__setattr__(self, "sigma_squared", as_variance(variance))
+
+    @classmethod
+    def for_loss(cls, loss: Rho, squared_sensitivity: int) -> DiscreteGaussian:
+        """The noise that costs exactly ``loss`` at a squared L2 sensitivity of ``squared_sensitivity``.
+
+        Raises:
+            LossError: the sensitivity is not a positive integer, or the variance is out of range.
+        """
+        return cls(as_sensitivity(squared_sensitivity) / (2 * loss.value))
+
+    def loss(self, squared_sensitivity: int) -> Rho:
+        """What one noisy vector costs, given the largest squared L2 distance between neighbours.
+
+        Raises:
+            LossError: the sensitivity is not a positive integer.
+        """
+        return Rho(as_sensitivity(squared_sensitivity) / (2 * self.sigma_squared))
+
+    def draw(self, count: int, entropy: Entropy) -> Integers:
+        """Independent noise, shape ``(count,)``, exactly distributed."""
+        return _table(self.sigma_squared).draw(count, entropy)
+
+    def add(self, counts: Integers, entropy: Entropy) -> Integers:
+        """``counts`` plus independent noise, of the same shape, int64.
+
+        Raises:
+            InputError: not an int64 array, or a number beyond 2^62, so that a sum could overflow.
+        """
+        return add_noise(counts, self.draw(counts.size, entropy))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise: at most sigma^2 (Canonne, Kamath and Steinke 2020, Corollary 9)."""
+        sigma_squared = float(self.sigma_squared)
+        if sigma_squared > _SMOOTH_VARIANCE:
+            return sigma_squared
+        weights = [math.exp(-k * k / (2 * sigma_squared)) for k in range(1, 40 + int(40 * math.sqrt(sigma_squared)))]
+        return 2 * math.fsum(k * k * w for k, w in enumerate(weights, 1)) / (1 + 2 * math.fsum(weights))
+
+    def pmf(self, k: int) -> float:
+        """Probability of the integer ``k``, to double precision."""
+        sigma_squared = float(self.sigma_squared)
+        if sigma_squared > _SMOOTH_VARIANCE:
+            total = math.sqrt(2 * math.pi * sigma_squared)
+        else:
+            total = float(Fraction(_tails(self.sigma_squared).total_low, 1 << _BITS))
+        return math.exp(-k * k / (2 * sigma_squared)) / total
+
+    def enclose_pmf(self, k: int) -> tuple[Fraction, Fraction]:
+        """Fractions around the probability of ``k``, about 2^-170 apart.
+
+        Raises:
+            SizeError: sigma^2 is above 2^24, so that the normalising sum would be long.
+        """
+        if self.sigma_squared > _SUMMED_VARIANCE:
+            raise SizeError(
+                f"the exact probability sums some {16 * math.isqrt(int(self.sigma_squared))} terms; "
+                "use pmf for variances above 2^24",
+                culprit=self.sigma_squared,
+            )
+        tails = _tails(self.sigma_squared)
+        low, high = exp_enclosure(k * k / (2 * self.sigma_squared), _BITS)
+        return Fraction(low, tails.total_high), Fraction(high, tails.total_low)
+
+    def upper_tail(self, k: int) -> Fraction:
+        """P(noise >= k) for k >= 1, rounded upward.
+
+        Up to sigma^2 = 2^24 the terms are summed between integer bounds, so that the excess is below 2^-170.
+        Above, it is Q((k - 1/2) / sigma) with Q the normal tail: an upper bound, because on the unit intervals
+        around integers beyond sigma the density is convex (its integral is at least its middle), within
+        sigma it is concave (apply the same to P(|noise| < k)), and the normalising sum differs from
+        sigma sqrt(2 pi) by exp(-2 pi^2 sigma^2).  Its excess is below (k / sigma)^4 / sigma^2 relatively; a
+        relative 2^-36 is added for the floating-point erfc.
+        """
+        if self.sigma_squared <= _SUMMED_VARIANCE:
+            return _tails(self.sigma_squared).upper(k)
+        standard = float(k - Fraction(1, 2)) / math.sqrt(float(self.sigma_squared))
+        if standard < 37:  # noqa: PLR2004 - erfc underflows soon after
+            return Fraction(math.erfc(standard / math.sqrt(2)) / 2) * (1 + Fraction(1, 1 << 36))
+        exponent = (k - Fraction(1, 2)) ** 2 / (2 * self.sigma_squared)
+        bits = 2 * int(exponent) + 64
+        return Fraction(exp_enclosure(exponent, bits)[1], 1 << bits)
+
+    def quantile(self, probability: Number) -> int:
+        """The smallest k with P(|noise| <= k) >= ``probability``; above sigma^2 = 2^24 possibly one more.
+
+        Raises:
+            LossError: the probability is not strictly between 0 and 1.
+
+        >>> DiscreteGaussian(100).quantile("0.95")
+        20
+        """
+        return smallest_covering(probability, self.upper_tail)
+
+
+class _Tails:
+    """Sums of exp(-j^2 / (2 sigma^2)) from above, scaled by 2^_BITS, and the normalising sum from both sides."""
+
+    def __init__(self, sigma_squared: Fraction) -> None:
+        self._rate = 1 / (2 * sigma_squared)
+        count = math.isqrt(int(2 * sigma_squared * _BITS)) + 2
+        weights = exp_sequence(Fraction(0), self._rate, 2 * self._rate, count, _BITS)
+        highs = [high for _, high in weights]
+        sums = list(accumulate(reversed(highs), initial=self._beyond(count)))
+        self._sums = sums[::-1]  # _sums[k] bounds the sum over j >= k
+        self.total_low = sum(low for low, _ in weights[1:]) * 2 + weights[0][0]
+        self.total_high = self._sums[1] * 2 + highs[0]
+
+    def _beyond(self, k: int) -> int:
+        """A bound on the sum over j >= k: its terms halve at least every L = ceil(ln 2 sigma^2 / k) steps."""
+        exponent = k * k * self._rate
+        return 2 * math.ceil(Fraction(6932, 10000) / (2 * k * self._rate)) * exp_enclosure(exponent, _BITS)[1]
+
+    def upper(self, k: int) -> Fraction:
+        if k < len(self._sums):
+            return Fraction(self._sums[k], self.total_low)
+        exponent = k * k * self._rate
+        bits = 2 * int(exponent) + 64
+        steps = 2 * math.ceil(Fraction(6932, 10000) / (2 * k * self._rate))
+        return Fraction(steps * exp_enclosure(exponent, bits)[1], 1 << bits)
+
+
+@lru_cache(maxsize=8)
+def _tails(sigma_squared: Fraction) -> _Tails:
+    return _Tails(sigma_squared)
+
+
+@lru_cache(maxsize=64)
+def _table(sigma_squared: Fraction) -> Table:
+    rate = 1 / (2 * sigma_squared)
+    return Table.build(lambda k: k * k * rate, math.isqrt(int(sigma_squared)))

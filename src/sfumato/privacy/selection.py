@@ -1,0 +1,218 @@
+"""Private choice of a candidate by its score: exponential mechanism and permute-and-flip, exactly sampled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError, LossError
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.enclosure import COARSE_BITS, Unsigned, exp_enclosure, exp_enclosures
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Epsilon, Number, Rho, exact
+from sfumato.privacy.sampler import decide, uniform_below
+
+Scores = NDArray[np.int64] | Sequence[int | Fraction]
+
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """The exponential mechanism: candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)).
+
+    Neighbours: the caller's; between neighbours every score moves by at most ``sensitivity``.  Without the
+    factor 2 where ``monotone``: adding a unit raises no score, or lowers none (a score that can do either,
+    such as an error, is *not* monotone).  Loss: pure epsilon, and rho = epsilon^2 / 8, because the privacy
+    loss lies in an interval of length epsilon (bounded range).  Source: McSherry and Talwar 2007, Theorem 6;
+    Cesar and Rogers 2021, Lemma 3.2 (rho of bounded range, after Dong, Durfee and Rogers 2020).
+
+    Args:
+        epsilon: the loss of one choice.
+        sensitivity: exact, greater than zero.
+        monotone: declared by whoever defined the scores.
+
+    Raises:
+        LossError: the sensitivity is not a finite number greater than zero.
+
+    >>> Exponential.for_loss(Rho("0.5"), sensitivity=1, monotone=False).epsilon
+    Epsilon('2')
+    """
+
+    epsilon: Epsilon
+    sensitivity: Fraction
+    monotone: bool
+
+    def __init__(self, epsilon: Epsilon, *, sensitivity: Number, monotone: bool) -> None:
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "sensitivity", _as_sensitivity(sensitivity))
+        object.__setattr__(self, "monotone", monotone)
+
+    @classmethod
+    def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Exponential:
+        """The mechanism of the given loss; a rho buys epsilon = sqrt(8 rho), rounded down to 18 digits."""
+        epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(8 * loss.value))
+        return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
+
+    @property
+    def charge(self) -> Charge:
+        """What one choice costs in every measure."""
+        return Charge(self.epsilon.value, self.epsilon.value**2 / 8, Fraction(0))
+
+    def choose(self, scores: Scores, entropy: Entropy) -> int:
+        """The index of the chosen candidate.
+
+        Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)).
+        A uniform integer below the sum of weights picks i with probability proportional to w_i; it is then
+        kept with probability 2^31 p_i / w_i, decided exactly, otherwise drawn again.
+
+        Args:
+            scores: integers (shape ``(candidates,)``) or fractions; at least one.
+            entropy: source of the coins.
+
+        Raises:
+            InputError: no scores, not integers or fractions, or integers beyond 2^62.
+        """
+        gaps = _gaps(scores, _rate(self.epsilon, self.sensitivity, monotone=self.monotone))
+        ends = np.cumsum(gaps.high, dtype=np.uint64)
+        while True:
+            drawn = int(uniform_below(int(ends[-1]), 1, entropy)[0])
+            chosen = int(np.searchsorted(ends, np.uint64(drawn), side="right"))
+            above = int(ends[chosen]) - drawn  # 1 .. high: the uniform place within the weight, from its end
+            low, high = int(gaps.low[chosen]), int(gaps.high[chosen])
+            if high - above < low or decide(partial(gaps.remainder, chosen), entropy):
+                return chosen
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip:
+    """Permute-and-flip: in random order, the first candidate whose coin of exp(-epsilon gap / (2 sensitivity)) shows.
+
+    Never worse in expectation than the exponential mechanism at the same pure epsilon.  Neighbours,
+    sensitivity and ``monotone`` as for :class:`Exponential`.  Loss: pure epsilon; its rho is epsilon^2 / 2
+    only, for it is not of bounded range epsilon, so under zCDP prefer :class:`Exponential`.  Source: McKenna
+    and Sheldon 2020, Algorithm 1 and Theorem 1 (monotone: with the exponent that Theorem 1 allows there).
+
+    Args:
+        epsilon: the loss of one choice.
+        sensitivity: exact, greater than zero.
+        monotone: declared by whoever defined the scores.
+
+    Raises:
+        LossError: the sensitivity is not a finite number greater than zero.
+    """
+
+    epsilon: Epsilon
+    sensitivity: Fraction
+    monotone: bool
+
+    def __init__(self, epsilon: Epsilon, *, sensitivity: Number, monotone: bool) -> None:
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "sensitivity", _as_sensitivity(sensitivity))
+        object.__setattr__(self, "monotone", monotone)
+
+    @classmethod
+    def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> PermuteAndFlip:
+        """The mechanism of the given loss; a rho buys epsilon = sqrt(2 rho), rounded down to 18 digits."""
+        epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(2 * loss.value))
+        return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
+
+    @property
+    def charge(self) -> Charge:
+        """What one choice costs in every measure."""
+        return Charge(self.epsilon.value, self.epsilon.value**2 / 2, Fraction(0))
+
+    def choose(self, scores: Scores, entropy: Entropy) -> int:
+        """The index of the chosen candidate.
+
+        Exact: all coins are flipped at once, and one of those that show is taken uniformly, which is the
+        first of them in a random order.  The best candidate's coin always shows.
+
+        Args:
+            scores: integers (shape ``(candidates,)``) or fractions; at least one.
+            entropy: source of the coins.
+
+        Raises:
+            InputError: no scores, not integers or fractions, or integers beyond 2^62.
+        """
+        gaps = _gaps(scores, _rate(self.epsilon, self.sensitivity, monotone=self.monotone))
+        words = entropy.words(gaps.low.size)
+        places = words >> np.uint64(64 - COARSE_BITS)
+        shows = places < gaps.low
+        for tie in np.flatnonzero(~shows & (places < gaps.high)):
+            shows[tie] = decide(partial(gaps.probability, int(tie)), entropy, first=int(words[tie]))
+        shown = np.flatnonzero(shows)
+        return int(shown[uniform_below(shown.size, 1, entropy)[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """Integer distances of scores from the best, and enclosures of 2^31 exp(-unit distance)."""
+
+    distances: Sequence[int] | NDArray[np.int64]
+    unit: Fraction
+    low: Unsigned
+    high: Unsigned
+
+    def probability(self, index: int, bits: int) -> tuple[int, int]:
+        """An enclosure of exp(-unit distance)."""
+        return exp_enclosure(self.unit * int(self.distances[index]), bits)
+
+    def remainder(self, index: int, bits: int) -> tuple[int, int]:
+        """An enclosure of (2^31 exp(-unit distance) - low) / (high - low)."""
+        low, high = exp_enclosure(self.unit * int(self.distances[index]), bits + COARSE_BITS)
+        base, width = int(self.low[index]) << bits, int(self.high[index]) - int(self.low[index])
+        return (low - base) // width, -((base - high) // width)
+
+
+def _gaps(scores: Scores, rate: Fraction) -> _Gaps:
+    if len(scores) == 0:
+        raise InputError("a choice needs at least one candidate", culprit=scores)
+    distances: list[int] | NDArray[np.int64]
+    if isinstance(scores, np.ndarray):
+        if scores.dtype != np.int64 or scores.ndim != 1:
+            raise InputError("scores are a vector of int64, or a sequence of integers and fractions")
+        if scores.max() >= _LARGEST or scores.min() <= -_LARGEST:
+            raise InputError("scores beyond 2^62 are out of range")
+        distances = clipped = scores.max() - scores
+    else:
+        if not all(isinstance(score, int | Fraction) for score in scores):
+            raise InputError("scores are integers or fractions: a float would not be exact")
+        common = math.lcm(*(score.denominator for score in scores))
+        whole = [int(score * common) for score in scores]
+        rate /= common
+        distances = [max(whole) - score for score in whole]
+        # The upper end of a nearer candidate's enclosure holds for one beyond 2^62 too; the lower is set to zero.
+        clipped = np.array([min(distance, _LARGEST) for distance in distances], dtype=np.int64)
+    low, high = exp_enclosures(clipped, rate)
+    if not isinstance(distances, np.ndarray):
+        low = np.where(clipped == _LARGEST, np.uint64(0), low)
+    return _Gaps(distances, rate, low, high)
+
+
+def _rate(epsilon: Epsilon, sensitivity: Fraction, *, monotone: bool) -> Fraction:
+    """What a unit of score is worth in the exponent."""
+    return epsilon.value / sensitivity if monotone else epsilon.value / (2 * sensitivity)
+
+
+def _as_sensitivity(value: Number) -> Fraction:
+    sensitivity = exact(value, name="sensitivity")
+    if sensitivity <= 0:
+        raise LossError(f"sensitivity must be greater than zero, not {value}", culprit=value)
+    return sensitivity
+
+
+def root_below(value: Fraction) -> Fraction:
+    """The square root, rounded down to at least 18 significant digits; exact for squares of such numbers.
+
+    >>> root_below(Fraction(4)), float(root_below(Fraction(2)))
+    (Fraction(2, 1), 1.4142135623730951)
+    """
+    digits = max(0, 18 + (len(str(value.denominator)) - len(str(value.numerator))) // 2 + 1)
+    return Fraction(math.isqrt(value.numerator * 10 ** (2 * digits) // value.denominator), 10**digits)
