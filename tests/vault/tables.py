@@ -29,10 +29,10 @@ def table(rows: list[tuple[int, int]], unit: Unit | None = None) -> ArrayTable:
 def neighbours(most_rows: int, unit_rows: int = 1) -> list[tuple[ArrayTable, ArrayTable]]:
     """All pairs of tables of up to ``most_rows`` rows, the second with one more unit of 1 .. ``unit_rows`` rows."""
     unit = Unit("person", rows=unit_rows) if unit_rows > 1 else None
-    pairs = []
-    for size in range(most_rows + 1):
-        for rows in combinations_with_replacement(ROWS, size):
-            for more in range(1, unit_rows + 1):
-                for extra in combinations_with_replacement(ROWS, more):
-                    pairs.append((table(list(rows), unit), table([*rows, *extra], unit)))
-    return pairs
+    return [
+        (table(list(rows), unit), table([*rows, *extra], unit))
+        for size in range(most_rows + 1)
+        for rows in combinations_with_replacement(ROWS, size)
+        for more in range(1, unit_rows + 1)
+        for extra in combinations_with_replacement(ROWS, more)
+    ]

@@ -55,7 +55,8 @@ class Tallies:
                 return sums
             case Distance(attributes=attributes, reference=reference, groups=groups):
                 table = coarsen(tables[attributes, None], self._shape(attributes), groups)
-                return np.abs(table - reference).sum(keepdims=True)
+                distance: Counts = np.abs(table - reference).sum(keepdims=True)
+                return distance
             case Sum(value=value, by=by, unit=unit, where=where):
                 return reveal(self.encoded.sums(value, by, unit, where))
             case Units(by=by, where=where):
