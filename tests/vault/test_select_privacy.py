@@ -18,7 +18,7 @@ from sfumato.vault.questions import AbsoluteErrors, Counting, Distance, Marginal
 
 QUERIES = Counting(("a", "b"), np.array([[1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]], dtype=bool))
 SCORES = {
-    "absolute errors": AbsoluteErrors(QUERIES, np.array([1, 0, 0, 12]))  # one rises, one falls, with every row,
+    "absolute errors": AbsoluteErrors(QUERIES, np.array([1, 0, 0, 12])),
     "marginal errors": MarginalErrors(
         (
             Distance(("a",), np.array([0, 0])),  # rises with every row
