@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def decode(stored: bytes) -> dict[str, Any]:
         with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
             payload: dict[str, Any] = json.loads(archive[_JSON].tobytes())
             return payload | {name[2:]: archive[name] for name in archive.files if name != _JSON}
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, EOFError, BadZipFile) as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
 
 

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.vault.tables import TINY, table
+
+from sfumato.engine.exact import reveal
+from sfumato.errors import BudgetError, DomainError, LedgerError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.vault.payload import decode, encode
+from sfumato.vault.questions import AbsoluteErrors, Counting, Marginal
+from sfumato.vault.vault import Request, Vault
+
+
+@pytest.fixture
+def vault(tmp_path: Path):
+    with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=Epsilon(1)) as ledger:
+        yield Vault(table([(0, 0)] * 30 + [(1, 1)] * 12), ledger)
+
+
+def test_a_door_is_charged_once_and_its_repetition_is_free_and_the_same(vault) -> None:
+    (first,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
+    (again,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
+    assert (first.values == again.values).all()
+    assert vault.ledger.spent().epsilon == Fraction(1, 4)
+    (other,) = vault.measure([Marginal(("b",))], Epsilon("0.25"))
+    assert other.values.shape == (2,)
+    assert vault.ledger.spent().epsilon == Fraction(1, 2)
+    assert len(list(vault.ledger.journal())) == 2
+
+
+def test_a_refused_door_costs_nothing_and_answers_nothing(vault) -> None:
+    with pytest.raises(BudgetError):
+        vault.measure([Marginal(())], Epsilon("1.0000001"))
+    assert vault.ledger.spent().epsilon == 0
+    vault.measure([Marginal(())], Epsilon(1))
+
+
+def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'approximate.ledger'}"
+    with open_ledger(url, dataset="tiny", limit=EpsilonDelta(8, "1e-3")) as ledger:
+        vault = Vault(table([(0, 0)] * 300), ledger)
+        scores = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(2, dtype=np.int64))
+        assert vault.select(scores, Epsilon(1)) == vault.select(scores, Epsilon(1)) == 0
+        keys = vault.threshold(("a",), EpsilonDelta("0.5", "1e-6"))
+        assert keys["a"].to_pylist() == ["0"]
+        assert keys.equals(vault.threshold(("a",), EpsilonDelta("0.5", "1e-6")))
+        assert [entry.method for entry in ledger.journal()] == ["select", "threshold"]
+        assert ledger.spent().delta == Fraction(1, 10**6)
+
+
+def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
+    def greedy(doors):
+        doors.measure([Marginal(())], Epsilon("0.3"))
+        doors.measure([Marginal(())], Epsilon("0.3"))
+        return {}
+
+    with pytest.raises(BudgetError, match="reserved"):
+        vault.release(Request("test", "greedy", {}), Epsilon("0.5"), greedy)
+    assert vault.ledger.spent().epsilon == Fraction(1, 2), "what was reserved stays charged"
+
+
+def test_a_failure_inside_a_method_stays_charged(vault) -> None:
+    def broken(doors):
+        doors.measure([Marginal(())], Epsilon("0.1"))
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        vault.release(Request("test", "broken", {}), Epsilon("0.5"), broken)
+    assert vault.ledger.spent().epsilon == Fraction(1, 2)
+
+
+def test_a_pure_ledger_refuses_gaussian_noise_for_free(vault) -> None:
+    from sfumato.errors import LossError
+
+    with pytest.raises(LossError, match="pure epsilon"):
+        vault.measure([Marginal(())], Rho("0.01"))
+    assert vault.ledger.spent().epsilon == 0
+
+
+def test_disclosure_stands_in_the_journal_without_a_guarantee(vault) -> None:
+    def run(encoded):
+        (counts,) = encoded.marginals([("a",)])
+        return {"classes": reveal(counts)}
+
+    settled = vault.disclose(Request("anonymize", "test", {"k": 5}), run, statement="5-anonymity on a")
+    assert settled.payload["classes"].tolist() == [30, 12]
+    (entry,) = vault.ledger.journal()
+    assert entry.event.statement == "no DP guarantee: 5-anonymity on a"
+    assert entry.event.charge is None
+
+
+def test_analysts_pay_their_own_caps(vault) -> None:
+    vault.ledger.set_cap("alice", Epsilon("0.2"))
+    alice = vault.asked_by("alice")
+    alice.measure([Marginal(())], Epsilon("0.2"))
+    with pytest.raises(BudgetError):
+        alice.measure([Marginal(("a",))], Epsilon("0.1"))
+    vault.asked_by("bob").measure([Marginal(("a",))], Epsilon("0.1"))
+
+
+def test_another_version_of_the_data_is_another_question(vault) -> None:
+    vault.measure([Marginal(())], Epsilon("0.1"))
+    changed = dataclasses.replace(vault, encoded=table([(0, 1)]))
+    changed.measure([Marginal(())], Epsilon("0.1"))
+    assert vault.ledger.spent().epsilon == Fraction(1, 5)
+
+
+def test_a_draft_is_refused(vault) -> None:
+    from sfumato.domain import Domain
+    from sfumato.engine.arrays import ArrayTable
+
+    draft = ArrayTable(Domain(TINY.attributes, draft=True), np.zeros((1, 2), dtype=np.int64))
+    with pytest.raises(DomainError, match="draft"):
+        Vault(draft, vault.ledger)
+
+
+def test_exact_results_are_sealed() -> None:
+    (sealed,) = table([(0, 0)] * 7).marginals([("a",)])
+    assert "7" not in repr(sealed)
+    for leak in (lambda: pickle.dumps(sealed), lambda: sealed == 7, lambda: bool(sealed), lambda: hash(sealed)):
+        with pytest.raises(TypeError):
+            leak()
+
+
+def test_payloads_come_back_as_they_were_and_broken_ones_are_refused() -> None:
+    payload = {"table": np.arange(6).reshape(2, 3), "name": "x", "parts": [1, 2.5, None]}
+    back = decode(encode(payload))
+    assert (back.pop("table") == payload["table"]).all()
+    assert back == {"name": "x", "parts": [1, 2.5, None]}
+    with pytest.raises(LedgerError):
+        decode(b"not a payload")
+    with pytest.raises(LedgerError):
+        decode(encode(payload)[:-30])
