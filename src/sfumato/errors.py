@@ -9,6 +9,7 @@
     │   └── SizeError           the computation would not fit in memory
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
+    │   └── MissingLedgerError  there is none yet, and no limit was named to create one with
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
     ├── InfeasibleError         no release can meet what was asked
     └── ReportError             local reports that do not belong to this spec
@@ -64,6 +65,10 @@ class BudgetError(SfumatoError):
 
 class LedgerError(SfumatoError):
     """The journal cannot be read, written or trusted."""
+
+
+class MissingLedgerError(LedgerError):
+    """There is no ledger of that name yet, and no limit was named to create one with."""
 
 
 class EngineError(SfumatoError):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
-from sfumato.errors import InputError, LedgerError, LossError
+from sfumato.errors import InputError, LedgerError, LossError, MissingLedgerError
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
 from sfumato.ledger.books import Books, enrol
-from sfumato.ledger.entry import Entry, Event, Kind, Receipt
+from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.reservation import Order, reserve, set_cap, settle
 from sfumato.ledger.store import Store
@@ -79,8 +78,8 @@ class Ledger:
         _named(retry_key, "a retry key")
         _named(question.family, "a family")
         _named(question.method, "a method")
-        if "\0" in statement:
-            raise InputError("a statement is text without null characters", culprit=statement)
+        if not statement.isprintable():
+            raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
         event = Event(Kind.RELEASE, question, charge, analyst, statement, details)
         return self._writer.run(partial(reserve, order=Order(event, retry_key)))
 
@@ -94,7 +93,7 @@ class Ledger:
 
     def release(
         self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
-    ) -> Receipt:
+    ) -> Answered:
         """Reserve, compute if there is no stored answer, settle.
 
         Whatever ``compute`` raises is passed on, and the charge stands: it may have touched the data.
@@ -103,9 +102,8 @@ class Ledger:
             A receipt with the stored answer.
         """
         receipt = self.reserve(question, charge, **terms)
-        if receipt.answer is not None:
-            return receipt
-        return replace(receipt, answer=self.settle(receipt, compute()))
+        answer = self.settle(receipt, compute()) if receipt.answer is None else receipt.answer
+        return Answered(receipt.number, answer, charged=receipt.charged, charged_analyst=receipt.charged_analyst)
 
     def spent(self) -> Charge:
         """Everything charged to the dataset, exactly."""
@@ -204,8 +202,8 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
             enrol(connection, dataset, limit)
             account = reading.dataset_account(connection, dataset)
     if account is None or account.limit is None:
-        raise LedgerError(
-            f"the ledger {store.place} holds no dataset {dataset!r}; open it with a limit", culprit=dataset
+        raise MissingLedgerError(
+            f"the ledger {store.place} holds no dataset {dataset!r}; name a limit", culprit=dataset
         )
     if limit is not None and limit != account.limit:
         raise LedgerError(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from sfumato.errors import InputError, LedgerError
+from sfumato.errors import InputError, LedgerError, MissingLedgerError
 from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
 
@@ -60,12 +60,12 @@ class Store:
                 or it was written by a newer version.
         """
         if self._file and not create and not self._file.startswith("file:") and not Path(self._file).exists():
-            raise LedgerError(f"there is no ledger at {self.place}; create one by naming a limit", culprit=self.place)
+            raise MissingLedgerError(f"there is no ledger at {self.place}; name a limit", culprit=self.place)
         revision = self._revision()
         if revision == REVISION:
             return
         if revision is None and not create:
-            raise LedgerError(f"there is no ledger at {self.place}; create one by naming a limit", culprit=self.place)
+            raise MissingLedgerError(f"there is no ledger at {self.place}; name a limit", culprit=self.place)
         if self._file:
             self._use_write_ahead_log()
         with self.writing() as connection:

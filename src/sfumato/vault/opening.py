@@ -8,6 +8,7 @@ from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.errors import LedgerError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.deferred import DeferredLedger
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
@@ -41,14 +42,17 @@ def open_vault(
         TableError: the table cannot be read or does not fit the description.
         LedgerError: the ledger cannot be opened, has another limit, or is new and was given none.
     """
-    described = domain if isinstance(domain, Domain) else load(domain)
-    described.refuse_draft()
-    url = ledger or ledger_beside(domain)
+    described = _accepted(domain)
     encoded = open_table(table).encode(described)
-    return Vault(encoded, open_ledger(url, dataset=dataset, limit=limit), analyst=analyst)
+    return Vault(encoded, open_ledger(ledger or beside(domain), dataset=dataset, limit=limit), analyst=analyst)
 
 
-def ledger_beside(domain: Domain | str | Path) -> str:
+def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:
+    """Open a protected table whose ledger is opened by its first release, and made then if need be."""
+    return Vault(open_table(table).encode(_accepted(domain)), ledger, analyst=analyst)
+
+
+def beside(domain: Domain | str | Path) -> str:
     """URL of the ledger that belongs to a domain file.
 
     Raises:
@@ -57,3 +61,9 @@ def ledger_beside(domain: Domain | str | Path) -> str:
     if isinstance(domain, Domain):
         raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
     return f"sqlite:///{Path(domain).with_suffix('.ledger')}"
+
+
+def _accepted(domain: Domain | str | Path) -> Domain:
+    described = domain if isinstance(domain, Domain) else load(domain)
+    described.refuse_draft()
+    return described

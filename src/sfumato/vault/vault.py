@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.engine.port import Encoded
-from sfumato.ledger import Ledger, Question
+from sfumato.errors import LedgerError
+from sfumato.ledger import Question, Receipt
+from sfumato.ledger.ledger import Terms
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
@@ -51,6 +53,16 @@ class Settled:
     provenance: Mapping[str, Any]
 
 
+class Journal(Protocol):
+    """What a vault needs of a ledger."""
+
+    def release(
+        self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
+    ) -> Receipt:
+        """See :meth:`sfumato.ledger.Ledger.release`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Vault:
     """A protected table that answers through its doors, charges first, and remembers what it said.
@@ -60,7 +72,7 @@ class Vault:
     """
 
     encoded: Encoded
-    ledger: Ledger
+    ledger: Journal
     analyst: str | None = None
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
 
@@ -187,7 +199,7 @@ class Vault:
             statement=statement,
         )
         return Settled(
-            payload=decode(receipt.answer),
+            payload=decode(_answered(receipt)),
             guarantee=statement,
             cost=cost(charge) if receipt.charged else "nothing: asked and answered before",
             provenance={
@@ -200,3 +212,9 @@ class Vault:
                 "sfumato": version("sfumato"),
             },
         )
+
+
+def _answered(receipt: Receipt) -> bytes:
+    if receipt.answer is None:
+        raise LedgerError("the ledger returned a release without its answer", culprit=receipt.number)
+    return receipt.answer
