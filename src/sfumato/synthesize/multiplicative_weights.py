@@ -1,0 +1,84 @@
+"""The multiplicative weights of MWEM: a table moved towards everything measured so far.  Knows no data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = NDArray[np.float64]
+
+_SMALLEST = 1e-300
+_FLAT = 1e-12
+_LARGEST_EXPONENT = 150.0  # of one pass, where each query misses by the whole table
+
+
+class History:
+    """The queries measured so far with their noisy answers, arranged for the replay.
+
+    The replay needs ``sum of q (m - q . weights)`` over all measured (q, m).  With fewer cells than queries
+    it is cheapest from the cells-by-cells matrix ``sum of q q'``; otherwise from the queries themselves.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        self.count = 0
+        self.direction = np.sin(np.arange(1.0, size + 1.0))  # of largest curvature, refined from round to round
+        self._target = np.zeros(size)  # sum of q m
+        self._gram = np.zeros((size, size)) if size <= 2 * most else None
+        self._rows = np.zeros((0 if self._gram is not None else most, size))
+
+    def add(self, query: NDArray[np.bool_], answer: float) -> None:
+        """Take in one measured query."""
+        row = query.astype(np.float64)
+        self._target += answer * row
+        if self._gram is not None:
+            self._gram += row[:, None] * row
+        else:
+            self._rows[self.count] = row
+        self.count += 1
+
+    def scaled(self, step: float, total: float) -> tuple[Callable[[Weights], Weights], Weights]:
+        """The map from shares to ``step * sum of q (q . share)``, and ``step * sum of q m`` in shares of ``total``."""
+        target = self._target * (step / total)
+        if self._gram is not None:
+            return (step * self._gram).dot, target
+        rows = self._rows[: self.count]
+        scaled = step * rows
+        return lambda share: rows.dot(share).dot(scaled), target
+
+
+def replay(weights: Weights, measured: History, repetitions: int) -> Weights:
+    """Multiplicative weights over the whole history, ``repetitions`` times.
+
+    The paper multiplies cell x by exp(q(x) (m - q(A)) / 2n) for one measurement (q, m).  Here one pass moves
+    along all measurements at once: their exponents are summed, and instead of 1/2 the step is 1/L where
+    that is smaller.  L, the largest eigenvalue of the queries' covariance under the current table, is the
+    curvature of the dual objective, beyond which simultaneous moves would overshoot.  With one measurement
+    (L at most 1/4) a pass is the paper's update.
+    """
+    total = float(weights.sum())
+    share = np.maximum(weights / total, _SMALLEST)
+    step = min(0.5, 1 / _curvature(share, measured), _LARGEST_EXPONENT / measured.count)
+    pull, target = measured.scaled(step, total)
+    ones = np.ones(share.size)
+    for _ in range(repetitions):
+        share = share * np.exp(target - pull(share))
+        share /= ones.dot(share)
+    return share * total
+
+
+def _curvature(share: Weights, measured: History) -> float:
+    """Largest eigenvalue of the covariance of the measured queries, by power iteration from where the last ended."""
+    pull, _ = measured.scaled(1.0, 1.0)
+    direction = measured.direction
+    largest = _FLAT
+    for _ in range(2):
+        moved = pull(share * (direction - share.dot(direction)))
+        largest = math.sqrt(moved.dot(moved))
+        if largest < _FLAT:  # no query distinguishes cells yet
+            return _FLAT
+        direction = moved / largest
+    measured.direction = direction
+    return largest
