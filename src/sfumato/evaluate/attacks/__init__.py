@@ -1,0 +1,1 @@
+"""What an attacker gains from a release: success on members minus success on controls."""

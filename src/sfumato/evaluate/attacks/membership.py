@@ -1,0 +1,69 @@
+"""Membership: was this person in the released table?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.evaluate.attacks.similarity import Similarity
+from sfumato.evaluate.attacks.targets import Targets
+
+Scores = NDArray[np.float64]
+
+KNOWLEDGE = "the whole row of the target"
+_BANDWIDTH = 3.0  # one column of agreement multiplies a row's part in the density by e^3
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """True and false positive rates over all thresholds, on the testing half."""
+
+    false_positive: Scores
+    true_positive: Scores
+
+
+def membership_scores(similarity: Similarity, targets: Targets) -> tuple[Scores, ...]:
+    """Two scores a target, members then controls: the nearest row, and the density of rows around it."""
+    people = targets.stacked
+    nearest, density = np.empty(len(people)), np.empty(len(people))
+    columns = range(people.shape[1])
+    for part in similarity.chunks(len(people)):
+        close = similarity.over(people[part], columns)
+        nearest[part] = close.max(axis=1)
+        np.multiply(close, _BANDWIDTH, out=close)
+        np.subtract(close, close.max(axis=1, keepdims=True), out=close)
+        np.exp(close, out=close)
+        density[part] = np.log(close.sum(axis=1)) + _BANDWIDTH * nearest[part]
+    return nearest, density
+
+
+def guess_members(fit: tuple[Scores, ...], test: tuple[Scores, ...]) -> tuple[NDArray[np.bool_], Scores]:
+    """Guesses on the testing half by the score and threshold that were best on the fitting half.
+
+    Scores are for members, then as many controls.  Returned are the guesses and the score chosen.
+    """
+    best, chosen, threshold = -1.0, 0, np.inf
+    for number, scores in enumerate(fit):
+        gain, at = _best_threshold(scores)
+        if gain > best:
+            best, chosen, threshold = gain, number, at
+    return test[chosen] >= threshold, test[chosen]
+
+
+def roc(scores: Scores) -> Roc:
+    """The curve of scores for members, then as many controls."""
+    half = len(scores) // 2
+    thresholds = np.unique(scores)[::-1]
+    members, controls = np.sort(scores[:half]), np.sort(scores[half:])
+    above = [1 - np.searchsorted(kind, thresholds, side="left") / half for kind in (controls, members)]
+    return Roc(np.concatenate([[0.0], above[0]]), np.concatenate([[0.0], above[1]]))
+
+
+def _best_threshold(scores: Scores) -> tuple[float, float]:
+    curve = roc(scores)
+    gains = curve.true_positive - curve.false_positive
+    place = int(np.argmax(gains))
+    thresholds = np.concatenate([[np.inf], np.unique(scores)[::-1]])
+    return float(gains[place]), float(thresholds[place])

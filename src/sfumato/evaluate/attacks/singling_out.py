@@ -1,0 +1,69 @@
+"""Singling out: can an attacker name a condition that exactly one person meets (Cohen and Nissim 2020)?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.evaluate.released import Released, Weights
+from sfumato.evaluate.rows import Rows
+
+KNOWLEDGE = "nothing besides the release"
+_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on the fitting half
+_TRIALS = 100  # conditions tried of each width
+_ROUNDING = 0.01  # weights of a cell sum to one within the rounding of ``Released.weights``
+
+Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
+
+
+def singled_out(
+    release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each of ``count`` conditions isolates one person among members, and among as many controls.
+
+    A condition copies the cells of one released row in some columns, and is used only where no other
+    released row lies in it.  Its number of columns is fitted on other conditions.
+    """
+    people = min(len(members), len(controls))
+    tables = [Released.of(table.sample(people, generator)).weights().T for table in (members, controls)]
+    own = release.weights().T
+    widths = sorted({min(width, len(release.domain)) for width in _WIDTHS})
+    gains = []
+    for width in widths:
+        trial = _conditions(release, own, count=_TRIALS, width=width, generator=generator)
+        member, control = (_isolates(release, trial, table) for table in tables)
+        gains.append(int(member.sum()) - int(control.sum()))
+    final = _conditions(release, own, count=count, width=widths[int(np.argmax(gains))], generator=generator)
+    outcomes = [_isolates(release, final, table) for table in tables]
+    short = count - len(outcomes[0])  # conditions that the attacker could not find isolate nobody
+    return np.pad(outcomes[0], (0, short)), np.pad(outcomes[1], (0, short))
+
+
+def _conditions(
+    release: Released, own: Weights, *, count: int, width: int, generator: np.random.Generator
+) -> Conditions:
+    """Conditions on ``width`` columns that single out the row they were copied from in the release itself."""
+    tried = 3 * count
+    rows = generator.integers(0, len(release), size=tried)
+    used = generator.random((tried, len(release.domain))).argsort(axis=1) < width
+    alone = _matches(release, (rows, used), own) == 1
+    return rows[alone][:count], used[alone][:count]
+
+
+def _isolates(release: Released, conditions: Conditions, table: Weights) -> NDArray[np.bool_]:
+    return np.asarray(_matches(release, conditions, table) == 1)
+
+
+def _matches(release: Released, conditions: Conditions, table: Weights) -> NDArray[np.intp]:
+    """How many rows of ``table`` (leaves, rows) lie in each condition for certain."""
+    rows, used = conditions
+    asked = np.concatenate(
+        [
+            (release.cells[column] > 0)[release.codes[rows, column]] & used[:, [column]]
+            for column in range(len(release.domain))
+        ],
+        axis=1,
+    )
+    inside = asked.astype(np.float32) @ table  # (conditions, rows): how many columns lie in the condition
+    needed = used.sum(axis=1, keepdims=True) - _ROUNDING
+    return np.asarray(np.count_nonzero(inside >= needed, axis=1), dtype=np.intp)

@@ -1,0 +1,106 @@
+"""All attacks on one release, beside what its guarantee allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sfumato.evaluate.attacks.advantage import Advantage, advantage, worst
+from sfumato.evaluate.attacks.inference import KNOWLEDGE as INFERENCE_KNOWLEDGE
+from sfumato.evaluate.attacks.inference import choose_secret, inferred
+from sfumato.evaluate.attacks.linkage import KNOWLEDGE as LINKAGE_KNOWLEDGE
+from sfumato.evaluate.attacks.linkage import linked
+from sfumato.evaluate.attacks.membership import KNOWLEDGE as MEMBERSHIP_KNOWLEDGE
+from sfumato.evaluate.attacks.membership import Roc, guess_members, membership_scores, roc
+from sfumato.evaluate.attacks.similarity import Similarity
+from sfumato.evaluate.attacks.singling_out import KNOWLEDGE as SINGLING_OUT_KNOWLEDGE
+from sfumato.evaluate.attacks.singling_out import singled_out
+from sfumato.evaluate.attacks.targets import draw_targets
+from sfumato.evaluate.attacks.tracing import KNOWLEDGE as TRACING_KNOWLEDGE
+from sfumato.evaluate.attacks.tracing import tracing_scores
+from sfumato.evaluate.claims import Claim, advantage_bound
+from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.rows import Rows
+from sfumato.model.simulation import generator
+
+_PEOPLE = 1000  # of each kind: half of them fit, half of them test
+
+
+@dataclass(frozen=True, eq=False)
+class Attacks:
+    """Results of the attacks that apply to a release, and the curve of the membership attack."""
+
+    results: tuple[Advantage, ...]
+    curve: Roc
+
+    @property
+    def headline(self) -> Advantage:
+        """The worst of them, its interval corrected for the choice."""
+        return worst(self.results)
+
+
+def attack_rows(
+    release: Released, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
+) -> Attacks:
+    """Membership, linkage, attribute inference and singling out against released rows.
+
+    Args:
+        release: the rows an outsider sees.
+        members: the people it was made from.
+        controls: people of the same population, none of them a member.
+        claim: what the release promises, for the bounds.
+        people: members attacked, and as many controls.
+        seed: of the choice of targets and of the attackers' luck.
+
+    Raises:
+        TableError: too few rows for an interval.
+    """
+    luck = generator(seed)
+    fit, test = draw_targets(members, controls, count=people, generator=luck)
+    similarity = Similarity.to(release)
+    half = len(test)
+    guesses, scores = guess_members(membership_scores(similarity, fit), membership_scores(similarity, test))
+    joined = linked(similarity, test, generator=luck)
+    secret = choose_secret(similarity, fit, generator=luck)
+    right = inferred(similarity, test, secret, generator=luck)
+    alone = singled_out(release, members, controls, count=half, generator=luck)
+    knowledge = INFERENCE_KNOWLEDGE.format(secret=release.domain.names[secret])
+    results = (
+        advantage("membership", MEMBERSHIP_KNOWLEDGE, guesses[:half], guesses[half:]),
+        advantage("linkage", LINKAGE_KNOWLEDGE, joined[:half], joined[half:]),
+        advantage("attribute inference", knowledge, right[:half], right[half:]),
+        advantage("singling out", SINGLING_OUT_KNOWLEDGE, *alone),
+    )
+    return Attacks(tuple(_bounded(result, claim) for result in results), roc(scores))
+
+
+def attack_marginals(
+    release: Marginals, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
+) -> Attacks:
+    """Tracing members in published marginals, where there are no rows to link, infer or single out from.
+
+    One half of the controls is the attacker's reference; targets come from the other.
+    Arguments and errors are those of ``attack_rows``.
+    """
+    luck = generator(seed)
+    shuffled = controls.sample(len(controls), luck)
+    middle = len(shuffled) // 2
+    reference = Rows(shuffled.domain, shuffled.codes[:middle])
+    rest = Rows(shuffled.domain, shuffled.codes[middle:])
+    fit, test = draw_targets(members, rest, count=people, generator=luck)
+    traced = [tracing_scores(release, reference, half.stacked) for half in (fit, test)]
+    guesses, scores = guess_members((traced[0],), (traced[1],))
+    result = advantage("membership", TRACING_KNOWLEDGE, guesses[: len(test)], guesses[len(test) :])
+    return Attacks((_bounded(result, claim),), roc(scores))
+
+
+def _bounded(result: Advantage, claim: Claim) -> Advantage:
+    """The bound a guarantee puts on this attack.
+
+    Singling out is about conditions, not about one person's presence: neither bound speaks of it.
+    """
+    bounds = []
+    if claim.loss is not None and result.attack != "singling out":
+        bounds.append(advantage_bound(claim.loss))
+    if claim.class_size is not None and result.attack == "linkage":
+        bounds.append(1 / claim.class_size)
+    return replace(result, bound=min(bounds)) if bounds else result

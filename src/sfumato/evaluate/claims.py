@@ -1,0 +1,61 @@
+"""What a release promises about one person, and what that promise bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sfumato.errors import InputError
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The guarantee of a release: a differential privacy loss, a smallest class size, both, or neither.
+
+    Raises:
+        InputError: a class size below one.
+    """
+
+    loss: Loss | None = None
+    class_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.class_size is not None and self.class_size < 1:
+            raise InputError(f"a class holds at least one row, not {self.class_size}", culprit=self.class_size)
+
+    def __str__(self) -> str:
+        words = [] if self.loss is None else [str(self.loss)]
+        if self.class_size is not None:
+            words.append(f"k = {self.class_size}")
+        return ", ".join(words) or "no guarantee"
+
+
+def advantage_bound(loss: Loss) -> float:
+    """Largest difference any attack on one person can have between members and others.
+
+    (e^eps - 1 + 2 delta)/(e^eps + 1) for (epsilon, delta) (Humphries et al. 2023, Theorem 3.1).  For rho the
+    total variation under KL <= rho: the smaller of Pinsker's and of Bretagnolle and Huber's bound.
+
+    >>> round(advantage_bound(Epsilon(1)), 4)
+    0.4621
+    """
+    match loss:
+        case Rho(value=rho):
+            return min(math.sqrt(float(rho) / 2), math.sqrt(-math.expm1(-float(rho))))
+        case Epsilon(value=epsilon):
+            return math.tanh(float(epsilon) / 2)
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            half = math.tanh(float(epsilon) / 2)
+            return min(1.0, half + float(delta) * (1 - half))
+
+
+def claimed_epsilon(loss: Loss) -> str:
+    """The loss as it stands on axes and in tables."""
+    match loss:
+        case Rho(value=rho):
+            return f"rho {plain(rho)}"
+        case Epsilon(value=epsilon):
+            return f"epsilon {plain(epsilon)}"
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            return f"epsilon {plain(epsilon)}, delta {plain(delta)}"

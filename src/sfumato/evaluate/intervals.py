@@ -1,0 +1,83 @@
+"""Confidence intervals for proportions and their differences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Share:
+    """Successes out of independent trials.
+
+    >>> Share(3, 4).value
+    0.75
+    """
+
+    successes: int
+    trials: int
+
+    @property
+    def value(self) -> float:
+        """Observed share; 0 without trials."""
+        return self.successes / self.trials if self.trials else 0.0
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Both ends of a two-sided confidence interval."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def wilson(share: Share, *, error: float) -> Interval:
+    """Score interval of one proportion (Wilson 1927) with two-sided error probability ``error``.
+
+    >>> wilson(Share(0, 10), error=0.05).low
+    0.0
+    """
+    z = _normal_quantile(1 - error / 2)
+    trials, rate = share.trials, share.value
+    centre = rate + z * z / (2 * trials)
+    half = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    return Interval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+
+
+def newcombe(first: Share, second: Share, *, error: float) -> Interval:
+    """Interval of ``first - second`` for independent proportions (Newcombe 1998, method 10).
+
+    >>> interval = newcombe(Share(56, 70), Share(48, 80), error=0.05)
+    >>> round(interval.low, 4), round(interval.high, 4)
+    (0.0524, 0.3339)
+    """
+    one, two = wilson(first, error=error), wilson(second, error=error)
+    difference = first.value - second.value
+    return Interval(
+        difference - math.hypot(first.value - one.low, two.high - second.value),
+        difference + math.hypot(one.high - first.value, second.value - two.low),
+    )
+
+
+def clopper_pearson_low(share: Share, *, error: float) -> float:
+    """Exact lower confidence bound of a proportion, one-sided (Clopper and Pearson 1934)."""
+    if share.successes == 0:
+        return 0.0
+    from scipy.special import betaincinv
+
+    return float(betaincinv(share.successes, share.trials - share.successes + 1, error))
+
+
+def clopper_pearson_high(share: Share, *, error: float) -> float:
+    """Exact upper confidence bound of a proportion, one-sided (Clopper and Pearson 1934)."""
+    return 1 - clopper_pearson_low(Share(share.trials - share.successes, share.trials), error=error)
+
+
+def _normal_quantile(probability: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(probability))

@@ -1,0 +1,131 @@
+"""Read released files, our own or another tool's, by mapping every cell through the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Attribute, Domain
+from sfumato.errors import TableError
+from sfumato.evaluate.cells import Leaves, compatible
+from sfumato.evaluate.released import Released, spread
+
+Hierarchies = Mapping[str, Mapping[str, Leaves]]
+
+
+def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
+    """Released rows of a CSV or Parquet file; columns outside the domain are ignored.
+
+    Args:
+        path: the file; its columns carry the names of the domain's attributes.
+        domain: the public description that both tables share.
+        hierarchies: for each generalised column, the leaves under every label (``read_hierarchy``).
+
+    Raises:
+        TableError: the file cannot be read, lacks a column, or a cell has no meaning in the domain.
+    """
+    return from_arrow(_read_text(Path(path)), domain, hierarchies=hierarchies)
+
+
+def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
+    """Released rows of an Arrow table, as ``read_release``."""
+    lacking = [name for name in domain.names if name not in table.column_names]
+    if lacking:
+        raise TableError(f"the release lacks the columns {', '.join(lacking)} of the domain", culprit=tuple(lacking))
+    if not table.num_rows:
+        raise TableError("the release has no rows", culprit=None)
+    codes = np.empty((table.num_rows, len(domain)), dtype=np.intp, order="F")
+    cells = []
+    for column, attribute in enumerate(domain):
+        distinct, places = _distinct(table[attribute.name])
+        labels = (hierarchies or {}).get(attribute.name, {})
+        leaves = [compatible(attribute, text, labels) for text in distinct]
+        if None in leaves:
+            raise TableError(
+                f"row {1 + int(np.argmax(places == leaves.index(None)))} of the release has a cell in "
+                f"{attribute.name!r} that is no value, interval, set or label of the domain",
+                culprit=attribute,
+            )
+        codes[:, column], sets = _share_leaves(attribute, [found for found in leaves if found], places)
+        cells.append(spread(sets))
+    return Released(domain, codes, tuple(cells))
+
+
+def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
+    """Leaves under every label of a generalisation hierarchy: a CSV, one row a leaf, one column a level.
+
+    Rows whose leaf is no declared value are left out: hierarchies often cover more than a domain declares.
+
+    Raises:
+        TableError: the file cannot be read or none of its leaves is declared.
+    """
+    table = _read_text(Path(path))
+    leaves, *levels = (column.to_pylist() for column in table.columns)
+    under: dict[str, set[int]] = {}
+    for place, leaf in enumerate(leaves):
+        found = compatible(attribute, leaf, {})
+        if found is None:
+            continue
+        for level in levels:
+            if level[place]:
+                under.setdefault(level[place].strip(), set()).update(found)
+    if not under:
+        raise TableError(f"the hierarchy {path} names no declared value of {attribute.name!r}", culprit=attribute)
+    return {label: frozenset(found) for label, found in under.items()}
+
+
+def _share_leaves(
+    attribute: Attribute, leaves: list[Leaves], places: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # codes (rows,), sets (distinct cells, leaves)
+    """Number the distinct sets; where every cell is one leaf, the code is the leaf itself."""
+    if all(len(found) == 1 for found in leaves):
+        own = np.array([next(iter(found)) for found in leaves], dtype=np.intp)
+        return own[places], np.eye(attribute.size, dtype=np.bool_)
+    order = {found: number for number, found in enumerate(dict.fromkeys(leaves))}
+    sets = np.zeros((len(order), attribute.size), dtype=np.bool_)
+    for found, number in order.items():
+        sets[number, sorted(found)] = True
+    return np.array([order[found] for found in leaves], dtype=np.intp)[places], sets
+
+
+def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
+    """Distinct cells as text, and for each row the place of its cell among them."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(column.type):
+        column = pa.chunked_array([[_text(value) for value in column.to_pylist()]], type=pa.string())
+    encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    return [_text(value) for value in values], encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+
+
+def _text(value: object) -> str | None:
+    if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 (NaN differs from itself)
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, Iterable):
+        return "{" + ",".join(str(part) for part in value) + "}"
+    return str(value)
+
+
+def _read_text(path: Path) -> pa.Table:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if path.suffix.lower() in {".parquet", ".pq"}:
+            return pyarrow.parquet.read_table(path)
+        with pyarrow.csv.open_csv(path) as reader:
+            names = reader.schema.names
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
+        )
+        return pyarrow.csv.read_csv(path, convert_options=convert)
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
+        raise TableError(f"cannot read the release {path} as CSV or Parquet", culprit=str(path)) from None

@@ -1,0 +1,1 @@
+"""How close a release is to the real table."""

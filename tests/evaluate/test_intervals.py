@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from itertools import product
+from math import comb
+
+import pytest
+
+from sfumato.evaluate.intervals import Share, clopper_pearson_high, clopper_pearson_low, newcombe, wilson
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (31, 400)])
+def test_clopper_pearson_leaves_exactly_its_error_in_the_tail(successes, trials):
+    share = Share(successes, trials)
+    if successes:
+        low = clopper_pearson_low(share, error=0.01)
+        assert _at_least(successes, trials, low) == pytest.approx(0.01)
+    if successes < trials:
+        high = clopper_pearson_high(share, error=0.01)
+        assert 1 - _at_least(successes + 1, trials, high) == pytest.approx(0.01)
+
+
+def test_clopper_pearson_at_the_ends():
+    assert clopper_pearson_low(Share(0, 5), error=0.1) == 0
+    assert clopper_pearson_high(Share(5, 5), error=0.1) == 1
+
+
+# Newcombe 1998, Table II, method 10
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((6, 7), (2, 7), 0.0582, 0.8062),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+    ],
+)
+def test_newcombe_gives_the_published_intervals(first, second, low, high):
+    interval = newcombe(Share(*first), Share(*second), error=0.05)
+    assert (interval.low, interval.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_newcombe_covers_almost_as_often_as_it_says_by_enumeration():
+    trials = 30
+    for one, two in product((0.05, 0.3, 0.5), (0.05, 0.4)):
+        covered = sum(
+            _mass(a, trials, one) * _mass(b, trials, two)
+            for a, b in product(range(trials + 1), repeat=2)
+            if one - two in newcombe(Share(a, trials), Share(b, trials), error=0.05)
+        )
+        assert covered > 0.93
+
+
+def test_wilson_narrows_with_more_trials():
+    few, many = (wilson(Share(n // 2, n), error=0.05) for n in (20, 2000))
+    assert many.high - many.low < (few.high - few.low) / 5
+
+
+def _mass(successes: int, trials: int, rate: float) -> float:
+    return comb(trials, successes) * rate**successes * (1 - rate) ** (trials - successes)
+
+
+def _at_least(successes: int, trials: int, rate: float) -> float:
+    return sum(_mass(k, trials, rate) for k in range(successes, trials + 1))

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.errors import TableError
+from sfumato.evaluate.reading import from_arrow, read_hierarchy, read_release
+
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=0, maximum=99, unknown=Unknown.DROP),
+        Categorical(name="town", values=("Ulm", "Bern", "Oslo"), unknown=Unknown.DROP),
+        Categorical(name="flag", values=(0, 1), unknown=Unknown.DROP),
+    )
+)
+
+
+def test_a_file_of_another_tool(tmp_path):
+    (tmp_path / "towns.csv").write_text("leaf,level 1,level 2\nUlm,alps,*\nBern,alps,*\nOslo,north,*\nRome,alps,*\n")
+    (tmp_path / "out.csv").write_text('town,ignored,age,flag\nalps,x,"[20, 40)",1\nOslo,y,33,*\nnorth,,*,0\n')
+    hierarchy = read_hierarchy(tmp_path / "towns.csv", DOMAIN["town"])
+    release = read_release(tmp_path / "out.csv", DOMAIN, hierarchies={"town": hierarchy})
+    weights = release.weights()
+    np.testing.assert_allclose(weights[:, 100:103], [[0.5, 0.5, 0], [0, 0, 1], [0, 0, 1]])
+    np.testing.assert_allclose(weights[:, 103:], [[0, 1], [0.5, 0.5], [1, 0]])
+    assert weights[0, 20:40] == pytest.approx(1 / 20, abs=1e-4)
+    assert weights[1, 33] == 1
+    assert weights[2, :100] == pytest.approx(1 / 100, abs=1e-4)
+
+
+def test_parquet_with_numbers_and_lists(tmp_path):
+    table = pa.table({"age": [3, 98], "town": [["Ulm", "Oslo"], ["Bern"]], "flag": [1.0, 0.0]})
+    pq.write_table(table, tmp_path / "out.parquet")
+    release = read_release(tmp_path / "out.parquet", DOMAIN)
+    np.testing.assert_allclose(release.weights()[:, 100:], [[0.5, 0, 0.5, 0, 1], [0, 1, 0, 1, 0]])
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(TableError, match="lacks the columns town, flag"):
+        from_arrow(pa.table({"age": [1]}), DOMAIN)
+
+
+def test_a_cell_without_meaning_is_found_but_not_repeated():
+    table = pa.table({"age": ["1", "2", "oops"], "town": ["Ulm"] * 3, "flag": ["0"] * 3})
+    with pytest.raises(TableError, match="row 3 of the release has a cell in 'age'") as caught:
+        from_arrow(table, DOMAIN)
+    assert "oops" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00broken", b"age,town,flag\n"])
+def test_files_that_are_no_table(tmp_path, content):
+    (tmp_path / "out.csv").write_bytes(content)
+    with pytest.raises(TableError):
+        read_release(tmp_path / "out.csv", DOMAIN)
+    with pytest.raises(TableError, match="cannot read"):
+        read_release(tmp_path / "absent.csv", DOMAIN)
+
+
+def test_a_hierarchy_of_other_values_is_refused(tmp_path):
+    (tmp_path / "h.csv").write_text("a,b\nRome,south\n")
+    with pytest.raises(TableError, match="names no declared value"):
+        read_hierarchy(tmp_path / "h.csv", DOMAIN["town"])

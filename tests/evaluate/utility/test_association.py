@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats.contingency import association
+
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.utility.association import associations, cramers_v, largest_gap
+
+
+def test_associations_against_numpy_and_scipy(everyone):
+    codes = everyone.members.codes
+    matrix = associations(Released.of(everyone.members))
+    numbers = [0, 3, 5]
+    np.testing.assert_allclose(matrix[np.ix_(numbers, numbers)], np.corrcoef(codes[:, numbers].T), atol=1e-12)
+    for one, two in [(1, 2), (2, 4), (0, 1)]:
+        table = np.zeros((60, 60), dtype=int)
+        np.add.at(table, (codes[:, one], codes[:, two]), 1)
+        table = table[table.any(axis=1)][:, table.any(axis=0)]
+        assert matrix[one, two] == pytest.approx(association(table, method="cramer"))
+
+
+def test_a_constant_column_is_associated_with_nothing(everyone):
+    codes = everyone.members.codes.copy()
+    codes[:, 0] = codes[:, 2] = 3
+    matrix = associations(Released.of(Rows(everyone.domain, codes)))
+    assert (np.delete(matrix[0], 0) == 0).all()
+    assert (np.delete(matrix[2], 2) == 0).all()
+    assert cramers_v(np.ones((1, 4)) / 4) == 0
+
+
+def test_the_largest_gap_names_its_pair(everyone):
+    matrix = associations(Released.of(everyone.members))
+    changed = matrix.copy()
+    changed[2, 5] += 0.5
+    assert largest_gap(matrix, changed, everyone.domain) == (pytest.approx(0.5), "job", "rooms")

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.errors import TableError
+from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.utility.baselines import independent
+from sfumato.evaluate.utility.learning import propensity, train_on_release
+
+
+@pytest.mark.parametrize(
+    ("target", "measure", "nothing"), [("rich", "AUC", 0.5), ("job", "AUC", 0.5), ("hours", "R2", 0)]
+)
+def test_structure_is_learned_from_people_and_lost_with_independent_columns(everyone, target, measure, nothing):
+    good = train_on_release(everyone.others, everyone.controls, target=target, seed=0)
+    floor = independent(everyone.members, np.random.default_rng(0))
+    bad = train_on_release(floor, everyone.controls, target=target, seed=0)
+    assert good.measure == bad.measure == measure
+    assert good.score > 0.65
+    assert bad.score == pytest.approx(nothing, abs=0.15)
+
+
+def test_a_constant_release_predicts_nothing_and_a_constant_test_is_refused(everyone):
+    codes = everyone.members.codes.copy()
+    codes[:, 4] = 0
+    constant = Rows(everyone.domain, codes)
+    assert train_on_release(constant, everyone.controls, target="rich", seed=0).score == 0.5
+    with pytest.raises(TableError, match="single value"):
+        train_on_release(everyone.members, constant, target="rich", seed=0)
+
+
+def test_a_release_that_lacks_classes_is_still_scored(everyone):
+    codes = everyone.members.codes[everyone.members.codes[:, 2] < 4]
+    partly = train_on_release(Rows(everyone.domain, codes), everyone.controls, target="job", seed=0)
+    assert 0.5 < partly.score < train_on_release(everyone.others, everyone.controls, target="job", seed=0).score
+
+
+def test_propensity_runs_from_nothing_to_everything(everyone):
+    same = propensity(everyone.members, everyone.others, seed=0)
+    codes = everyone.members.codes.copy()
+    codes[:, 0] //= 2
+    moved = propensity(everyone.members, Rows(everyone.domain, codes), seed=0)
+    floor = propensity(everyone.members, independent(everyone.members, np.random.default_rng(0)), seed=0)
+    assert same < 0.1 < floor
+    assert same < 0.1 < moved

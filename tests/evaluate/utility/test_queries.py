@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.utility.queries import draw_conjunctions, query_errors
+
+
+def test_answers_are_shares_of_rows_that_meet_every_condition(everyone):
+    queries = draw_conjunctions(everyone.domain, count=200, generator=np.random.default_rng(0))
+    real = Released.of(everyone.members)
+    for query in queries:
+        met = np.ones(len(everyone.members), dtype=bool)
+        for name, allowed in zip(query.attributes, query.allowed, strict=True):
+            assert allowed.any()
+            met &= allowed[everyone.members.codes[:, everyone.domain.index(name)]]
+        assert query.answer(real) == pytest.approx(met.mean())
+    assert {len(query.attributes) for query in queries} == {1, 2, 3}
+
+
+def test_errors_are_zero_on_the_table_itself_and_grow_for_worse_releases(everyone):
+    queries = draw_conjunctions(everyone.domain, count=200, generator=np.random.default_rng(0))
+    real = Released.of(everyone.members)
+    assert query_errors(real, real, queries).mean_absolute == 0
+    others = query_errors(real, Released.of(everyone.others), queries)
+    luck = np.random.default_rng(0)
+    shuffled = everyone.members.codes.copy()
+    shuffled[:, 0] = luck.integers(0, 20, len(shuffled))
+    worse = query_errors(real, Released.of(type(everyone.members)(everyone.domain, shuffled)), queries)
+    assert 0 < others.mean_absolute < worse.mean_absolute
+    assert 0 < others.mean_relative < worse.mean_relative

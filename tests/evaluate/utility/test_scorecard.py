@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import numpy as np
+
+from sfumato.evaluate.estimates import Answered
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.utility.scorecard import scorecard
+
+
+def test_a_scorecard_of_rows_and_one_of_answers(everyone):
+    others = Released.of(everyone.others)
+    rows = scorecard(others, everyone, target="rich", seed=3)
+    assert rows.learning is not None
+    assert rows.propensity is not None
+    one, two, three = rows.marginals
+    assert one > two > three > 0.3
+    answered = Answered(everyone.domain, {(name,): others.marginal((name,)) for name in everyone.domain.names})
+    answers = scorecard(answered, everyone, target="rich", seed=3)
+    assert answers.learning is answers.propensity is None
+    assert answers.marginals[0] == one
+    assert answers.marginals[1] < two
+    assert len(answers.queries.errors) == len(rows.queries.errors) == 1000
+    assert answers.queries.truth == rows.queries.truth
+    assert answers.association_gap[0] > rows.association_gap[0]
+    assert np.allclose(answers.association[0, 1:], 0, atol=1e-6)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.utility.baselines import independent
+from sfumato.evaluate.utility.scores import marginal_score, rescaled
+
+
+def test_u2_by_hand(people):
+    one, two = people.population(300, seed=0), people.population(200, seed=1)
+    total = []
+    for a, b in combinations(range(6), 2):
+        tables = []
+        for rows in (one, two):
+            table = np.zeros((60, 60))
+            np.add.at(table, (rows.codes[:, a], rows.codes[:, b]), 1 / len(rows))
+            tables.append(table)
+        total.append(np.abs(tables[0] - tables[1]).sum() / 2)
+    score = marginal_score(Released.of(one), Released.of(two), ways=2)
+    assert score == pytest.approx(1 - np.mean(total))
+
+
+def test_the_scale_runs_from_independent_columns_to_other_people(everyone):
+    real = Released.of(everyone.members)
+    floor = Released.of(independent(everyone.members, np.random.default_rng(0)))
+    ceiling = Released.of(everyone.others)
+    assert marginal_score(real, floor, ways=1) == 1  # every column is right
+    low, high = (marginal_score(real, end, ways=2) for end in (floor, ceiling))
+    assert low < high < marginal_score(real, real, ways=2) == 1
+    assert rescaled(low, floor=low, ceiling=high) == 0
+    assert rescaled(high, floor=low, ceiling=high) == 1
+    assert np.isnan(rescaled(1, floor=1, ceiling=1))
