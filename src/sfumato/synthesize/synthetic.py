@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.model.simulation import generator
@@ -19,6 +18,7 @@ from sfumato.synthesize.workload import Answers, Workload
 from sfumato.vault.doors import Doors
 from sfumato.vault.payload import Payload
 from sfumato.vault.release import Release
+from sfumato.vault.rows import Rows
 from sfumato.vault.vault import Request, Settled
 
 
@@ -66,14 +66,14 @@ class Synthetic(Release):
     model: Model
 
     @cached_property
-    def rows(self) -> pa.Table:
+    def rows(self) -> Rows:
         """A sample of the model in the table's own types, drawn once for this release."""
         return self.sample()
 
-    def sample(self) -> pa.Table:
+    def sample(self) -> Rows:
         """Another sample of the same model; it costs nothing, and says nothing that the model does not."""
         random = generator()
-        return to_arrow(self.model.domain, self.model.sample(random), random)
+        return Rows(to_arrow(self.model.domain, self.model.sample(random), random))
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

@@ -10,6 +10,7 @@ import typer
 
 from sfumato.app.cli import domain, ledger
 from sfumato.app.cli.output import remark
+from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
+app.command()(synthesize)
 
 
 def _version(asked: bool) -> None:

@@ -1,0 +1,92 @@
+"""The docs are tests: every command and example in README and docs is executed, in order, as a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+from pyarrow import csv
+
+from sfumato.domain import parse
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")], key=lambda page: page.name)
+BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MACHINE = ("make ", "scripts/", 'eval "')  # run by whoever sets up a machine, and by the tests' own runner
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder like a reader's: a small table about people, and its accepted domain."""
+    generator = np.random.default_rng(0)
+    people = pa.table(
+        {
+            "age": generator.integers(0, 100, 500),
+            "income": generator.integers(0, 90_000, 500).astype(float),
+            "education": generator.choice(["none", "school", "degree"], 500),
+        }
+    )
+    csv.write_csv(people, tmp_path / "people.csv")
+    (tmp_path / "people.yaml").write_text(
+        """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 120, edges: [0, 18, 40, 65], unknown: clamp}
+  income: {type: real, edges: [0, 25000, 50000, 100000], unknown: clamp}
+  education: {type: categorical, values: [none, school, degree], unknown: category}
+"""
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_example_works(page: Path, desk: Path) -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for language, block in blocks(page):
+        if language == "yaml" and "attributes:" in block:
+            parse(yaml.safe_load(block))
+        elif language == "python":
+            script = f"import os\nos.chdir({str(desk)!r})\n{block}"
+            subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
+        elif language == "console":
+            for command in commands(block):
+                done = subprocess.run(
+                    command, shell=True, cwd=desk, capture_output=True, text=True, env=environment, check=False
+                )
+                assert done.returncode == 0, f"{page.name}: {command}\n{done.stderr}"
+                if " domain draft " in command:
+                    accept(desk / "people.yaml")
+
+
+def commands(block: str) -> list[str]:
+    """Lines after a prompt; a draft replaces the domain of the desk."""
+    lines = [line.removeprefix("$ ") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
+    runnable = [line.split("  #")[0] for line in lines if not line.startswith(MACHINE)]
+    return [f"{line} --overwrite" if " domain draft " in line else line for line in runnable]
+
+
+def accept(domain: Path) -> None:
+    """What the docs tell the reader to do with a draft."""
+    domain.write_text(domain.read_text().replace("draft: true", "draft: false"))
+
+
+def test_the_command_line_reference_is_what_the_commands_print() -> None:
+    from sfumato.app.cli.reference import reference
+
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference()
+
+
+def test_every_page_of_the_docs_is_in_the_navigation() -> None:
+    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} == listed
