@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -71,6 +72,31 @@ class Groups:
     counts: Counts
 
 
+@dataclass(frozen=True, eq=False)
+class Recode:
+    """How rows are rewritten: code, coarser code, class, labels.
+
+    Full-domain recoding coarsens each attribute by ``levels`` and lists the kept classes once.  Local
+    recoding takes levels as they are and lists every tuple of codes, more than once where its rows are
+    dealt to several classes, with the number of ``rows`` that each takes.
+
+    Attributes:
+        attributes: the quasi-identifiers.
+        levels: for each attribute the coarser code of each of its codes, shape ``(size,)``.
+        classes: coarser codes of the classes, shape ``(classes, attributes)``.
+        labels: what is written for each class: ``classes`` rows, one text column an attribute.
+        rows: how many rows each class takes, shape ``(classes,)``, dealt at random; None: all there are.
+        suppressed: written in every label of a row that is in no class; None leaves such rows out.
+    """
+
+    attributes: tuple[str, ...]
+    levels: tuple[NDArray[np.unsignedinteger], ...]
+    classes: NDArray[np.unsignedinteger]
+    labels: pa.Table
+    rows: Counts | None = None
+    suppressed: str | None = None
+
+
 class Table(Protocol):
     """A protected table where it lies."""
 
@@ -82,10 +108,13 @@ class Table(Protocol):
         """Facts for a draft domain.  Not private: for the owner of the table only."""
         ...
 
-    def encode(self, domain: Domain) -> Encoded:
+    def encode(self, domain: Domain) -> Recodable:
         """Read the table once: codes in the smallest unsigned integers, numbers clamped to their declared
-        bounds, at most ``domain.unit.rows`` rows a unit, chosen uniformly at random (all rows of a missing
-        id are dropped).
+        bounds, at most ``domain.unit.rows`` rows a unit; all rows of a missing id are dropped.
+
+        Which rows of a unit are kept is drawn by a keyed hash of id, row and repetition: as good as
+        uniform, independent of other units and of the order of rows, and the same at every reading, so
+        that a retried task or a second opening keeps the same rows.
 
         Raises:
             TableError: a column is missing, has no mapping to its attribute, or the table cannot be read.
@@ -138,11 +167,34 @@ class Encoded(Protocol):
         ...
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
-        """Distinct values of raw text columns that need not be in the domain, with column ``units``: the
-        number of distinct units of each.  For release behind a stability threshold only.
+        """Distinct values of raw columns that need not be in the domain, as text, with column ``units``: the
+        number of distinct units of each, a unit counting for at most ``domain.unit.rows`` of them (chosen
+        by a keyed hash).  Rows with a missing key are left out.  Reads the table again.  For release
+        behind a stability threshold only.
         """
         ...
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The encoded rows in batches of 64 k: codes, one column an attribute, in table order."""
+        """The encoded rows in batches of at most 64 k: codes, one column an attribute under its name.  Their
+        order means nothing, but is the same at every call.
+        """
+        ...
+
+
+class Recodable(Encoded, Protocol):
+    """An encoded table whose raw rows can be rewritten: what a table on an engine encodes to.
+
+    For ``anonymize`` alone: rewritten rows carry no differential privacy.
+    """
+
+    def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
+        """Rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns as they
+        are.  Reads the table again.
+        """
+        ...
+
+    def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
+        """Write what :meth:`recoded` returns to ``out`` (.csv or .parquet), without passing through this
+        process.  Nothing is left behind on failure.
+        """
         ...

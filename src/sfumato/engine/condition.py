@@ -1,0 +1,35 @@
+"""Filters over codes, as SQL.  Codes are never NULL, so a condition is true or false for every row."""
+
+from __future__ import annotations
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import All, Among, Any, Not, Predicate
+from sfumato.errors import QueryError
+
+
+def condition(predicate: Predicate | None, domain: Domain) -> str:
+    """SQL over columns ``c0, c1, …``.
+
+    Raises:
+        QueryError: a code outside its attribute.
+        DomainError: an attribute outside the domain.
+    """
+    match predicate:
+        case None:
+            return "1 = 1"
+        case Among(attribute=name, codes=codes):
+            place = domain.index(name)
+            if any(code < 0 or code >= domain.attributes[place].size for code in codes):
+                raise QueryError(f"a condition names a cell that {name!r} does not have", culprit=predicate)
+            listed = ", ".join(str(code) for code in sorted(codes))
+            return f"c{place} IN ({listed})" if codes else "1 = 0"
+        case All(parts=parts):
+            return _joined(" AND ", parts, domain) if parts else "1 = 1"
+        case Any(parts=parts):
+            return _joined(" OR ", parts, domain) if parts else "1 = 0"
+        case Not(part=part):
+            return f"NOT ({condition(part, domain)})"
+
+
+def _joined(word: str, parts: tuple[Predicate, ...], domain: Domain) -> str:
+    return "(" + word.join(condition(part, domain) for part in parts) + ")"

@@ -1,0 +1,98 @@
+"""What the SQL of an engine calls things: the only place where engines may spell the same thing differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sfumato.engine.port import Column, Kind
+
+NUMBER = "[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?"
+"""Text that every engine reads as the same finite double: no blanks, no words, no overflow."""
+
+
+class Dialect(Protocol):
+    """How one engine writes identifiers, literals and the few functions that an encoding needs."""
+
+    def name(self, identifier: str) -> str:
+        """A quoted identifier."""
+        ...
+
+    def string(self, value: str) -> str:
+        """A text literal."""
+        ...
+
+    def text(self, expression: str) -> str:
+        """The expression as text, compared byte by byte: no collation, no padding."""
+        ...
+
+    def double(self, expression: str) -> str:
+        """The expression as a 64-bit float, correctly rounded."""
+        ...
+
+    def integer(self, expression: str) -> str:
+        """A whole double, or any integer, as a signed 64-bit integer."""
+        ...
+
+    def code(self, expression: str, cells: int) -> str:
+        """The expression in the smallest type that holds ``0 .. cells - 1``."""
+        ...
+
+    def matches(self, expression: str, pattern: str) -> str:
+        """Whether the whole text matches a regular expression."""
+        ...
+
+    def is_nan(self, expression: str) -> str:
+        """Whether a double is not a number."""
+        ...
+
+    def digest(self, expression: str) -> str:
+        """MD5 of a text, as 32 lower-case hexadecimal digits."""
+        ...
+
+    def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
+        """The code of a text, or NULL."""
+        ...
+
+
+def number(dialect: Dialect, column: Column) -> str:
+    """A column as a double; NULL where it is missing or not a number."""
+    name = dialect.name(column.name)
+    match column.kind:
+        case Kind.TEXT:
+            text = dialect.text(name)
+            return f"CASE WHEN {dialect.matches(text, NUMBER)} THEN {dialect.double(text)} END"
+        case Kind.REAL:
+            value = _real(dialect, column)
+            return f"CASE WHEN NOT {dialect.is_nan(value)} THEN {value} END"
+        case _:
+            return dialect.double(name)
+
+
+def missing(dialect: Dialect, column: Column) -> str:
+    """Whether a column is NULL or, for real numbers, NaN."""
+    name = dialect.name(column.name)
+    if column.kind is Kind.REAL:
+        return f"({name} IS NULL OR {dialect.is_nan(_real(dialect, column))})"
+    return f"({name} IS NULL)"
+
+
+def canonical_text(dialect: Dialect, column: Column) -> str:
+    """A column as text in one spelling on every engine; whole reals are spelled as integers, others are NULL."""
+    if column.kind is not Kind.REAL:
+        return dialect.text(dialect.name(column.name))
+    value = number(dialect, column)
+    whole = f"FLOOR({value}) = {value} AND ABS({value}) < 9007199254740992"
+    return f"CASE WHEN {whole} THEN {dialect.text(dialect.integer(value))} END"
+
+
+def _real(dialect: Dialect, column: Column) -> str:
+    """A real column as a double; decimals by way of text, as engines convert them directly with an error."""
+    name = dialect.name(column.name)
+    decimal = column.type.upper().startswith(("DECIMAL", "NUMERIC"))
+    return dialect.double(dialect.text(name) if decimal else name)
+
+
+def smallest_bits(cells: int) -> int:
+    """Bits of the smallest unsigned integer that holds ``0 .. cells - 1``: 8, 16 or 32."""
+    return 8 if cells <= 1 << 8 else 16 if cells <= 1 << 16 else 32

@@ -1,0 +1,250 @@
+"""The embedded engine: DuckDB over CSV, Parquet and frames."""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.duck_dialect import DIALECT, column
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import Encoding
+from sfumato.engine.fingerprint import Fingerprint, words_of
+from sfumato.engine.plan import Counts, Plan
+from sfumato.engine.port import Column, Profile, Recodable, Recode
+from sfumato.engine.rewriting import Rewriting
+from sfumato.engine.sources import Source, quoted
+from sfumato.engine.tally import Tally
+from sfumato.errors import EngineError, InputError, TableError
+
+BATCH_ROWS = 1 << 16
+SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 90 % of the disk
+BUCKET_ROWS = 4_000_000  # rows bounded at once: a window over all of a large table would spill
+
+
+class DuckTable:
+    """Implements :class:`sfumato.engine.port.Table` over one DuckDB database in memory."""
+
+    def __init__(self, source: Source, *, threads: int | None = None, memory: str | None = None) -> None:
+        """Open a source.
+
+        Args:
+            source: what to read.
+            threads: threads of DuckDB; all of the machine's without it.
+            memory: limit of DuckDB's memory, such as ``"8GB"``; four fifths of the machine's without it.
+
+        Raises:
+            TableError: the source cannot be read, has no rows, or two columns of one name.
+        """
+        import duckdb
+
+        self.source = source
+        self._numbers = itertools.count()
+        scratch = tempfile.mkdtemp(prefix="sfumato-")
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        options: dict[str, Any] = {
+            "temp_directory": scratch,
+            "max_temp_directory_size": SPILL,
+            "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
+            "python_enable_replacements": False,  # a table name never means a Python variable
+        }
+        options |= {"threads": threads} if threads else {}
+        options |= {"memory_limit": memory} if memory else {}
+        self._connection = duckdb.connect(":memory:", config=options)
+        self._columns = self._described()
+
+    def schema(self) -> tuple[Column, ...]:
+        """Columns in order; reads no row."""
+        return self._columns
+
+    def raw(self, name: str) -> str:
+        """A quoted raw column, for an encoding to carry along."""
+        found = next((column for column in self._columns if column.name == name), None)
+        if found is None:
+            raise TableError(f"the table has no column {name!r}", culprit=name)
+        return DIALECT.name(name)
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        from sfumato.engine.profile import profiles
+
+        with self.reading() as cursor:
+            return profiles(cursor, self.source.relation(cursor), self._columns, distinct_limit)
+
+    def encode(self, domain: Domain) -> Recodable:
+        """Read the table once into codes, bounded per unit."""
+        encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
+        name = f"encoded_{next(self._numbers)}"
+        with self.reading() as cursor:
+            self.store(cursor, encoding, name, ())
+        return EncodedRows(DuckStore(self, encoding, name))
+
+    def store(self, cursor: Any, encoding: Encoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
+        """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
+        select = encoding.select(self.source.relation(cursor), raw)
+        if encoding.domain.unit.column is None:
+            cursor.execute(f"CREATE TABLE {name} AS {select}")
+            return
+        cursor.execute(f"CREATE TABLE {name}_unbounded AS {select}")
+        (rows,) = cursor.sql(f"SELECT COUNT(*) FROM {name}_unbounded").fetchall()[0]
+        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+        cursor.execute(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM {name}_unbounded LIMIT 0")
+        buckets = 1 + rows // BUCKET_ROWS
+        for bucket in range(buckets):
+            part = f"(FROM {name}_unbounded WHERE hash(u) % {buckets} = {bucket}) AS bucket"
+            cursor.execute(f"INSERT INTO {name} {bounded(part, encoding, columns)}")
+        cursor.execute(f"DROP TABLE {name}_unbounded")
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """A cursor of its own for one piece of work; DuckDB's errors become ours, without their data values."""
+        import duckdb
+
+        cursor = self._connection.cursor()
+        try:
+            yield cursor
+        except duckdb.Error as error:
+            raise _translated(error, self.source.title) from None
+        finally:
+            cursor.close()
+
+    def _described(self) -> tuple[Column, ...]:
+        with self.reading() as cursor:
+            relation = self.source.relation(cursor)
+            described = cursor.sql(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+            some = cursor.sql(f"SELECT 1 FROM {relation} LIMIT 1").fetchall()
+        if not some:
+            raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
+        return tuple(column(name, kind) for name, kind, *_ in described)
+
+
+class DuckStore:
+    """Implements :class:`sfumato.engine.encoded.Store`: one table of the database, dropped with the store."""
+
+    def __init__(self, table: DuckTable, encoding: Encoding, relation: str) -> None:
+        self._table = table
+        self._encoding = encoding
+        self.relation = relation
+        self.domain = encoding.domain
+        self.dialect = encoding.dialect
+        weakref.finalize(self, _drop, table, relation)
+
+    def query(self, statement: str) -> pa.Table:
+        """The result of a grouping query."""
+        with self._table.reading() as cursor:
+            return cursor.sql(statement).to_arrow_table()
+
+    def tally(self, plan: Plan, where: str) -> Sequence[Counts]:
+        """Stream batches of codes into the tables of the plan."""
+        tally = Tally(plan)
+        used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
+        unused = np.empty(0, dtype=np.uint8)
+        for batch in self._stream([f"c{axis}" for axis in used], where):
+            columns = [unused] * len(plan.shape)
+            for place, axis in enumerate(used):
+                columns[axis] = batch.column(place).to_numpy()
+            tally.add(columns, batch.num_rows)
+        return tally.tables
+
+    def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Codes in batches."""
+        return self._stream([f"c{place}" for place in columns], "1 = 1")
+
+    def fingerprint(self) -> str:
+        """Sum of row hashes."""
+        encoding = self._encoding
+        codes = len(self.domain)
+        unit = ["md5_number_lower(u)"] if self.domain.unit.column is not None else []
+        values = [f"CAST(v{place} AS DOUBLE)" for place in encoding.values]
+        names = [f"c{place}" for place in range(codes)]
+        found = Fingerprint(self.domain.shape)
+        for batch in self._stream([*names, *values, *unit], "1 = 1"):
+            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            words = [words_of(array) for array in arrays[codes : codes + len(values)]]
+            found.add(arrays[:codes], words + arrays[codes + len(values) :])
+        return found.digest(self.domain.hash)
+
+    def keys(self, columns: tuple[str, ...]) -> pa.Table:
+        """Read the source again for raw keys."""
+        raw = [self._table.raw(column) for column in columns]
+        names = [f"r{place}" for place in range(len(columns))]
+        with self._table.reading() as cursor:
+            select = self._encoding.select(self._table.source.relation(cursor), [DIALECT.text(name) for name in raw])
+            present = " AND ".join(f"{name} IS NOT NULL" for name in names)
+            held = f"(FROM ({select}) AS carried WHERE {present}) AS held"
+            found = cursor.sql(bounded_keys(held, names, self._encoding)).to_arrow_table()
+        return found.rename_columns([*columns, "units"])
+
+    def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
+        """Read the source again, rewrite, shuffle."""
+        rewriting = Rewriting(self._encoding, recode, raw)
+        carried = [self._table.raw(name) for name in raw]
+        with self._table.reading() as cursor:
+            for name, small in rewriting.tables().items():
+                cursor.register(name, small)
+            rows = f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
+            if self.domain.unit.column is not None:
+                rows = f"{self.relation}_carrying"
+                self._table.store(cursor, self._encoding, rows, carried)
+            try:
+                return _delivered(cursor, rewriting.select(rows), out)
+            finally:
+                cursor.execute(f"DROP TABLE IF EXISTS {self.relation}_carrying")
+
+    def _stream(self, columns: list[str], where: str) -> Iterator[pa.RecordBatch]:
+        with self._table.reading() as cursor:
+            statement = f"SELECT {', '.join(columns)} FROM {self.relation} WHERE {where}"
+            yield from cursor.sql(statement).to_arrow_reader(BATCH_ROWS)
+
+
+def _delivered(cursor: Any, select: str, out: Path | None) -> pa.Table | None:  # noqa: ANN401
+    """The rows themselves, or a file that is complete or not there."""
+    if out is None:
+        return cursor.sql(select).to_arrow_table()
+    form = {".csv": "csv, HEADER", ".parquet": "parquet"}.get(out.suffix)
+    if form is None:
+        raise InputError(f"cannot write {out.name}; its name should end in .csv or .parquet", culprit=out)
+    if not out.parent.is_dir():
+        raise InputError(f"there is no directory {out.parent} to write {out.name} to", culprit=out)
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        cursor.execute(f"COPY ({select}) TO {quoted(str(part))} (FORMAT {form})")
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return None
+
+
+def _drop(table: DuckTable, relation: str) -> None:
+    with table.reading() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS {relation}")
+
+
+def _translated(error: Exception, title: str) -> TableError | EngineError:
+    """DuckDB's messages quote data; of ours, only the line number is taken over."""
+    import duckdb
+
+    text = str(error)
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    if line is not None:
+        reason = "is not UTF-8" if "unicode" in text else "is not a CSV record of the header's columns"
+        return TableError(f"{title}: line {line[1]} {reason}", culprit=title)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EngineError(f"DuckDB ran out of memory or of {SPILL} of temporary space over {title}", culprit=title)
+    if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.HTTPException):
+        return TableError(f"{title} cannot be read, or is not what its name says", culprit=title)
+    return EngineError(f"DuckDB failed over {title}: {type(error).__name__}", culprit=title)

@@ -1,0 +1,185 @@
+"""The port's ``Encoded``, once, over whatever store an engine keeps its encoded rows in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+from sfumato.engine.condition import condition
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.exact import Exact
+from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
+from sfumato.engine.port import Groups, Recode
+from sfumato.engine.statements import Cells
+from sfumato.errors import QueryError, SizeError
+
+
+class Store(Protocol):
+    """Encoded, bounded rows where an engine keeps them: columns ``c0 …``, ``v …``, ``u`` of ``relation``."""
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the codes."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the engine writes SQL."""
+        ...
+
+    @property
+    def relation(self) -> str:
+        """What stands after FROM."""
+        ...
+
+    def query(self, statement: str) -> pa.Table:
+        """The result of a SELECT over ``relation``: never rows of the table, always groups of them."""
+        ...
+
+    def tally(self, plan: Plan, where: str) -> Sequence[Counts]:
+        """One flat table a cover of the plan, over the rows that meet ``where``."""
+        ...
+
+    def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Codes in batches of at most 64 k rows, columns ``c…`` by position in the domain."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Names the rows, in whatever order they stand."""
+        ...
+
+    def keys(self, columns: tuple[str, ...]) -> pa.Table:
+        """Distinct raw values as text with their number of units (column ``units``), each unit bounded."""
+        ...
+
+    def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
+        """Rewritten rows in random order, returned, or written to ``out``."""
+        ...
+
+
+class EncodedRows:
+    """Implements :class:`sfumato.engine.port.Encoded` over a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def domain(self) -> Domain:
+        """The domain it was encoded with."""
+        return self._store.domain
+
+    @cached_property
+    def version(self) -> str:
+        """Names the content: derived from the protected rows, so for the ledger's keys and no one's eyes."""
+        return self._store.fingerprint()
+
+    def marginals(
+        self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
+    ) -> tuple[Exact[Counts], ...]:
+        """One contingency table a clique, flat in C order, out of a single pass over the rows."""
+        if not cliques:
+            return ()
+        places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
+        for clique in cliques:
+            _refuse_repeats(clique)
+        wanted = plan(places, self.domain.shape)
+        tables = self._store.tally(wanted, condition(where, self.domain))
+        return tuple(Exact(counts) for counts in wanted.project(tables))
+
+    def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[Groups]:
+        """The contingency table of ``attributes`` without its empty cells."""
+        _refuse_repeats(attributes)
+        if not attributes:
+            raise QueryError("groups need at least one attribute", culprit=attributes)
+        found = self._store.query(self._over(attributes, where).groups())
+        widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
+        codes = np.column_stack([found.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
+        return Exact(Groups(attributes, codes, found.column("total").to_numpy().astype(np.int64)))
+
+    def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
+        """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
+        return self._dense(self._over(by, where).sums(value, unit), self._cells(by))
+
+    def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
+        """Number of distinct units with a row in each cell of ``by``."""
+        return self._dense(self._over(by, where).units(), self._cells(by))
+
+    def bins(
+        self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
+    ) -> Exact[Counts]:
+        """Counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
+        return self._dense(self._over(by, where).bins(value, edges), self._cells(by) * (len(edges) - 1))
+
+    def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
+        """Distinct values of raw columns with their number of distinct units."""
+        _refuse_repeats(columns)
+        if not columns or "units" in columns:
+            raise QueryError("keys are one or more columns, none of them called 'units'", culprit=columns)
+        order = [(column, "ascending") for column in columns]
+        return Exact(self._store.keys(columns).sort_by(order))
+
+    def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
+        """The encoded rows in batches: codes, one column an attribute under its name."""
+        _refuse_repeats(attributes)
+        scanned = self._store.scan([self.domain.index(name) for name in attributes])
+        return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
+
+    def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
+        """Rewritten rows in random order."""
+        return Exact(self._store.recode(self._checked(recode), raw, None))
+
+    def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
+        """Write the rewritten rows to ``out``."""
+        self._store.recode(self._checked(recode), raw, out)
+
+    def _checked(self, recode: Recode) -> Recode:
+        sizes = [self.domain[name].size for name in recode.attributes]
+        classes = len(recode.labels)
+        fits = (
+            [len(level) for level in recode.levels] == sizes
+            and recode.classes.shape == (classes, len(sizes))
+            and (recode.rows is None or recode.rows.shape == (classes,))
+        )
+        if not fits:
+            raise QueryError("this recoding was made for another domain", culprit=recode)
+        return recode
+
+    def _over(self, by: tuple[str, ...], where: Predicate | None) -> Cells:
+        return Cells(self._store.relation, self.domain, self._store.dialect, by, where)
+
+    def _cells(self, by: tuple[str, ...]) -> int:
+        _refuse_repeats(by)
+        cells = math.prod(self.domain[name].size for name in by)
+        if cells > TOTAL_CELLS:
+            raise SizeError(
+                f"a table over {', '.join(by)} has {cells:,} cells, more than the {TOTAL_CELLS:,} that are "
+                "counted at once; group by fewer attributes",
+                culprit=by,
+            )
+        return cells
+
+    def _dense(self, statement: str, cells: int) -> Exact[Counts]:
+        found = self._store.query(statement)
+        counts = np.zeros(cells, dtype=np.int64)
+        if len(found):
+            counts[_integers(found.column("cell"))] = _integers(found.column("total"))
+        return Exact(counts)
+
+
+def _integers(column: pa.ChunkedArray) -> Counts:
+    integers: Counts = column.cast(pa.int64()).to_numpy()
+    return integers
+
+
+def _refuse_repeats(names: tuple[str, ...]) -> None:
+    if len(set(names)) != len(names):
+        raise QueryError("an attribute is named twice in one question", culprit=names)

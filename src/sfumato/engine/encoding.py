@@ -1,0 +1,201 @@
+"""From raw values to codes, as SQL: one text for every engine, so that all agree on every odd value.
+
+- A missing value (NULL, and NaN of a real column) takes the missing cell where there is one, else it is
+  unknown.  Text is compared byte by byte: case, blanks, leading zeros and Unicode form all matter.
+- A declared boolean is spelled true, True, TRUE or 1, and so for false.
+- Text is a number when it is spelled like one (``dialect.NUMBER``); anything else is unknown.
+- Whole numbers only for integer attributes: 39 and 39.0, but 39.5 is unknown.  Under ``clamp`` what is
+  out of bounds, infinity included, moves to the nearest bound; what is no such number drops the row.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
+from sfumato.domain.attribute import null_code, unknown_code
+from sfumato.engine.dialect import Dialect, canonical_text, missing, number
+from sfumato.engine.port import Column, Kind
+from sfumato.errors import TableError
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A query over a raw relation.
+
+    Codes are columns ``c0, c1, …`` and clamped numbers ``v0, …``, by position in the domain; the id of
+    the unit is ``u`` as text.  An integer attribute without edges has no ``v``: its code says it all.
+    """
+
+    domain: Domain
+    columns: Mapping[str, Column]
+    dialect: Dialect
+
+    def __post_init__(self) -> None:
+        for attribute in self.domain:
+            _refuse_unmapped(attribute, _find(self.columns, attribute.name))
+        if self.domain.unit.column is not None:
+            unit = _find(self.columns, self.domain.unit.column)
+            if unit.kind is Kind.OTHER:
+                raise TableError(f"column {unit.name!r} of type {unit.type} cannot identify a unit", culprit=unit)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Positions of the attributes whose clamped number is stored beside the code."""
+        return tuple(
+            place
+            for place, attribute in enumerate(self.domain)
+            if isinstance(attribute, Real) or (isinstance(attribute, Integer) and attribute.edges is not None)
+        )
+
+    @property
+    def stored(self) -> list[str]:
+        """Names of the encoded columns."""
+        unit = ["u"] if self.domain.unit.column is not None else []
+        return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
+
+    def select(self, relation: str, raw: Sequence[str] = ()) -> str:
+        """The encoded rows of ``relation``, without those that are dropped.
+
+        Args:
+            relation: what stands after FROM.
+            raw: expressions over the raw columns to carry along, as ``r0, r1, …``.
+        """
+        carried = [(expression, f"r{place}") for place, expression in enumerate(raw)]
+        unit = [(self._unit(), "u")] if self.domain.unit.column is not None else []
+        read = [pair for place, attribute in enumerate(self.domain) for pair in self._read(place, attribute)]
+        coded = [pair for place, attribute in enumerate(self.domain) for pair in self._code(place, attribute)]
+        kept = [f"c{place} IS NOT NULL" for place in range(len(self.domain))] + ["u IS NOT NULL" for _ in unit]
+        rest = [(name, name) for _, name in unit + carried]
+        final = [
+            *(
+                (self.dialect.code(f"c{place}", attribute.size), f"c{place}")
+                for place, attribute in enumerate(self.domain)
+            ),
+            *((f"v{place}", f"v{place}") for place in self.values),
+            *rest,
+        ]
+        inner = f"SELECT {_listed(read + unit + carried)} FROM {relation}"
+        middle = f"SELECT {_listed(coded + rest)} FROM ({inner}) AS raw_rows"
+        return f"SELECT {_listed(final)} FROM ({middle}) AS coded_rows WHERE {' AND '.join(kept)}"
+
+    def _unit(self) -> str:
+        column = self.columns[self.domain.unit.column or ""]
+        # An id only has to be told from other ids, so a real column may use the engine's own spelling.
+        text = self.dialect.text(self.dialect.name(column.name))
+        return f"CASE WHEN NOT {missing(self.dialect, column)} THEN {text} END"
+
+    def _read(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
+        """First look at a raw column: its code, or whether it is missing (``m``) and its number (``n``)."""
+        column = self.columns[attribute.name]
+        gone = missing(self.dialect, column)
+        if isinstance(attribute, Categorical):
+            found = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
+            unknown = _or_null(unknown_code(attribute))
+            return [(f"CASE WHEN {gone} THEN {_missing(attribute)} ELSE COALESCE({found}, {unknown}) END", f"c{place}")]
+        return [(gone, f"m{place}"), (number(self.dialect, column), f"n{place}")]
+
+    def _code(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
+        """Codes, and clamped numbers where they are stored; NULL for what drops the row."""
+        if isinstance(attribute, Categorical):
+            return [(f"c{place}", f"c{place}")]
+        value = f"n{place}"
+        low, high = real(attribute.minimum), real(attribute.maximum)
+        clamps = attribute.unknown is Unknown.CLAMP
+        unknown = _or_null(unknown_code(attribute))
+        whole = f" WHEN {value} <> FLOOR({value}) THEN {unknown}" if isinstance(attribute, Integer) else ""
+        code = (
+            f"CASE WHEN m{place} THEN {_missing(attribute)} WHEN {value} IS NULL THEN {unknown} "
+            f"WHEN {value} < {low} THEN {0 if clamps else unknown} "
+            f"WHEN {value} > {high} THEN {attribute.declared - 1 if clamps else unknown}"
+            f"{whole} ELSE {self._cell(value, attribute)} END"
+        )
+        if place not in self.values:
+            return [(code, f"c{place}")]
+        clamped = f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
+        if isinstance(attribute, Integer):
+            clamped = self.dialect.integer(clamped)
+        inside = f"m{place} OR {value} IS NULL"
+        if not clamps:
+            inside += f" OR {value} < {low} OR {value} > {high}"
+        if isinstance(attribute, Integer):
+            inside += f" OR ({value} >= {low} AND {value} <= {high} AND {value} <> FLOOR({value}))"
+        return [(code, f"c{place}"), (f"CASE WHEN {inside} THEN NULL ELSE {clamped} END", f"v{place}")]
+
+    def _cell(self, value: str, attribute: Integer | Real) -> str:
+        if isinstance(attribute, Integer) and attribute.edges is None:
+            return self.dialect.integer(f"{value} - {real(attribute.minimum)}")
+        edges = attribute.edges if isinstance(attribute, Integer) else attribute.edges[:-1]
+        return bin_number(value, [float(edge) for edge in edges or ()])
+
+
+def bin_number(value: str, starts: list[float]) -> str:
+    """Index of the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
+
+    >>> bin_number("v", [0.0, 1.0])
+    'CASE WHEN v < 1.0e0 THEN 0 ELSE 1 END'
+    """
+
+    def tree(first: int, last: int) -> str:
+        if first == last:
+            return str(first)
+        middle = (first + last + 1) // 2
+        return (
+            f"CASE WHEN {value} < {real(starts[middle])} THEN {tree(first, middle - 1)} ELSE {tree(middle, last)} END"
+        )
+
+    return tree(0, len(starts) - 1)
+
+
+def spellings(attribute: Categorical) -> dict[str, int]:
+    """Every text that stands for a declared value, with its code."""
+    found: dict[str, int] = {}
+    for code, value in enumerate(attribute.values):
+        if isinstance(value, bool):
+            found |= dict.fromkeys(("true", "True", "TRUE", "1") if value else ("false", "False", "FALSE", "0"), code)
+        else:
+            found[str(value)] = code
+    return found
+
+
+def _find(columns: Mapping[str, Column], name: str) -> Column:
+    if name not in columns:
+        raise TableError(f"the table has no column {name!r}; it has {', '.join(columns)}", culprit=name)
+    return columns[name]
+
+
+def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
+    kinds = {Kind.TEXT, Kind.INTEGER, Kind.REAL}
+    if isinstance(attribute, Categorical) and isinstance(attribute.values[0], bool):
+        kinds |= {Kind.BOOLEAN}
+    elif isinstance(attribute, Categorical) and isinstance(attribute.values[0], str):
+        kinds = {Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN}  # reals are spelled differently on every engine
+    if column.kind not in kinds:
+        raise TableError(
+            f"column {column.name!r} of type {column.type} has no mapping to its attribute; "
+            "change the attribute's type, or store the column as text",
+            culprit=column,
+        )
+
+
+def _missing(attribute: Attribute) -> str:
+    """Code of a missing value: its own cell, else as any unknown value; NULL drops the row."""
+    code = null_code(attribute)
+    return _or_null(unknown_code(attribute) if code is None else code)
+
+
+def _or_null(code: int | None) -> str:
+    return "NULL" if code is None else str(code)
+
+
+def real(value: float) -> str:
+    """A double literal on every engine."""
+    text = repr(float(value))
+    return text if "e" in text else f"{text}e0"
+
+
+def _listed(pairs: list[tuple[str, str]]) -> str:
+    return ", ".join(expression if expression == name else f"{expression} AS {name}" for expression, name in pairs)

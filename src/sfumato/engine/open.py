@@ -1,0 +1,30 @@
+"""One way in: a path, a URL or a frame becomes a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sfumato.engine.port import Table
+from sfumato.errors import InputError
+
+
+def open_table(source: object) -> Table:
+    """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
+
+    Args:
+        source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
+            pattern of them; a pandas, polars or Arrow frame, which is never changed.
+
+    Raises:
+        InputError: the source is none of these.
+        TableError: it cannot be read, has no rows, or has two columns of one name.
+    """
+    from sfumato.engine.duckdb import DuckTable
+    from sfumato.engine.sources import file_source, frame_source
+
+    if not isinstance(source, str | Path):
+        return DuckTable(frame_source(source))
+    scheme, separator, _ = str(source).partition("://")
+    if separator:
+        raise InputError(f"cannot open a table by a URL of scheme {scheme!r}", culprit=source)
+    return DuckTable(file_source(source))

@@ -1,0 +1,141 @@
+"""Counting questions over encoded rows as SQL: columns ``c0, c1, …`` of codes, ``v…`` of clamped numbers, ``u``.
+
+Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix number, and ``total``, an integer.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain.predicate import Predicate
+from sfumato.engine.condition import condition
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoding import bin_number, real
+from sfumato.errors import QueryError, SizeError
+
+FIXED_POINT_LIMIT = 1 << 31  # what one row may add: 2^32 rows stay within 64 bits
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of the marginal of ``by``, over the rows of an encoded relation that meet ``where``."""
+
+    relation: str
+    domain: Domain
+    dialect: Dialect
+    by: tuple[str, ...]
+    where: Predicate | None = None
+
+    def groups(self) -> str:
+        """Non-empty cells as columns of codes with their counts ``total``, in lexicographic order."""
+        listed = ", ".join(f"c{self.domain.index(name)}" for name in self.by)
+        return (
+            f"SELECT {listed}, COUNT(*) AS total FROM {self.relation} WHERE {condition(self.where, self.domain)} "
+            f"GROUP BY {listed} ORDER BY {listed}"
+        )
+
+    def counts(self) -> str:
+        """Rows of each cell."""
+        return _grouped("COUNT(*)", self._rows())
+
+    def units(self) -> str:
+        """Distinct units of each cell."""
+        if self.domain.unit.column is None:
+            return self.counts()
+        return _grouped("COUNT(DISTINCT u)", self._rows("u"))
+
+    def bins(self, value: str, edges: Sequence[float]) -> str:
+        """Rows of each cell and bin of ``value``.
+
+        Raises:
+            QueryError: edges that do not increase, or an attribute without numbers.
+        """
+        edges = [float(edge) for edge in edges]
+        if not _increasing(edges):
+            raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+        number = f"cell * {len(edges) - 1} + {bin_number('v', edges[:-1])}"
+        rows = self._rows(f"{self._clamped(value)} AS v")
+        inside = f"v >= {real(edges[0])} AND v <= {real(edges[-1])}"
+        return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE {inside}")
+
+    def sums(self, value: str, unit: Fraction) -> str:
+        """Fixed-point sum of ``value`` over each cell, each row rounded half to even.
+
+        The quotient is a double product and quotient, the same on every engine, and what rounding could
+        move past the rounded bounds is moved back, so one row never adds more than its sensitivity says.
+        """
+        low, high = fixed_bounds(self.domain, value, unit)
+        quotient = f"{self._clamped(value)} * {real(unit.denominator)} / {real(unit.numerator)}"
+        floored = f"SELECT cell, t, FLOOR(t) AS f FROM ({self._rows(f'{quotient} AS t')}) AS scaled WHERE t IS NOT NULL"
+        up = "t - f > 0.5 OR (t - f = 0.5 AND f - 2 * FLOOR(f / 2) = 1)"
+        rounded = f"LEAST(GREATEST(f + CASE WHEN {up} THEN 1 ELSE 0 END, {low}), {high})"
+        fixed = f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
+        return _grouped("SUM(fixed)", fixed)
+
+    def _rows(self, *more: str) -> str:
+        """The number of each row's cell, mixed radix.  Codes are widened, as the smallest types would overflow."""
+        number = "0"
+        for name in self.by:
+            code = self.dialect.integer(f"c{self.domain.index(name)}")
+            number = code if number == "0" else f"({number} * {self.domain[name].size} + {code})"
+        listed = ", ".join((f"{number} AS cell", *more))
+        return f"SELECT {listed} FROM {self.relation} WHERE {condition(self.where, self.domain)}"
+
+    def _clamped(self, value: str) -> str:
+        """The clamped number as a double, NULL where it is missing or unknown."""
+        attribute, place = numeric(self.domain, value), self.domain.index(value)
+        if isinstance(attribute, Integer) and attribute.edges is None:
+            number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
+            return f"CASE WHEN c{place} < {attribute.declared} THEN {self.dialect.double(number)} END"
+        return self.dialect.double(f"v{place}")
+
+
+def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
+    """Least and largest integer that one row can add to a sum of ``value`` in ``unit``.
+
+    Raises:
+        QueryError: not a number, or a unit that is not positive.
+        SizeError: a row could add more than fits; ask for a coarser unit.
+
+    >>> from sfumato.domain import Real, Unknown
+    >>> fixed_bounds(Domain((Real(name="x", edges=(0.0, 2.5), unknown=Unknown.DROP),)), "x", Fraction(1))
+    (0, 2)
+    """
+    attribute = numeric(domain, value)
+    if unit <= 0:
+        raise QueryError("the unit of a fixed-point sum is positive", culprit=unit)
+    low, high = round(Fraction(attribute.minimum) / unit), round(Fraction(attribute.maximum) / unit)
+    if max(abs(low), abs(high), unit.numerator, unit.denominator) > FIXED_POINT_LIMIT:
+        raise SizeError(
+            f"a sum of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit or tighter bounds",
+            culprit=unit,
+        )
+    return low, high
+
+
+def numeric(domain: Domain, name: str) -> Integer | Real:
+    """An attribute that has numbers.
+
+    Raises:
+        QueryError: it is categorical.
+        DomainError: there is none.
+    """
+    attribute = domain[name]
+    if isinstance(attribute, Categorical):
+        raise QueryError(f"attribute {name!r} is categorical and has no sum, mean or quantile", culprit=name)
+    return attribute
+
+
+def _increasing(edges: list[float]) -> bool:
+    return len(edges) > 1 and all(map(math.isfinite, edges)) and all(low < high for low, high in pairwise(edges))
+
+
+def _grouped(aggregate: str, rows: str) -> str:
+    return f"SELECT cell, {aggregate} AS total FROM ({rows}) AS counted GROUP BY cell"

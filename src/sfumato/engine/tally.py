@@ -1,0 +1,71 @@
+"""Adding encoded rows to many contingency tables at once: the inner loop of every engine in this process
+and of every Spark executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engine.plan import Clique, Counts, Plan
+
+Codes = NDArray[np.unsignedinteger]
+
+_SLICE = 1 << 15  # rows at a time, so that their keys stay in the second-level cache
+
+
+class Tally:
+    """Running counts of the covers of a plan; tallies of disjoint rows add up."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._used = sorted({axis for cover in plan.covers for axis in cover})
+        self._wide = np.empty((len(plan.shape), _SLICE), dtype=np.intp)
+        self._keys = np.empty((max(map(len, plan.covers), default=0), _SLICE), dtype=np.intp)
+        self.tables: list[Counts] = [np.zeros(plan.cells(cover), dtype=np.int64) for cover in range(len(plan.covers))]
+
+    def add(self, columns: Sequence[Codes], rows: int) -> None:
+        """Count a batch of rows.
+
+        Args:
+            columns: one array of codes an attribute of the domain, each of shape ``(rows,)``; arrays of
+                attributes that no cover uses are not looked at.
+            rows: their number.
+        """
+        for start in range(0, rows, _SLICE):
+            self._add([column[start : start + _SLICE] for column in columns], min(_SLICE, rows - start))
+
+    def _add(self, columns: Sequence[Codes], rows: int) -> None:
+        for axis in self._used:
+            self._wide[axis, :rows] = columns[axis]
+        previous: Clique = ()
+        for table, cover in zip(self.tables, self._plan.covers, strict=True):
+            if not cover:
+                table[0] += rows
+                continue
+            # Covers are sorted, so neighbours share prefixes, whose mixed-radix keys are still there.
+            for depth in range(_shared(previous, cover), len(cover)):
+                axis = cover[depth]
+                key = self._keys[depth, :rows]
+                if depth == 0:
+                    key[:] = self._wide[axis, :rows]
+                else:
+                    np.multiply(self._keys[depth - 1, :rows], self._plan.shape[axis], out=key)
+                    key += self._wide[axis, :rows]
+            np.add.at(table, self._keys[len(cover) - 1, :rows], 1)  # in place: bincount would allocate a table
+            previous = cover
+
+    def merge(self, tables: Sequence[Counts]) -> None:
+        """Add the tables of another tally of the same plan."""
+        for mine, other in zip(self.tables, tables, strict=True):
+            np.add(mine, other, out=mine)
+
+
+def _shared(left: Clique, right: Clique) -> int:
+    """Length of the common prefix."""
+    for place, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return place
+    return min(len(left), len(right))
