@@ -1,0 +1,63 @@
+"""Integer proofs about ``e^epsilon``: no floating-point number ever vouches for a privacy loss."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from sfumato.errors import LossError
+from sfumato.privacy.enclosure import exp_enclosure
+from sfumato.privacy.loss import Number, exact, plain
+
+DENOMINATOR = 1 << 64
+"""Every probability of a randomizer is an integer numerator over this."""
+
+CEILING = Fraction(32)
+"""No randomizer claims more: at epsilon = 32 a report lies once in 10^13, which protects nobody, and above it
+the rarest outcome has too few of the 2^64 steps left to be represented to six digits."""
+
+_BITS = 384
+_DECIMALS = 10**12
+
+
+def claimed(epsilon: Number) -> Fraction:
+    """Read the epsilon that a local spec claims.
+
+    Raises:
+        LossError: not a finite number in (0, 32]; see :data:`CEILING` for why.
+
+    >>> claimed(0.5)
+    Fraction(1, 2)
+    """
+    value = exact(epsilon, name="epsilon")
+    if not 0 < value <= CEILING:
+        raise LossError(
+            f"epsilon must lie in (0, {CEILING}], not {plain(value)}: above that a local report is the value itself",
+            culprit=epsilon,
+        )
+    return value
+
+
+def exp_below(epsilon: Fraction) -> Fraction:
+    """A rational lower bound on ``e^epsilon``, correct to about 100 digits.
+
+    >>> float(exp_below(Fraction(1)))
+    2.718281828459045
+    """
+    _, high = exp_enclosure(epsilon, _BITS)
+    return Fraction(1 << _BITS, high)
+
+
+def proven(ratio: Fraction) -> Fraction:
+    """The least epsilon of twelve decimals for which integers show ``ratio <= e^epsilon``.
+
+    >>> proven(Fraction(3)), proven(Fraction(1))
+    (Fraction(274653072167, 250000000000), Fraction(0, 1))
+    """
+    if ratio <= 1:
+        return Fraction(0)
+    guess = math.log1p(float(ratio - 1)) if ratio < 2 else math.log(ratio.numerator) - math.log(ratio.denominator)  # noqa: PLR2004
+    steps = max(0, math.floor(guess * _DECIMALS) - 1)
+    while exp_below(Fraction(steps, _DECIMALS)) < ratio:
+        steps += 1
+    return Fraction(steps, _DECIMALS)

@@ -1,0 +1,186 @@
+"""How often each of a set of values occurs: the spec, its fourteen methods, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.choice import Choice
+from sfumato.local.estimate import Estimate, Post, likeliest, simplex
+from sfumato.local.oracles import Method, oracle
+from sfumato.local.randomizer import Codes, Counts, FrequencyOracle
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Number
+
+LARGEST_DOMAIN = 1 << 20
+"""Values of a closed domain; larger ones are open domains, for :class:`sfumato.local.HeavyHitters`."""
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """How often each value of a closed domain occurs.
+
+    Attributes:
+        values: the values in order, or the number of values where they are 0, 1, 2, ...
+        epsilon: what every report claims: replacing the value changes the probability of any report by at most
+            a factor ``e^epsilon``; integers prove it from ``randomizer`` when the spec is made or read.
+        method: the randomizer's name.
+        randomizer: the channel, with its integer probabilities.
+    """
+
+    values: tuple[str, ...] | tuple[int, ...] | int
+    epsilon: Fraction
+    method: Method
+    randomizer: FrequencyOracle
+
+    kind: ClassVar[str] = "frequency"
+    neighbours: ClassVar[str] = "one person's value replaced by any other value of the domain"
+
+    def __post_init__(self) -> None:
+        size = self.values if isinstance(self.values, int) else len(self.values)
+        if self.randomizer.inputs != size:
+            raise InputError(f"the randomizer is for {self.randomizer.inputs} values, the domain has {size}", culprit=self)
+        if self.randomizer.ratio() > exp_below(self.epsilon):
+            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+
+    @classmethod
+    def design(
+        cls,
+        values: Sequence[str] | Sequence[int] | int,
+        *,
+        epsilon: Number,
+        method: Method = Method.AUTO,
+        first_report: Number | None = None,
+    ) -> Frequency:
+        """A spec for a domain.
+
+        Args:
+            values: the public list of values, or their number where they are 0 .. n-1; at least two.
+            epsilon: per report, or, for the memoised methods, for all reports about one value; in (0, 32].
+            method: AUTO takes the least exact variance among methods whose reports fit eight bytes.
+            first_report: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
+
+        Raises:
+            LossError: an epsilon outside (0, 32], or a first report not below epsilon.
+            InputError: fewer than two values, a value twice, or more than 2^20 values.
+
+        >>> Frequency.design(["red", "green", "blue"], epsilon=1).method.value
+        'grr'
+        """
+        domain = _domain(values)
+        size = domain if isinstance(domain, int) else len(domain)
+        exact = claimed(epsilon)
+        chosen, randomizer = oracle(size, exact, method, None if first_report is None else claimed(first_report))
+        return cls(domain, exact, chosen, randomizer)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One label a value."""
+        return tuple(map(str, range(self.values) if isinstance(self.values, int) else self.values))
+
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+        """Codes of values ``(n,)``.
+
+        Raises:
+            InputError: a value outside the domain, or missing.
+        """
+        return codes_of(self.values, np.asarray(values))
+
+    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+        """Frequencies from a tally of ``reports`` reports; unbiased with ``Post.NONE``.
+
+        Raises:
+            InputError: no reports, or a post-processing that this method does not offer.
+        """
+        values, variance = frequencies(self.randomizer, tally, reports)
+        match post:
+            case Post.SIMPLEX:
+                values = simplex(values)
+            case Post.MLE:
+                values = likeliest(_channel(self.randomizer), tally)
+            case Post.SMOOTH:
+                raise InputError("smoothing is for ordered bins: use a distribution spec, or post none, simplex or mle")
+            case Post.NONE:
+                pass
+        return Estimate(self.labels, values, variance, reports)
+
+
+def frequencies(randomizer: FrequencyOracle, tally: Counts, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Unbiased frequencies and their variance (Wang et al. 2017, equations 1 and 2)."""
+    if reports == 0:
+        raise InputError("there are no reports to estimate from")
+    truth, lie = randomizer.truth, randomizer.lie
+    values = (randomizer.support(tally) / reports - lie) / (truth - lie)
+    share = np.clip(values, 0, 1)
+    variance = (share * truth * (1 - truth) + (1 - share) * lie * (1 - lie)) / ((truth - lie) ** 2 * reports)
+    return values, variance
+
+
+def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[Any]) -> Codes:
+    """Positions of ``values`` in a domain.
+
+    Raises:
+        InputError: a value that is not in the domain; the message names its position only.
+    """
+    if values.ndim != 1:
+        raise InputError(f"values must come as one column, not with {values.ndim} dimensions")
+    if isinstance(domain, int):
+        if values.dtype.kind not in "iu":
+            raise InputError("values must be whole numbers from 0 to the size of the domain")
+        bad = values.size > 0 and (int(values.min()) < 0 or int(values.max()) >= domain)
+        if bad:
+            raise _unknown((values < 0) | (values >= domain))
+        return values
+    known = np.array(domain)
+    if known.dtype.kind == "U":
+        values = values.astype(np.str_) if values.dtype.kind == "U" else _texts(values)
+    elif values.dtype.kind not in "iu":
+        raise InputError("values must be whole numbers, as the domain's are")
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known, values, sorter=order).clip(max=known.size - 1)
+    codes = order[place]
+    wrong = known[codes] != values
+    if wrong.any():
+        raise _unknown(wrong)
+    return codes
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    wrong = np.array([not isinstance(value, str) for value in values.tolist()], dtype=np.bool_)
+    if wrong.any():
+        raise _unknown(wrong)
+    return values.astype(np.str_)
+
+
+def _unknown(wrong: NDArray[np.bool_]) -> InputError:
+    return InputError(
+        f"{int(wrong.sum())} values are not in the domain of the spec, the first at position {int(np.argmax(wrong))}"
+    )
+
+
+def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tuple[int, ...] | int:
+    domain = values if isinstance(values, int) else tuple(values)
+    size = domain if isinstance(domain, int) else len(domain)
+    if not 2 <= size <= LARGEST_DOMAIN:  # noqa: PLR2004
+        raise InputError(f"a domain needs from 2 to {LARGEST_DOMAIN} values, not {size}", culprit=size)
+    if not isinstance(domain, int):
+        if {type(value) for value in domain} not in ({str}, {int}):
+            raise InputError("the values of a domain must be all texts or all whole numbers", culprit=domain)
+        if len(set(domain)) != size:
+            raise InputError("a domain names a value twice", culprit=domain)
+    return domain  # type: ignore[return-value]
+
+
+def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:
+    if not isinstance(randomizer, Choice) or randomizer.tally_size != randomizer.design.outputs:
+        raise InputError("the likeliest distribution needs counts of whole reports, which this method does not keep")
+    incidence = randomizer.design.incidence()
+    inside = incidence.sum(axis=1, keepdims=True)
+    return np.where(incidence, randomizer.truth / inside, (1 - randomizer.truth) / (incidence.shape[1] - inside))

@@ -1,0 +1,127 @@
+"""Randomizers given by a full table of integers: mean, square wave, graded and optimal mechanisms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.bounds import DENOMINATOR, exp_below
+from sfumato.local.randomizer import Codes, Counts, Layout, Reports, count_outputs
+from sfumato.local.sampling import Sampler, smallest
+from sfumato.privacy.entropy import Entropy
+
+Rows = tuple[tuple[int, ...], ...]
+
+_FLOAT_BITS = 53
+
+
+@dataclass(frozen=True)
+class Table:
+    """P(output | input) as numerators over 2^64, ``(inputs, outputs)``."""
+
+    numerators: Rows
+
+    def __post_init__(self) -> None:
+        width = len(self.numerators[0]) if self.numerators else 0
+        if not width or any(len(row) != width for row in self.numerators):
+            raise InputError("a probability table must be a rectangle with at least one entry", culprit=self)
+        if any(min(row) <= 0 or sum(row) != DENOMINATOR for row in self.numerators):
+            raise InputError("every row of a probability table must be positive and sum to 2^64", culprit=self)
+
+    @classmethod
+    def rounded(cls, probabilities: NDArray[np.float64], limit: Fraction) -> Table:
+        """Integers near ``probabilities`` whose likelihood ratios integers show to be at most ``limit``.
+
+        The floating-point table is drawn towards the mean of its rows just as far as needed, which shrinks every
+        ratio.  Entries of a column must be all positive.
+
+        Raises:
+            InputError: the table is further from ``limit`` than one part in a thousand.
+        """
+        centre = probabilities.mean(axis=0)
+        for exponent in range(_FLOAT_BITS - 1, 9, -1):
+            blend = 2.0**-exponent
+            table = cls.nearest((1 - blend) * probabilities + blend * centre)
+            if table.ratio() <= limit:
+                return table
+        raise InputError("the probability table is further from its epsilon than rounding can explain")
+
+    @classmethod
+    def nearest(cls, probabilities: NDArray[np.float64]) -> Table:
+        """The integers next to positive rows that sum to one, whatever their likelihood ratios."""
+        return cls(tuple(_integers(row) for row in probabilities))
+
+    @classmethod
+    def windows(cls, inputs: int, outputs: int, epsilon: Fraction) -> Table:
+        """Input ``i`` favours the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
+        return cls(tuple(_window(i, outputs - inputs + 1, outputs, exp_below(epsilon)) for i in range(inputs)))
+
+    @property
+    def inputs(self) -> int:
+        return len(self.numerators)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.numerators[0])
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(smallest(self.outputs))
+
+    @property
+    def tally_size(self) -> int:
+        return self.outputs
+
+    @cached_property
+    def probabilities(self) -> NDArray[np.float64]:
+        """The table as floats, for estimation."""
+        return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
+
+    def ratio(self) -> Fraction:
+        return max(Fraction(max(column), min(column)) for column in zip(*self.numerators, strict=True))
+
+    def rows(self) -> list[list[Fraction]]:
+        return [[Fraction(numerator, DENOMINATOR) for numerator in row] for row in self.numerators]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        return self._sampler.draw(codes, entropy).astype(self.layout.dtype, copy=False)
+
+    def possible(self, reports: Reports) -> bool:
+        return reports.size == 0 or int(reports.max()) < self.outputs
+
+    def tally(self, reports: Reports) -> Counts:
+        return count_outputs(reports, self.outputs)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "table", "rows": [[str(numerator) for numerator in row] for row in self.numerators]}
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        return Sampler(self.numerators)
+
+
+def _integers(row: NDArray[np.float64]) -> tuple[int, ...]:
+    numerators = [max(1, int(Fraction(float(p)) * DENOMINATOR)) for p in row]
+    numerators[int(np.argmax(row))] += DENOMINATOR - sum(numerators)
+    return tuple(numerators)
+
+
+def _window(start: int, length: int, outputs: int, limit: Fraction) -> tuple[int, ...]:
+    """The integer row nearest to the window whose largest entry is at most ``limit`` times its smallest."""
+    low = int(DENOMINATOR / (length * limit + outputs - length))
+    while True:
+        high, spare = divmod(DENOMINATOR - (outputs - length) * low, length)
+        if high + (spare > 0) <= limit * low:
+            break
+        low += 1
+    row = [high if start <= output < start + length else low for output in range(outputs)]
+    for place in range(start, start + spare):
+        row[place] += 1
+    return tuple(row)
