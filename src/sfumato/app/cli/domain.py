@@ -33,7 +33,10 @@ def draft(
     if out is not None:
         free(out, overwrite=overwrite)
     with working(f"Reading {table}"):
-        text = dump(draft_domain(open_table(table)))
+        drafted = draft_domain(open_table(table))
+    text = dump(drafted.domain)
+    for name, reason in drafted.left_out.items():
+        remark(f"Left out {name}: {reason}.")
     if out is None:
         typer.echo(text, nl=False)
     else:

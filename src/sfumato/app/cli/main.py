@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.app.cli import domain, ledger
+from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
 app.command()(synthesize)
+app.command()(lab)
 
 
 def _version(asked: bool) -> None:
@@ -52,6 +54,9 @@ def run() -> None:
     except KeyboardInterrupt:
         remark("sfumato: interrupted")
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        if os.environ.get("SFUMATO_TRACE"):
+            raise
+        # the text of an unforeseen error may quote the protected table, so it is not shown unasked
+        remark(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)
