@@ -10,7 +10,8 @@ Steinke 2020, Proposition 12 with Corollary 13).  Solved for epsilon, with x = a
 optimum is flat: a relative error h of x costs h^2).  The statement itself is then evaluated in decimal
 arithmetic with 50 digits, every operation rounded in the safe direction: add, multiply and divide are
 rounded correctly by the context, ln and exp are correctly rounded to nearest by the standard library, so
-that the next number up (down) is a bound above (below).
+that the next number up (down) is a bound above (below).  (Python's minus sign would round; ``copy_negate`` does
+not.)
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     x = _x_of_log(_root(lambda log_x: target - _softplus(log_x) - rate * math.exp(2 * log_x), target))
     alpha_up, alpha_down = _UP.add(1, x), _DOWN.add(1, x)
     ratio = _ln_up(_UP.divide(x, alpha_down))
-    tail = -_ln_down(_DOWN.multiply(alpha_down, _decimal(delta, _DOWN)))
+    tail = _ln_down(_DOWN.multiply(alpha_down, _decimal(delta, _DOWN))).copy_negate()
     epsilon = _UP.add(_UP.multiply(alpha_up, _decimal(rho, _UP)), _UP.add(ratio, _UP.divide(tail, x)))
     return max(Fraction(0), Fraction(_rounded(epsilon, _EPSILON_DIGITS, ROUND_CEILING)))
 
@@ -72,7 +73,8 @@ def rho_within(loss: EpsilonDelta) -> Rho:
     x = _x_of_log(_root(shortfall, target))
     alpha_up = _UP.add(1, x)
     ratio = _ln_up(_UP.divide(x, _DOWN.add(1, x)))
-    tail = _UP.divide(-_ln_down(_DOWN.multiply(_DOWN.add(1, x), _decimal(loss.delta, _DOWN))), x)
+    weight = _DOWN.multiply(_DOWN.add(1, x), _decimal(loss.delta, _DOWN))
+    tail = _UP.divide(_ln_down(weight).copy_negate(), x)
     left = _DOWN.subtract(_decimal(loss.epsilon, _DOWN), _UP.add(ratio, tail))
     rho = _rounded(_DOWN.divide(left, alpha_up), _RHO_DIGITS, ROUND_FLOOR)
     while epsilon_of(Fraction(rho), loss.delta) > loss.epsilon:

@@ -13,7 +13,7 @@ from sfumato.privacy.enclosure import exp_enclosure, exp_sequence
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number, Rho
 from sfumato.privacy.noise import Integers, add_noise, as_sensitivity, as_variance, smallest_covering
-from sfumato.privacy.table import Table
+from sfumato.privacy.table import Exponent, Table
 
 _BITS = 192
 _SUMMED_VARIANCE = 1 << 24  # up to here probabilities are summed term by term
@@ -175,5 +175,5 @@ def _tails(sigma_squared: Fraction) -> _Tails:
 
 @lru_cache(maxsize=64)
 def _table(sigma_squared: Fraction) -> Table:
-    rate = 1 / (2 * sigma_squared)
-    return Table.build(lambda k: k * k * rate, math.isqrt(int(sigma_squared)))
+    exponent = Exponent(0, sigma_squared.denominator, 2 * sigma_squared.numerator)
+    return Table.build(exponent, math.isqrt(int(sigma_squared)))

@@ -11,7 +11,7 @@ from sfumato.privacy.enclosure import exp_enclosure
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number
 from sfumato.privacy.noise import Integers, add_noise, as_scale, as_sensitivity, smallest_covering
-from sfumato.privacy.table import Table
+from sfumato.privacy.table import Exponent, Table
 
 _BITS = 256
 
@@ -112,4 +112,4 @@ class DiscreteLaplace:
 
 @lru_cache(maxsize=64)
 def _table(scale: Fraction) -> Table:
-    return Table.build(lambda k: k / scale, int(scale))
+    return Table.build(Exponent(scale.denominator, 0, scale.numerator), int(scale))

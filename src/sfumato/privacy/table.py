@@ -1,7 +1,7 @@
 """Exact, vectorised sampling of symmetric log-concave noise over the integers, by one table look-up a draw.
 
 The target gives the integer k a probability proportional to exp(-g(|k|)), where g is a rational,
-convex, at most quadratic polynomial with g(0) = 0: k / scale (discrete Laplace) or k^2 / (2 sigma^2)
+convex, rising, at most quadratic polynomial with g(0) = 0: k / scale (discrete Laplace) or k^2 / (2 sigma^2)
 (discrete Gaussian).
 
 **Why the output distribution is exactly the target.**  The integers are cut into cells of B = 2^s
@@ -12,7 +12,8 @@ bits, uniform on 2^b values, and returns cell c with probability exactly a(c) / 
 1. Each cell of the table owns ``floor(M low)`` words outright, where ``low`` is a lower enclosure of
    exp(-g(n(c))).  Such a word returns the cell.  Nearly all words are of this kind.
 2. Each cell of the table owns two more words, its ties.  A tie returns the cell with probability
-   (a(c) - words owned outright) / 2, which is in [0, 1], decided exactly by :func:`sampler.decide`.
+   (a(c) - words owned outright) / 2, which is in [0, 1] as enclosures are narrow (asserted when the table is
+   built), decided exactly by :func:`sampler.decide`.
 3. Cells beyond the table, on either side, have a(c) <= 1 and at least halve every L cells.  Each side
    owns 2L words: the word picks one of L positions, fair coins pick block j = 0, 1, .. with probability
    2^-(j+1), and the cell C + jL + position is returned with probability 2^j a(c) <= 1, decided
@@ -34,7 +35,6 @@ ties with further digits is Knuth and Yao 1976.  The time of a draw depends on t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,12 +48,28 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.sampler import WORD, decide
 
 Integers = NDArray[np.int64]
-Exponent = Callable[[int], Fraction]
 
 _GUIDE_BITS = 16
 _GUARD = 68  # extra binary digits of enclosures, for products with M < 2^64
 _CELL_BITS = 9  # cells are at most 1/256 of the scale wide
 _LN2 = Fraction(6932, 10000)  # above ln 2
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """g(k) = (linear k + quadratic k^2) / denominator for k >= 0, in integers; none negative, not both zero."""
+
+    linear: int
+    quadratic: int
+    denominator: int
+
+    def __call__(self, k: int) -> Fraction:
+        """The value of g at k."""
+        return Fraction(self.scaled(k), self.denominator)
+
+    def scaled(self, k: int) -> int:
+        """The value of g at k, times the denominator."""
+        return (self.linear + self.quadratic * k) * k
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +91,7 @@ class Table:
         """The table of exp(-exponent(k)); 5 to 100 milliseconds, so mechanisms cache it.
 
         Args:
-            exponent: g, at k >= 0, exact.
+            exponent: g.
             scale: a rough width of the distribution, for the size of cells; any value gives exact draws.
             word_bits: 64, or 16 in tests, which makes ties, tails and failures common.
         """
@@ -88,6 +104,7 @@ class Table:
         weights = left[::-1] + right
         multiplier = (((1 << word_bits) - 4 * half - 4 * stride) << bits) // sum(high for _, high in weights)
         owned = [multiplier * low >> bits for low, _ in weights]
+        assert multiplier * max(high - low for low, high in weights) <= 1 << bits, "two ties a cell suffice"
         edges = np.zeros(2 * half + 1, dtype=np.uint64)
         np.cumsum(np.array(owned, dtype=np.uint64), out=edges[1:])
         return cls(
@@ -168,15 +185,26 @@ class Table:
         offsets = (entropy.words(cells.size) >> np.uint64(WORD - self.shift)).view(np.int64)
         tests = entropy.words(cells.size)
         slow = np.flatnonzero(tests >= self.keep[index])
-        near = [_nearest(int(cell), 1 << self.shift) for cell in cells[slow]]
+        near = [_nearest(cell, 1 << self.shift) for cell in cells[slow].tolist()]
         cells <<= self.shift
         cells += offsets
-        dropped = []
-        for position, nearest in zip(slow, near, strict=True):
-            excess = self.exponent(abs(int(cells[position]))) - self.exponent(nearest)
-            if not decide(partial(exp_enclosure, excess), entropy, first=int(tests[position])):
-                dropped.append(position)
-        return dropped
+        far = np.abs(cells[slow]).tolist()
+        drawn = tests[slow].tolist()
+        return [
+            position
+            for position, outer, inner, test in zip(slow, far, near, drawn, strict=True)
+            if not self._kept(outer, inner, test, entropy)
+        ]
+
+    def _kept(self, far: int, near: int, test: int, entropy: Entropy) -> bool:
+        """True with probability exp(-x), x = g(far) - g(near), by way of 1 - x <= exp(-x) <= 1 - x + x^2 / 2."""
+        below, excess = self.exponent.denominator, self.exponent.scaled(far) - self.exponent.scaled(near)
+        line = ((below - excess) << WORD) // below
+        if test < line:
+            return True
+        if test > line + 1 + (excess * excess << WORD - 1) // (below * below):
+            return False
+        return decide(partial(exp_enclosure, Fraction(excess, below)), entropy, first=test)
 
 
 def _nearest(cell: int, width: int) -> int:
@@ -204,16 +232,15 @@ def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:
 def _keep(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
     """2^64 (1 - x), rounded down, with x the largest excess g(far end) - g(near end) of a cell; 1 - x < exp(-x).
 
-    The excess of a polynomial of degree two is linear in the cell.  Zero beyond the table.
+    Zero beyond the table.
     """
     keep = np.zeros(2 * half + 1, dtype=np.uint64)
+    below = exponent.denominator
     for nearest, start, outward in ((0, half, 1), (1, half - 1, -1)):
-        first, second = (exponent(i * width + nearest + width - 1) - exponent(i * width + nearest) for i in range(2))
-        denominator = math.lcm(first.denominator, second.denominator)
-        left, step = (int(denominator * number) for number in (1 - first, first - second))
         for cell in range(half):
-            keep[start + outward * cell] = min((1 << WORD) - 1, max(0, (left << WORD) // denominator))
-            left += step
+            near = cell * width + nearest
+            left = below - exponent.scaled(near + width - 1) + exponent.scaled(near)
+            keep[start + outward * cell] = min((1 << WORD) - 1, max(0, (left << WORD) // below))
     return keep
 
 

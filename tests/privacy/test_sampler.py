@@ -1,0 +1,89 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chisquare
+
+from sfumato.errors import InputError
+from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.sampler import bernoulli, bernoulli_exp, decide, uniform_below
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])
+def test_uniform_below_takes_leading_bits_and_rejects_the_rest(tools, bound):
+    script, *_ = tools
+    bits = (bound - 1).bit_length()
+    every = [value << (64 - bits) for value in range(1 << bits)] if bits else [0]
+    drawn = [int(uniform_below(bound, 1, script([word, 0]))[0]) for word in every]
+    # Values below the bound come through; those above take the second word, which is zero.
+    assert drawn == [value if value < bound else 0 for value in range(1 << bits)]
+
+
+@pytest.mark.parametrize("bound", [3, 10, 2**62 + 1])
+def test_uniform_below_is_uniform(bound):
+    draws = uniform_below(bound, 60_000, SimulatedEntropy(1))
+    assert draws.min() >= 0
+    assert draws.max() < bound
+    cells = np.bincount((draws // (-(-bound // 10))).astype(np.int64))
+    widths = np.array([min(bound, (i + 1) * (-(-bound // 10))) - i * (-(-bound // 10)) for i in range(cells.size)])
+    assert chisquare(cells, widths / bound * draws.size).pvalue > 1e-20
+
+
+@pytest.mark.parametrize("bound", [0, -1, 2**63 + 1])
+def test_uniform_below_refuses_bounds_out_of_range(bound):
+    with pytest.raises(InputError):
+        uniform_below(bound, 1, SimulatedEntropy(1))
+
+
+@pytest.mark.parametrize("probability", [Fraction(0), Fraction(1, 2), Fraction(1, 3), Fraction(999, 1000), Fraction(1)])
+def test_bernoulli_turns_exactly_at_its_probability(tools, probability):
+    _, acceptance, _ = tools
+    if probability in (0, 1):
+        assert bernoulli(probability, 1000, SimulatedEntropy(1)).mean() == probability
+    else:
+        turn = acceptance(lambda entropy: bool(bernoulli(probability, 1, entropy)[0]))
+        assert abs(turn - probability) <= 2**-53
+
+
+def test_bernoulli_decides_a_tie_by_further_digits(tools):
+    script, *_ = tools
+    third = (1 << 64) // 3
+    assert bernoulli(Fraction(1, 3), 1, script([third, 0]))[0]
+    assert not bernoulli(Fraction(1, 3), 1, script([third, (1 << 64) - 1]))[0]
+    assert bernoulli(Fraction(1, 3), 1, script([third, third, 5]))[0]
+
+
+@pytest.mark.parametrize("probability", [Fraction(-1, 2), Fraction(3, 2)])
+def test_bernoulli_refuses_what_is_no_probability(probability):
+    with pytest.raises(InputError):
+        bernoulli(probability, 1, SimulatedEntropy(1))
+
+
+@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2), Fraction(20)])
+def test_bernoulli_exp_turns_exactly_at_the_exponential(tools, exponent):
+    _, acceptance, _ = tools
+    turn = acceptance(lambda entropy: bernoulli_exp(exponent, entropy))
+    assert turn == pytest.approx(math.exp(-exponent), rel=1e-14)
+
+
+def test_decide_asks_for_more_digits_only_when_it_has_to(tools):
+    script, *_ = tools
+    asked = []
+
+    def half(bits):
+        asked.append(bits)
+        wide = 3 if bits == 64 else 0
+        return (1 << (bits - 1)) - wide, (1 << (bits - 1)) + wide
+
+    assert decide(half, script([0]))
+    assert asked == [64]
+    assert decide(half, script([(1 << 63) - 1, 0]))
+    assert not decide(half, script([(1 << 63) + 1, 0]))
+    assert asked == [64, 64, 128, 64, 128]
+
+
+def test_coins_agree_with_their_probability_and_reject_another():
+    heads = int(bernoulli(Fraction(3, 10), 100_000, SimulatedEntropy(5)).sum())
+    assert binomtest(heads, 100_000, 0.3).pvalue > 1e-20
+    assert binomtest(heads, 100_000, 0.39).pvalue < 1e-20
