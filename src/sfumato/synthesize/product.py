@@ -43,24 +43,26 @@ class Product:
         """
         if missing := [name for name in attributes if name not in self.domain]:
             raise QueryError(f"the release does not cover {', '.join(missing)}", culprit=missing)
-        joined = Factor((), np.array(float(self.total)))
-        for part in self.parts:
+        joined = Factor((), np.array(1.0))
+        for index, part in enumerate(self.parts):
             kept = part.project([name for name in part.attributes if name in attributes])
-            joined = joined * Factor(kept.attributes, kept.values / max(part.total, np.finfo(float).tiny))
+            share = (1.0 if index else self.total) / max(part.total, np.finfo(float).tiny)
+            joined = joined * Factor(kept.attributes, kept.values * share)
         return joined.project(attributes).values.ravel()
 
     def answers(self, workload: Workload) -> Answers:
         """Expected answers to a workload: shape ``(queries,)``."""
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
-    def sample(self, random: np.random.Generator) -> Codes:
-        """``total`` rows in random order, shape ``(rows, attributes)``.
+    def sample(self, random: np.random.Generator, rows: int | None = None) -> Codes:
+        """``rows`` rows, ``total`` without them, in random order: shape ``(rows, attributes)``.
 
         Counts of cells are rounded together, not drawn one by one, so a table is met to within one row a cell.
         """
-        codes = np.empty((self.total, len(self.domain)), dtype=np.int32)
+        size = self.total if rows is None else rows
+        codes = np.empty((size, len(self.domain)), dtype=np.int32)
         for part in self.parts:
-            counts = round_to_total(part.values.ravel(), self.total, random)
+            counts = round_to_total(part.values.ravel(), size, random)
             cells = random.permutation(np.repeat(np.arange(counts.size), counts))
             for name, column in zip(part.attributes, np.unravel_index(cells, part.values.shape), strict=True):
                 codes[:, self.domain.index(name)] = column

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain
+from sfumato.errors import InputError
 from sfumato.model.simulation import generator
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Loss
@@ -50,12 +52,16 @@ class Model(Protocol):
         """Number of rows of a sample."""
         ...
 
+    def cells(self, attributes: tuple[str, ...]) -> NDArray[np.float64]:
+        """Expected counts of a marginal, flat in C order."""
+        ...
+
     def answers(self, workload: Workload) -> Answers:
         """Expected answers to a workload: shape ``(queries,)``."""
         ...
 
-    def sample(self, random: np.random.Generator) -> Codes:
-        """Rows of codes in random order: shape ``(total, attributes)``."""
+    def sample(self, random: np.random.Generator, rows: int | None = None) -> Codes:
+        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
         ...
 
 
@@ -70,10 +76,16 @@ class Synthetic(Release):
         """A sample of the model in the table's own types, drawn once for this release."""
         return self.sample()
 
-    def sample(self) -> Rows:
-        """Another sample of the same model; it costs nothing, and says nothing that the model does not."""
+    def sample(self, rows: int | None = None) -> Rows:
+        """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
+
+        Raises:
+            InputError: a negative number of rows.
+        """
+        if rows is not None and rows < 0:
+            raise InputError(f"a sample cannot have {rows} rows", culprit=rows)
         random = generator()
-        return Rows(to_arrow(self.model.domain, self.model.sample(random), random))
+        return Rows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

@@ -1,0 +1,67 @@
+"""What a lab is: a name, a title, and a function from options to tables, plots and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sfumato.errors import InputError
+
+Row: TypeAlias = Mapping[str, str | int | float | bool | None]
+Table: TypeAlias = tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every lab can be told.
+
+    Attributes:
+        runs: how often every procedure is repeated; figures are averages over the runs.
+        seed: of the simulation, so that a run of the lab can be repeated.
+        data: a file to use in place of the bundled or fetched table, where the lab reads one.
+    """
+
+    runs: int
+    seed: int
+    data: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.runs < 1:
+            raise InputError(f"a lab needs at least one run, not {self.runs}", culprit=self.runs)
+        if self.seed < 0:
+            raise InputError(f"the seed of a lab must not be negative, not {self.seed}", culprit=self.seed)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture: a name for its file, the text that stands for it and says what to conclude, and an Altair chart."""
+
+    name: str
+    caption: str
+    chart: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabResult:
+    """What a run of a lab found: tables by name, plots, and notes on how to read them."""
+
+    lab: str
+    title: str
+    tables: Mapping[str, Table]
+    plots: tuple[Plot, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
+        return {"lab": self.lab, "tables": {name: [dict(row) for row in rows] for name, rows in self.tables.items()}}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An experiment that can be run again.  It works on published data, and its procedures may not be private."""
+
+    name: str
+    title: str
+    run: Callable[[Options], LabResult]
