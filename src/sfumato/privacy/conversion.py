@@ -22,6 +22,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
+from sfumato.errors import LossError
 from sfumato.privacy.loss import EpsilonDelta, Rho
 
 _UP = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
@@ -47,7 +48,12 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     target = _log(1 / delta)
     rate = _float(rho)
     # d epsilon / d x = 0 at rho x^2 + ln(1 + x) = ln(1 / delta); the left side grows with x.
-    x = _x_of_log(_root(lambda log_x: target - _softplus(log_x) - rate * math.exp(2 * log_x), target))
+
+    def falling(log_x: float) -> float:
+        x = math.exp(log_x)
+        return target - _softplus(log_x) - rate * x * x
+
+    x = _x_of_log(_root(falling, target))
     alpha_up, alpha_down = _UP.add(1, x), _DOWN.add(1, x)
     ratio = _ln_up(_UP.divide(x, alpha_down))
     tail = _ln_down(_DOWN.multiply(alpha_down, _decimal(delta, _DOWN))).copy_negate()
@@ -58,6 +64,9 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 @lru_cache(maxsize=4096)
 def rho_within(loss: EpsilonDelta) -> Rho:
     """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, loss.delta) <= loss.epsilon``.
+
+    Raises:
+        LossError: epsilon and delta are so small (some 1e-300) that floating point finds no alpha.
 
     >>> rho_within(EpsilonDelta(1, "1e-9"))
     Rho('0.0149730576735')
@@ -77,6 +86,8 @@ def rho_within(loss: EpsilonDelta) -> Rho:
     tail = _UP.divide(_ln_down(weight).copy_negate(), x)
     left = _DOWN.subtract(_decimal(loss.epsilon, _DOWN), _UP.add(ratio, tail))
     rho = _rounded(_DOWN.divide(left, alpha_up), _RHO_DIGITS, ROUND_FLOOR)
+    if rho <= 0:
+        raise LossError(f"{loss} is too small to be kept as zCDP", culprit=loss)
     while epsilon_of(Fraction(rho), loss.delta) > loss.epsilon:
         rho = _rounded(rho - Decimal((0, (1,), rho.adjusted() - _RHO_DIGITS + 1)), _RHO_DIGITS, ROUND_FLOOR)
     return Rho(rho)
@@ -107,7 +118,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
 
 def _root(falling: Callable[[float], float], widest: float) -> float:
     """Where a falling function of ln x crosses zero, by bisection, between -60 and ``widest``."""
-    low, high = -60.0, min(widest, _WIDEST / 2)
+    low, high = -60.0, min(widest, _WIDEST)
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)
