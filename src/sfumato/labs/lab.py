@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from sfumato.errors import InputError
+from sfumato.report.page import Page, Plot, Row, Table
 
-Row: TypeAlias = Mapping[str, str | int | float | bool | None]
-Table: TypeAlias = tuple[Row, ...]
+__all__ = ["Lab", "LabResult", "Options", "Plot", "Row", "Table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +34,6 @@ class Options:
             raise InputError(f"the seed of a lab must not be negative, not {self.seed}", culprit=self.seed)
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A picture: a name for its file, the text that stands for it and says what to conclude, and an Altair chart."""
-
-    name: str
-    caption: str
-    chart: Any
-
-
 @dataclass(frozen=True, kw_only=True)
 class LabResult:
     """What a run of a lab found: tables by name, plots, and notes on how to read them."""
@@ -56,6 +47,10 @@ class LabResult:
     def to_json(self) -> dict[str, Any]:
         """The tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
         return {"lab": self.lab, "tables": {name: [dict(row) for row in rows] for name, rows in self.tables.items()}}
+
+    def page(self) -> Page:
+        """The result as a page."""
+        return Page(title=self.title, notes=self.notes, plots=self.plots, tables=self.tables)
 
 
 @dataclass(frozen=True)

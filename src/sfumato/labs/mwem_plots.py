@@ -75,7 +75,7 @@ def heat_maps(experiment: Experiment, outcome: Outcome) -> Plot:
         .mark_rect()
         .encode(
             x=alt.X(f"{second}:O", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y(f"{first}:O", sort="descending"),
+            y=alt.Y(f"{first}:O", sort=list(experiment.domain[first].labels())),
             color=alt.Color("people:Q", scale=alt.Scale(scheme="viridis")),
             column=alt.Column("table:N", sort=["real", *_METHODS], title=None),
         )

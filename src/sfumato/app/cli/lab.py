@@ -35,9 +35,9 @@ def lab(
     with working(f"Running {experiment.title}"):
         found = experiment.run(_options(runs, seed, data))
     if out is not None:
-        from sfumato.labs.page import write
+        from sfumato.report.page import write
 
-        remark(f"Wrote {write(found, out)}")
+        remark(f"Wrote {write(found.page(), out, found.to_json())}")
     result(found.to_json(), _text(found), as_json=as_json)
 
 

@@ -76,9 +76,10 @@ def synthesize(
         sample = release.rows
     sample.write(out, overwrite=overwrite)
     if html is not None:
-        from sfumato.app.report.release import page
+        from sfumato.app.report.release import release_page
+        from sfumato.report.page import render
 
-        save_text(html, page(f"Synthetic table {out.name}", release), overwrite=overwrite)
+        save_text(html, render(release_page(f"Synthetic table {out.name}", release)), overwrite=overwrite)
     remark(f"Wrote {len(sample):,} rows to {out}.")
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     text = f"Guarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
