@@ -68,7 +68,7 @@ class EntropyDiversity:
         logs = np.log(np.maximum(histogram, 1))
         totals = np.maximum(histogram.sum(axis=1), 1)
         entropy = np.log(totals) - (histogram * logs).sum(axis=1) / totals
-        return classes.or_empty((entropy >= math.log(self.l) - ROUNDING))
+        return classes.or_empty(entropy >= math.log(self.l) - ROUNDING)
 
     def __str__(self) -> str:
         return f"entropy {self.l:g}-diversity of {self.sensitive}"
@@ -140,7 +140,7 @@ class AlphaK:
         watched = histogram.max(axis=1) if self.code is None else histogram[:, self.code]
         exact = Fraction(self.alpha)
         rare = watched * exact.denominator <= exact.numerator * classes.counts
-        return classes.or_empty((rare & (classes.counts >= self.k)))
+        return classes.or_empty(rare & (classes.counts >= self.k))
 
     def __str__(self) -> str:
         return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}"

@@ -1,0 +1,177 @@
+"""The space that local recoding works in: tuples as points, classes as boxes, and what a box costs.
+
+Every attribute is put in an order: its own for intervals, that of the leaves for hierarchy cells (depth
+first, so that every cell is a run of leaves).  Then the cell of a class depends on its least and greatest
+rank alone, for a hierarchy too: the lowest common ancestor of a set is that of its two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.anonymize.microdata import Microdata
+from sfumato.errors import InputError, SizeError
+
+Integers = NDArray[np.int64]
+Losses = NDArray[np.float64]
+
+LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribute
+
+
+class Scale(Protocol):
+    """An order of the codes of one attribute, and the cell that two of them span."""
+
+    @property
+    def ranks(self) -> Integers:
+        """Rank of each code, shape ``(codes,)``; equal ranks are told apart nowhere."""
+        ...
+
+    def losses(self, codes: Integers) -> Losses:
+        """Loss of the cell from ``codes[i]`` to ``codes[j]`` (ascending rank), shape ``(codes, codes)``."""
+        ...
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Whether a class with these codes (ascending rank) may be cut after each but the last."""
+        ...
+
+    def label(self, low: int, high: int) -> str:
+        """Name of the cell from code ``low`` to code ``high``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Free intervals in the order of the codes; the loss is (greatest - least) / span.
+
+    ``positions`` are numbers, shape ``(codes,)``, rising: values of an integer attribute, or 0, 1, 2, ...
+    for categories by code; ``span`` is the width of the declared range in the same units.
+    """
+
+    labels: tuple[str, ...]
+    positions: Losses
+    span: float
+
+    @property
+    def ranks(self) -> Integers:
+        """Codes are ranks."""
+        return np.arange(len(self.labels))
+
+    def losses(self, codes: Integers) -> Losses:
+        """(greatest - least) / span."""
+        positions = self.positions[codes]
+        result: Losses = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
+        return result
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Anywhere."""
+        return np.ones(len(codes) - 1, dtype=bool)
+
+    def label(self, low: int, high: int) -> str:
+        """The value, or ``low..high``."""
+        return self.labels[low] if low == high else f"{self.labels[low]}..{self.labels[high]}"
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyCells:
+    """Cells of a hierarchy: a class gets the lowest cell that covers it."""
+
+    hierarchy: Hierarchy
+
+    @property
+    def ranks(self) -> Integers:
+        """Depth-first order of the leaves."""
+        order = np.lexsort([level.cells for level in self.hierarchy.levels])
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
+
+    def losses(self, codes: Integers) -> Losses:
+        """Loss of the lowest common cell."""
+        result = np.zeros((len(codes), len(codes)))
+        apart = np.ones_like(result, dtype=bool)
+        for level in self.hierarchy.levels:
+            cells = level.cells[codes]
+            joined = apart & (cells == cells[:, None])
+            result[joined] = np.broadcast_to(level.losses[cells], joined.shape)[joined]
+            apart &= ~joined
+        return result
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Between cells of the finest level at which the class has more than one cell, seen from the top."""
+        for level in reversed(self.hierarchy.levels):
+            cells = level.cells[codes]
+            if cells[0] != cells[-1]:
+                return np.asarray(cells[1:] != cells[:-1])
+        return np.zeros(len(codes) - 1, dtype=bool)
+
+    def label(self, low: int, high: int) -> str:
+        """Name of the lowest common cell."""
+        level = next(level for level in self.hierarchy.levels if level.cells[low] == level.cells[high])
+        return level.labels[int(level.cells[low])]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Points and box costs of one table.
+
+    ``points`` has shape ``(tuples, quasi)``: the rank of each code among those that occur; ``codes[a]`` are
+    these codes in order.  ``counts`` are rows a tuple.
+    """
+
+    scales: tuple[Scale, ...]
+    points: Integers
+    counts: Integers
+    codes: tuple[Integers, ...]
+    sizes: Integers  # (quasi,)
+    _offsets: Integers
+    _table: Losses  # every attribute's pair table, flat, one after the other, times its weight
+
+    @classmethod
+    def of(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
+        """The space of a table.
+
+        Raises:
+            InputError: not one scale and weight a quasi-identifier, or no rows.
+            SizeError: an attribute with more values than a pair table is held for.
+        """
+        if len(scales) != len(data.quasi) or len(weights) != len(data.quasi):
+            raise InputError("each quasi-identifier needs one scale and one weight", culprit=data.quasi)
+        if not len(data.counts):
+            raise InputError("there is no row to anonymise")
+        points, codes, tables = [], [], []
+        for name, column, scale, weight in zip(data.quasi, data.codes.T, scales, weights, strict=True):
+            ranks, place = np.unique(scale.ranks[column], return_inverse=True)
+            if len(ranks) > LARGEST_SCALE:
+                raise SizeError(
+                    f"{name!r} has {len(ranks)} values and local recoding takes at most {LARGEST_SCALE}; declare"
+                    " coarser bins",
+                    culprit=name,
+                )
+            by_rank = np.argsort(scale.ranks)
+            codes.append(by_rank[ranks])
+            points.append(place)
+            tables.append((weight * scale.losses(codes[-1])).ravel())
+        sizes = np.array([len(code) for code in codes])
+        offsets = np.concatenate([[0], np.cumsum(sizes**2)[:-1]])
+        return cls(
+            tuple(scales), np.stack(points, axis=1), data.counts, tuple(codes), sizes, offsets, np.concatenate(tables)
+        )
+
+    def cost(self, low: Integers, high: Integers) -> Losses:
+        """Weighted loss of one row in each box, summed over attributes: shape of ``low`` without its last axis."""
+        return np.asarray(self.cells(low, high).sum(axis=-1))
+
+    def cells(self, low: Integers, high: Integers) -> Losses:
+        """Weighted loss of each cell of each box: shape of ``low``."""
+        return np.asarray(self._table[low * self.sizes + high + self._offsets])
+
+    def label(self, attribute: int, low: int, high: int) -> str:
+        """Name of the cell of one attribute between two ranks."""
+        codes = self.codes[attribute]
+        return self.scales[attribute].label(int(codes[low]), int(codes[high]))
