@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.app.cli import domain, ledger
+from sfumato.app.cli.demo import demo
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.synthesize import synthesize
@@ -25,6 +26,7 @@ app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
 app.command()(synthesize)
 app.command()(lab)
+app.command()(demo)
 
 
 def _version(asked: bool) -> None:
