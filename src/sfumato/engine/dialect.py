@@ -7,8 +7,10 @@ from typing import Protocol
 
 from sfumato.engine.port import Column, Kind
 
-NUMBER = "[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?"
-"""Text that every engine reads as the same finite double: no blanks, no words, no overflow."""
+_PLAIN = "[0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200}"
+_SCIENTIFIC = "([0-9]{1,8}([.][0-9]{0,20})?|[.][0-9]{1,20})[eE][+-]?[0-2]?[0-9]{1,2}"
+NUMBER = f"[+-]?({_PLAIN}|{_SCIENTIFIC})"
+"""Text that every engine reads as the same finite double: no blanks, no words, nothing near overflow."""
 
 
 class Dialect(Protocol):

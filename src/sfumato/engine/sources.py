@@ -20,6 +20,7 @@ from sfumato.errors import InputError, TableError
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+_HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
 
 
 class Source(Protocol):
@@ -143,8 +144,11 @@ def csv_header(path: Path) -> tuple[str, ...]:
     """
     opener = gzip.open if _is_gzip(path) else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            header = next(csv.reader(stream, delimiter=_delimiter(path), strict=True), None)
+        with opener(path, "rb") as stream:
+            lines = (
+                line.decode("utf-8").removeprefix("\ufeff") for line in iter(lambda: stream.readline(_HEADER), b"")
+            )
+            header = next(csv.reader(lines, delimiter=_delimiter(path), strict=True), None)
     except (UnicodeDecodeError, csv.Error):
         raise TableError(f"{path} is not CSV in UTF-8", culprit=path) from None
     except (OSError, EOFError):

@@ -1,0 +1,51 @@
+"""The fingerprint follows the multiset of rows, not their order or batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.engine.fingerprint import Fingerprint, words_of
+
+SHAPE = (3, 1 << 16, 1 << 31, 1 << 20, 5)
+ROWS = st.lists(st.tuples(*(st.integers(0, size - 1) for size in SHAPE)), max_size=20)
+
+
+def digest(rows, cuts=()):
+    found = Fingerprint(SHAPE)
+    for part in np.split(np.asarray(rows, dtype=np.uint64).reshape(-1, len(SHAPE)), sorted(cuts)):
+        found.add(list(part.T), [])
+    return found.digest("key")
+
+
+@given(ROWS, st.randoms(use_true_random=False), st.lists(st.integers(0, 20), max_size=3))
+def test_order_and_batches_do_not_matter(rows, random, cuts):
+    shuffled = random.sample(rows, len(rows))
+    assert digest(rows) == digest(shuffled, cuts)
+
+
+@given(ROWS, st.data())
+def test_any_changed_row_matters(rows, data):
+    row = data.draw(st.tuples(*(st.integers(0, size - 1) for size in SHAPE)))
+    assert digest([*rows, row]) != digest(rows)
+    if rows and row != rows[0]:
+        assert digest([row, *rows[1:]]) != digest(rows)
+
+
+def test_the_same_row_twice_does_not_cancel():
+    row = (1, 2, 3, 4, 0)
+    assert len({digest([row] * times) for times in range(9)}) == 9
+
+
+def test_nan_and_zero_have_one_word_each():
+    words = words_of(np.array([0.0, -0.0, np.nan, -np.nan, 1.0]))
+    assert words[0] == words[1]
+    assert words[2] == words[3]
+    assert len(set(words.tolist())) == 3
+
+
+def test_the_key_matters():
+    found = Fingerprint((2,))
+    found.add([np.array([1], np.uint8)], [])
+    assert found.digest("a") != found.digest("b")

@@ -1,0 +1,154 @@
+"""What cannot be opened is refused in one sentence that quotes no data."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime, time
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
+from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
+from sfumato.errors import InputError, SfumatoError, TableError
+
+WORD = Categorical(name="word", values=("a",), unknown=Unknown.CATEGORY)
+SECRET = "s3cr3t"  # noqa: S105 - a value of a table, not a password
+
+
+def refused(source, error=TableError):
+    with pytest.raises(error) as refusal:
+        open_table(source)
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert SECRET not in message
+    return message
+
+
+def test_missing_files(tmp_path):
+    assert "no file" in refused(tmp_path / "absent.csv")
+    assert "no file" in refused(str(tmp_path / "absent.parquet"))
+    assert "matches" in refused(str(tmp_path / "*.parquet"))
+    assert "directory without" in refused(tmp_path)
+
+
+def test_names_that_do_not_say_what_they_are(tmp_path):
+    (tmp_path / "table.xlsx").write_bytes(b"PK")
+    assert ".csv" in refused(tmp_path / "table.xlsx", InputError)
+    refused("x\0y.csv")
+    refused("ftp://host/table", InputError)
+
+
+@pytest.mark.parametrize("source", [7, {"a": [1]}, [1, 2], None, object()], ids=repr)
+def test_things_that_are_no_table(source):
+    assert "frame" in refused(source, InputError)
+
+
+FILES = {
+    "empty.csv": b"",
+    "blank.csv": b"\n",
+    "header.csv": b"word,other\n",
+    "garbage.csv": bytes(range(128, 256)) * 10,
+    "null.csv": b"\0\0\0\0,\0\n\0,\0\n",
+    "twice.csv": b"word,word\na,b\n",
+    "case.csv": b"word,Word\na,b\n",
+    "unnamed.csv": b"word,,x\na,b,c\n",
+    "plain.csv.gz": b"word\na\n",
+    "cut.csv.gz": gzip.compress(b"word\n" + b"a\n" * 100_000)[:50],
+    "garbage.parquet": b"PAR1 but not really PAR1",
+    "empty.parquet": b"",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_are_not_what_they_say(tmp_path, name):
+    (tmp_path / name).write_bytes(FILES[name])
+    refused(tmp_path / name)
+
+
+def test_tables_without_rows(tmp_path):
+    empty = pa.table({"word": pa.array([], pa.string())})
+    pq.write_table(empty, tmp_path / "empty.parquet")
+    for source in (tmp_path / "empty.parquet", empty, empty.to_pandas(), pl.from_arrow(empty)):
+        assert "no rows" in refused(source)
+
+
+def test_frames_that_arrow_cannot_hold():
+    assert "mixes types" in refused(pd.DataFrame({"word": [SECRET, 1, 2.5]}, dtype=object))
+    assert "two columns" in refused(pa.table([[1], [2]], names=["x", "X"]))
+    refused(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+ROWS = {
+    "ragged.csv": (b"word,other\na,1\ns3cr3t\n", "line 3"),
+    "wide.csv": (b"word,other\na,1\na,1,s3cr3t\n", "line 3"),
+    "open.csv": (b'word,other\na,1\na,"s3cr3t\n', "line 3"),
+    "latin.csv": (b"word,other\ns3cr3t\xff,1\n", "line 2 is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_that_cannot_be_read_are_told_by_line_not_by_value(tmp_path, name):
+    content, place = ROWS[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=place) as refusal:
+        open_table(tmp_path / name).encode(Domain((WORD,)))
+    assert SECRET not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "attribute"),
+    [
+        (pa.array([datetime(2024, 3, 31, 1, 30, tzinfo=UTC)]), WORD),
+        (pa.array([datetime(2024, 3, 31, 1, 30)]), WORD),  # noqa: DTZ001 - a time without a zone is the case
+        (pa.array([time(1, 2)]), WORD),
+        (pa.array([b"a"]), WORD),
+        (pa.array([["a"]]), WORD),
+        (pa.array([{"x": "a"}]), WORD),
+        (pa.array([1.5]), WORD),
+        (pa.array([True]), Categorical(name="word", values=(1, 0), unknown=Unknown.DROP)),
+        (pa.array([True]), Integer(name="word", minimum=0, maximum=1, unknown=Unknown.DROP)),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_columns_without_a_mapping_are_refused_not_guessed(column, attribute):
+    table = open_table(pa.table({"word": column}))
+    with pytest.raises(TableError, match="no mapping"):
+        table.encode(Domain((attribute,)))
+
+
+def test_an_id_that_is_not_there_or_no_id():
+    table = open_table(pa.table({"word": ["a"], "when": [datetime(2024, 1, 1, tzinfo=UTC)]}))
+    for column in ("absent", "when"):
+        with pytest.raises(TableError):
+            table.encode(Domain((WORD,), unit=Unit(column, rows=1)))
+
+
+def test_a_file_that_vanishes_after_opening(tmp_path):
+    (tmp_path / "t.csv").write_text("word\na\n")
+    table = open_table(tmp_path / "t.csv")
+    (tmp_path / "t.csv").unlink()
+    with pytest.raises(SfumatoError) as refusal:
+        table.encode(Domain((WORD,)))
+    assert "\n" not in str(refusal.value)
+
+
+def test_names_with_odd_characters(tmp_path):
+    folder = tmp_path / "it's [a] \u00e9*"
+    folder.mkdir()
+    (folder / "x'y[1].csv").write_text('"wo""rd; DROP",it\'s\n" a",2\n')
+    domain = Domain((Categorical(name='wo"rd; DROP', values=(" a",), unknown=Unknown.DROP),))
+    encoded = open_table(folder / "x'y[1].csv").encode(domain)
+    assert reveal(encoded.marginals([()])[0]).tolist() == [1]
+    odd = pa.table({"c0": ["c0"], "u": ["u"], "m0": ["m0"], 'it\'s "x"': ["\0"]})
+    attributes = [
+        Categorical(name=name, values=(value,), unknown=Unknown.DROP) for name, (value,) in odd.to_pydict().items()
+    ]
+    encoded = open_table(odd).encode(Domain(tuple(attributes), unit=Unit("u", rows=1)))
+    assert reveal(encoded.marginals([odd.column_names[::-1]])[0]).tolist() == [1]
+    assert reveal(encoded.keys(("u", "c0"))).to_pylist() == [{"u": "u", "c0": "c0", "units": 1}]
