@@ -90,7 +90,7 @@ def test_the_bound_holds_at_every_alpha_in_sixty_digits(rho, delta):
         e = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
         # Newton on r x^2 + ln(1 + x) = ln(1 / d)
         x = (-d.ln() / r).sqrt()
-        for _ in range(200):
+        for _ in range(40):
             x -= (r * x * x + (1 + x).ln() + d.ln()) / (2 * r * x + 1 / (1 + x))
             if x <= 0:
                 x = Decimal("1e-20")

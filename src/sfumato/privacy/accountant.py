@@ -5,12 +5,19 @@ composition); rho adds (Bun and Steinke 2016, Lemma 1.7; with adaptively chosen 
 Ramdas, Rogers and Wu 2023, Theorem 1); delta adds.  A pure-epsilon event also has a rho, epsilon^2/2,
 and may be charged to any ledger; a Gaussian event has no pure epsilon and is refused by a ledger that
 promises one.
+
+Deltas (of stability thresholds) are taken off the delta of an (epsilon, delta) limit before rho is converted.
+For deltas chosen in advance the filter then promises exactly its limit.  Where an analyst chooses *adaptively*
+between spending rho and spending delta, we can argue for (epsilon, delta + deltas spent) only, at most twice the
+limit's delta: the moment bound of the rho part holds with the full delta whatever was spent, and the
+failures of the delta part add to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import TypeAlias
@@ -22,6 +29,8 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 __all__ = ["Charge", "Limit", "admits", "charge_for", "guarantee", "rho_within", "total"]
 
 Limit: TypeAlias = Loss
+
+_SHOWN_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,10 @@ class Charge:
     epsilon: Fraction | None
     rho: Fraction
     delta: Fraction
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is not None and self.epsilon < 0) or self.rho < 0 or self.delta < 0:
+            raise LossError("a charge is never negative: what is spent is never refunded", culprit=self)
 
     def __add__(self, other: Charge) -> Charge:
         both = None if self.epsilon is None or other.epsilon is None else self.epsilon + other.epsilon
@@ -105,4 +118,13 @@ def guarantee(spent: Charge, limit: Limit) -> str:
         case EpsilonDelta(delta=delta):
             if not spent.rho:
                 return f"epsilon = 0, delta = {plain(spent.delta)}"
-            return f"epsilon = {float(epsilon_of(spent.rho, delta - spent.delta)):.6g}, delta = {plain(delta)}"
+            if spent.delta >= delta:
+                return f"epsilon = infinite, delta = {plain(delta)}"
+            epsilon = epsilon_of(spent.rho, delta - spent.delta)
+            return f"epsilon = {_shown(epsilon)}, delta = {plain(delta)}"
+
+
+def _shown(number: Fraction) -> str:
+    """Six digits, rounded upward."""
+    up = Context(prec=_SHOWN_DIGITS, rounding=ROUND_CEILING)
+    return f"{up.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(up):f}"

@@ -1,0 +1,76 @@
+import os
+import threading
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
+
+
+@pytest.mark.parametrize("entropy", [OsEntropy(), SimulatedEntropy(1)], ids=["os", "simulated"])
+def test_words_have_shape_type_and_even_bits(entropy):
+    words = entropy.words(40_000)
+    assert words.shape == (40_000,)
+    assert words.dtype == np.uint64
+    assert entropy.words(0).shape == (0,)
+    for shift in (0, 30, 56):
+        counts = np.bincount((words >> np.uint64(shift) & np.uint64(255)).astype(np.int64), minlength=256)
+        assert chisquare(counts).pvalue > 1e-20
+
+
+def test_two_streams_and_two_calls_never_agree():
+    first, second = OsEntropy(), OsEntropy()
+    blocks = [first.words(4), first.words(4), second.words(4), second.words(4)]
+    assert len({block.tobytes() for block in blocks}) == 4
+
+
+def test_a_simulation_can_be_repeated():
+    assert (SimulatedEntropy(7).words(5) == SimulatedEntropy(7).words(5)).all()
+    assert (SimulatedEntropy(7).words(5) != SimulatedEntropy(8).words(5)).any()
+
+
+def test_a_forked_child_draws_its_own_words():
+    entropy = OsEntropy()
+    entropy.words(1)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, entropy.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(read, 32)
+    os.close(read)
+    os.close(write)
+    assert len(theirs) == 32
+    assert theirs != entropy.words(4).tobytes()
+
+
+def test_threads_share_no_words():
+    entropy = OsEntropy()
+    seen: list[bytes] = []
+    barrier = threading.Barrier(4)
+
+    def draw() -> None:
+        barrier.wait()
+        seen.extend(entropy.words(2).tobytes() for _ in range(200))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(seen)) == 800
+
+
+def test_a_key_is_replaced_before_it_is_worn_out(monkeypatch):
+    monkeypatch.setattr("sfumato.privacy.entropy._REKEY_BYTES", 64)
+    entropy = OsEntropy()
+    streams = []
+    for _ in range(4):
+        entropy.words(4)
+        streams.append(entropy._stream)
+    assert streams[0] is streams[1]
+    assert streams[1] is not streams[2]
+    assert streams[2] is streams[3]
+    assert entropy.words(100).shape == (100,)
