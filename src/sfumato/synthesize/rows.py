@@ -35,7 +35,7 @@ def round_to_total(weights: NDArray[np.float64], total: int, random: np.random.G
     if ends[-1] <= 0:
         weights = np.ones_like(weights)
         ends = np.cumsum(weights)
-    ends *= total / ends[-1]
+    ends = ends / ends[-1] * total
     nearest = np.rint(ends)
     ends = np.where(np.abs(ends - nearest) < 1e-6, nearest, ends)  # noqa: PLR2004  (sums of floats miss whole numbers)
     steps = np.floor(ends + random.uniform())

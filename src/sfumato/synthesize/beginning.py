@@ -1,0 +1,147 @@
+"""The first step of every graphical method: the row count, one-way marginals, and what is too rare to keep apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Categorical, Domain
+from sfumato.domain.attribute import Attribute
+from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
+from sfumato.model.factor import Factor
+from sfumato.model.fitting import Observation, estimate_total, fit
+from sfumato.model.graphical_model import GraphicalModel
+from sfumato.synthesize.division import Allowance, Division, fraction
+from sfumato.synthesize.graphical import Measured
+from sfumato.synthesize.total import Charged, Public, Total
+from sfumato.vault.doors import Doors
+from sfumato.vault.questions import Groups, Marginal, Measurement
+
+COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the final one uses the sums of the tables as well
+RARE = 3.0  # standard deviations below which a count cannot be told from none
+_MOST_SHARE = 0.5
+_SHARE_SCALE = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Zeros:
+    """Cells that no row can be in, by the meaning of the attributes: ``impossible`` has one axis an attribute.
+
+    Public knowledge, never read off the protected table.
+    """
+
+    attributes: tuple[str, ...]
+    impossible: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known so far: groups of codes, noisy tables over them, and the model fitted to these."""
+
+    coarsenings: dict[str, Coarsening]
+    observations: tuple[Observation, ...]
+    model: GraphicalModel
+    measured: tuple[Measured, ...]
+
+    def groups(self, attributes: tuple[str, ...]) -> Groups | None:
+        """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
+        labels = tuple(self.coarsenings[name].labels() for name in attributes)
+        return labels if any(label is not None for label in labels) else None
+
+    def question(self, attributes: tuple[str, ...]) -> Marginal:
+        """The marginal over groups."""
+        return Marginal(attributes, groups=self.groups(attributes))
+
+    def learn(self, measurements: Sequence[Measurement]) -> State:
+        """The state after measuring marginals over groups, refitted from where the model was."""
+        new = [self._observe(measurement) for measurement in measurements]
+        observations = (*self.observations, *new)
+        measured = tuple(Measured(o.attributes, m.standard_error) for o, m in zip(new, measurements, strict=True))
+        return State(self.coarsenings, observations, fit(observations, self.model), (*self.measured, *measured))
+
+    def _observe(self, measurement: Measurement) -> Observation:
+        assert isinstance(measurement.question, Marginal)
+        names = measurement.question.attributes
+        shape = [self.coarsenings[name].size for name in names]
+        return Observation(names, measurement.values.astype(np.float64).reshape(shape), measurement.noise.variance)
+
+
+def begin(
+    doors: Doors, allowance: Allowance, total: Total, *, share: Fraction | None, zeros: Sequence[Zeros]
+) -> State:
+    """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
+
+    Args:
+        doors: where to measure.
+        allowance: what the loss is taken from.
+        total: where the number of rows comes from; a rough noisy count is bought unless it is public.
+        share: of the loss, for the marginals; None for a share that grows with the noise relative to the
+            noisy number of rows (a table of little signal is spent on what can still be seen).
+        zeros: cells that are impossible; their attributes keep all codes apart.
+    """
+    domain = doors.domain
+    division = Division(allowance.whole, domain.unit.rows)
+    counted = _count(doors, allowance, total)
+    rows = total.count if isinstance(total, Public) else max(1.0, float(counted[0].counts))
+    parts = division.shares(domain.shape)
+    if share is None:
+        share = fraction(one_way_share(division, domain, rows))
+    measurements = doors.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
+    kept = {name for zero in zeros for name in zero.attributes}
+    coarsenings = {
+        attribute.name: coarsening(attribute, measurement, kept)
+        for attribute, measurement in zip(domain, measurements, strict=True)
+    }
+    observations = tuple(
+        _merged(coarsenings[name], measurement, name)
+        for name, measurement in zip(domain.names, measurements, strict=True)
+    )
+    sums = float(total.count) if isinstance(total, Public) else estimate_total([*counted, *observations])
+    sizes = {name: found.size for name, found in coarsenings.items()}
+    model = GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums)
+    for zero in zeros:
+        model = model.times(Factor(zero.attributes, np.where(zero.impossible, -np.inf, 0.0)))
+    measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
+    return State(coarsenings, observations, fit(observations, model), measured)
+
+
+def one_way_share(division: Division, domain: Domain, rows: float) -> float:
+    """Share of the loss for the one-way marginals: twice the root of the error they would have at all of it.
+
+    The error is the mean total variation that noise at the whole loss would cause in ``rows`` rows.
+    """
+    shares = division.shares(domain.shape)
+    errors = [
+        size * division.absolute(float(part)) / (2 * rows) for size, part in zip(domain.shape, shares, strict=True)
+    ]
+    return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
+
+
+def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[str]) -> Coarsening:
+    """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not."""
+    counts = measurement.values.astype(np.float64)
+    if attribute.name in kept:
+        return identity(attribute.size)
+    if isinstance(attribute, Categorical):
+        return merge_rare(counts, RARE * measurement.standard_error)
+    return merge_neighbours(counts, measurement.noise.variance, attribute.declared)
+
+
+def _count(doors: Doors, allowance: Allowance, total: Total) -> tuple[Observation, ...]:
+    if isinstance(total, Public):
+        return ()
+    share = total.share if isinstance(total, Charged) else COUNT_SHARE
+    (counted,) = doors.measure([Marginal(())], allowance.take(share))
+    return (Observation((), counted.values.astype(np.float64).reshape(()), counted.noise.variance),)
+
+
+def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
+    """Noisy counts of groups: a group of m codes carries the noise of m cells."""
+    counts = groups.merge(measurement.values.astype(np.float64))
+    variances = groups.merge(np.full(len(groups.groups), measurement.noise.variance))
+    return Observation((name,), counts, variances)

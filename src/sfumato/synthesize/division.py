@@ -1,0 +1,83 @@
+"""How a loss is divided over the steps of a method and over the tables of one step.
+
+Dividing a loss reads no data beyond what was already released: sizes of tables, weights, noisy counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import BudgetError
+from sfumato.privacy.loss import Epsilon, Rho
+
+_PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
+
+
+@dataclass(frozen=True)
+class Division:
+    """The noise that shares of a loss buy, for a unit of ``rows`` rows.
+
+    Under rho a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s); under
+    epsilon discrete Laplace noise of rows sqrt(2) / (epsilon s).
+    """
+
+    loss: Epsilon | Rho
+    rows: int
+
+    def deviation(self, share: float) -> float:
+        """Standard deviation of the noise on one cell, to plan with."""
+        value = float(self.loss.value) * share
+        return self.rows * (math.sqrt(2) / value if isinstance(self.loss, Epsilon) else math.sqrt(1 / (2 * value)))
+
+    def absolute(self, share: float) -> float:
+        """Mean absolute value of the noise on one cell."""
+        return self.deviation(share) * (math.sqrt(1 / 2) if isinstance(self.loss, Epsilon) else math.sqrt(2 / math.pi))
+
+    def spread(self, sizes: float) -> float:
+        """The part that a table of weight times cells ``sizes`` asks for: shares are in proportion to it.
+
+        The sum of weight_i cells_i deviation(share_i) is least (Lagrange) for shares in proportion to
+        (weight x cells)^(2/3) under rho and to its square root under epsilon.
+        """
+        return float(sizes**self._power)
+
+    def shares(self, sizes: Sequence[float]) -> tuple[Fraction, ...]:
+        """Shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
+        parts = [self.spread(size) for size in sizes]
+        whole = sum(parts)
+        return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
+
+    def error(self, parts: float, share: float) -> float:
+        """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
+        return float(self.absolute(share) * parts ** (1 / self._power))
+
+    @property
+    def _power(self) -> float:
+        return 1 / 2 if isinstance(self.loss, Epsilon) else 2 / 3
+
+
+class Allowance:
+    """A loss that is taken in exact shares of the whole, until nothing is left."""
+
+    def __init__(self, whole: Epsilon | Rho) -> None:
+        self.whole = whole
+        self.left = Fraction(1)
+
+    def take(self, share: Fraction) -> Epsilon | Rho:
+        """The loss of a share of the whole.
+
+        Raises:
+            BudgetError: less than ``share`` is left.
+        """
+        if not 0 < share <= self.left:
+            raise BudgetError(f"a step asks for {float(share):.3g} of the loss where {float(self.left):.3g} is left")
+        self.left -= share
+        return self.whole * share
+
+
+def fraction(share: float) -> Fraction:
+    """A share as an exact number, rounded down."""
+    return Fraction(math.floor(share * _PARTS), _PARTS)

@@ -1,0 +1,168 @@
+"""A table as a graphical model over groups of codes: what mst and aim release."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain, parse
+from sfumato.domain.document import describe
+from sfumato.errors import DomainError, QueryError, SizeError
+from sfumato.model.coarsening import Coarsening
+from sfumato.model.factor import Factor, Table
+from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.sampling import sample
+from sfumato.synthesize.rows import Codes
+from sfumato.synthesize.workload import Answers, Marginals, Workload
+from sfumato.vault.payload import decode, encode
+
+MOST_CELLS = 1 << 26  # 512 MiB of expected counts
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A table that was measured: its attributes and the standard deviation of the noise on one cell."""
+
+    attributes: tuple[str, ...]
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Graphical:
+    """A graphical model over the groups of each attribute, and how groups are shared out over codes.
+
+    Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.
+    """
+
+    domain: Domain
+    coarsenings: Mapping[str, Coarsening]
+    model: GraphicalModel
+    measured: tuple[Measured, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of rows of a sample."""
+        return round(self.model.total)
+
+    def cells(self, attributes: tuple[str, ...]) -> NDArray[np.float64]:
+        """Expected counts of a marginal over the codes, flat in C order.
+
+        Raises:
+            SizeError: the marginal has too many cells.
+        """
+        if (size := self.domain.project(attributes).size) > MOST_CELLS:
+            raise SizeError(f"the marginal of {', '.join(attributes)} has {size} cells; ask for fewer attributes")
+        table = self.model.expected(attributes)
+        for axis, name in enumerate(attributes):
+            table = np.moveaxis(np.tensordot(table, _shares(self.coarsenings[name]), axes=(axis, 0)), -1, axis)
+        return table.ravel()
+
+    def answers(self, workload: Workload) -> Answers:
+        """Expected answers to a workload: shape ``(queries,)``."""
+        if isinstance(workload, Marginals):  # marginal by marginal, as their common table may be beyond any memory
+            return np.concatenate([self.cells(clique) for clique in workload.over(self.domain)])
+        return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
+
+    def sample(self, random: np.random.Generator, rows: int | None = None) -> Codes:
+        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``.
+
+        Counts are rounded cell by cell of each clique, not drawn row by row.
+        """
+        groups = sample(self.model, self.total if rows is None else rows, random)
+        return np.stack([self.coarsenings[name].expand(groups[name], random) for name in self.domain.names], axis=1)
+
+    def given(self, codes: Mapping[str, Collection[int]]) -> Graphical:
+        """The rows whose named attributes have one of the given codes, as a model; its total is how many to expect.
+
+        Raises:
+            DomainError: no such attribute.
+            QueryError: no such code.
+            InfeasibleError: the model holds no such row possible.
+        """
+        coarsenings = dict(self.coarsenings)
+        log_shares: dict[str, Table] = {}
+        for name, kept in codes.items():
+            size = self.domain[name].size
+            if not kept or not all(0 <= code < size for code in kept):
+                raise QueryError(f"{name!r} has codes 0 to {size - 1}; name at least one of them", culprit=name)
+            coarsening = self.coarsenings[name]
+            allowed = np.isin(np.arange(size), list(kept))
+            with np.errstate(divide="ignore"):
+                log_shares[name] = np.log(_shares(coarsening) @ allowed)
+            coarsenings[name] = coarsening.restricted(allowed)
+        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares))
+
+    def payload(self) -> dict[str, Any]:
+        """Named arrays and JSON values; :meth:`restore` reads them back."""
+        names = self.domain.names
+        return (
+            {f"potential {index}": factor.values for index, factor in enumerate(self.model.factors)}
+            | {f"groups {index}": self.coarsenings[name].groups for index, name in enumerate(names)}
+            | {f"weights {index}": self.coarsenings[name].weights for index, name in enumerate(names)}
+            | {
+                "cliques": [list(factor.attributes) for factor in self.model.factors],
+                "total": self.model.total,
+                "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
+            }
+        )
+
+    @staticmethod
+    def restore(domain: Domain, payload: Mapping[str, Any]) -> Graphical:
+        """The model that was stored, over the domain of the protected table."""
+        coarsenings = {
+            name: Coarsening(payload[f"groups {index}"], payload[f"weights {index}"])
+            for index, name in enumerate(domain.names)
+        }
+        factors = tuple(
+            Factor(tuple(names), payload[f"potential {index}"]) for index, names in enumerate(payload["cliques"])
+        )
+        sizes = {name: coarsening.size for name, coarsening in coarsenings.items()}
+        return Graphical(
+            domain=domain,
+            coarsenings=coarsenings,
+            model=GraphicalModel(sizes, factors, float(payload["total"])),
+            measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with its domain to one file that :func:`load` reads without the protected table."""
+        Path(path).write_bytes(encode({**self.payload(), "domain": describe(self.domain)}))
+
+
+def load(path: str | Path) -> Graphical:
+    """Read a model that was saved; no data, no ledger and no code from the file is needed.
+
+    Raises:
+        DomainError: the file cannot be read or is not a saved model.
+    """
+    try:
+        payload = decode(Path(path).read_bytes())
+        return Graphical.restore(parse(payload["domain"]), payload)
+    except (OSError, KeyError) as error:
+        raise DomainError(f"cannot read a saved model from {path}", culprit=path) from error
+
+
+def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
+    """Typical standard deviation of the noise on one cell, for the measured tables of each number of attributes."""
+    found: dict[int, list[float]] = {}
+    for table in measured:
+        found.setdefault(len(table.attributes), []).append(table.deviation)
+    return {
+        f"standard deviation of a cell, median of {len(deviations)} measured {ways}-way tables": float(
+            np.median(deviations)
+        )
+        for ways, deviations in sorted(found.items())
+    }
+
+
+def _shares(coarsening: Coarsening) -> Table:
+    """Share of each code in its group: shape ``(groups, codes)``, rows that sum to one (or zero, if impossible)."""
+    table = coarsening.table()
+    sums = table.sum(axis=1, keepdims=True)
+    shares: Table = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
+    return shares

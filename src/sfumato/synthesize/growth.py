@@ -1,0 +1,135 @@
+"""Which marginals to measure next: those that promise to lower the error most, while inference stays exact.
+
+Candidates are scored once a round, all together, by their noisy L1 distance from the model; marginals
+then join greedily as long as one more is expected to remove more error than its noise adds to all, and
+the junction tree stays under its cap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.junction_tree import Clique, tree_cells
+from sfumato.model.sampling import sample
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.beginning import State
+from sfumato.synthesize.division import Division
+from sfumato.vault.doors import Doors
+from sfumato.vault.questions import Distance
+
+_CHUNK_CELLS = 1 << 23  # 64 MiB of exact counts at a time behind the doors
+_LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 1_000_000
+_PATIENCE = 200  # candidates in a row that no longer fit under the cap
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a graphical method may use, whatever the data.
+
+    Attributes:
+        cells: of the junction tree, all cliques together; about 60 bytes each while fitting.
+        candidates: marginals of each number of attributes that a round scores; their scores share one loss.
+        marginal: cells of one candidate, over groups and over codes.
+    """
+
+    cells: int = 400_000
+    candidates: int = 400
+    marginal: int = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Candidates with their noisy L1 distances from the model, in rows."""
+
+    cliques: tuple[Clique, ...]
+    distances: NDArray[np.float64]
+    cells: NDArray[np.float64]
+
+
+def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, float]:
+    """Marginals of ``ways`` attributes inside those of a workload, weighted by how much of it they share.
+
+    The weight of a marginal is the number of attributes that it shares with each marginal of the workload,
+    summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2), relative to the largest.
+    """
+    found = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
+    counts: dict[str, float] = {}
+    for clique in cliques:
+        for name in clique:
+            counts[name] = counts.get(name, 0.0) + 1.0
+    weights = {part: sum(counts[name] for name in part) for part in found}
+    most = max(weights.values(), default=1.0)
+    return {part: weight / most for part, weight in weights.items()}
+
+
+def affordable(candidates: Sequence[Clique], domain: Domain, state: State, limits: Limits) -> list[Clique]:
+    """Candidates whose tables are small enough to count and to model."""
+    sizes = state.model.sizes
+    return [
+        clique
+        for clique in candidates
+        if math.prod(domain[name].size for name in clique) <= limits.marginal
+        and math.prod(sizes[name] for name in clique) <= limits.cells // 4
+    ]
+
+
+def score(
+    doors: Doors, state: State, candidates: Sequence[Clique], loss: Epsilon | Rho, random: np.random.Generator
+) -> Scored:
+    """Noisy L1 distances of candidates from the model, together at ``loss``: each has sensitivity one row."""
+    sampled = _sampled(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
+    references = [_reference(state.model, clique, sampled) for clique in candidates]
+    questions = [
+        Distance(clique, reference, state.groups(clique))
+        for clique, reference in zip(candidates, references, strict=True)
+    ]
+    distances: list[float] = []
+    for chunk in _chunks(questions, doors.domain):
+        answers = doors.measure(chunk, loss * (len(chunk)) / len(questions))
+        distances += [float(answer.values[0]) for answer in answers]
+    cells = np.array([float(reference.size) for reference in references])
+    return Scored(tuple(candidates), np.array(distances), cells)
+
+
+def grow(
+    measured: Sequence[Clique],
+    scored: Scored,
+    weights: NDArray[np.float64],
+    *,
+    division: Division,
+    share: float,
+    fits: Fits,
+) -> list[int]:
+    """Indices of the candidates to measure together at ``share`` of the loss, in the order they joined.
+
+    A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
+    the loss is divided over them in the best way (:meth:`Division.spread`).
+    """
+    parts = np.array([division.spread(size) for size in weights * scored.cells])
+    waiting = weights * scored.distances
+    cliques = list(measured)
+    chosen: list[int] = []
+    total, refused = 0.0, 0
+    while refused < _PATIENCE:
+        costs = np.array([division.error(total + part, share) for part in parts]) - division.error(total, share)
+        gains = waiting - costs
+        best = int(gains.argmax())
+        if not gains[best] > 0:
+            break
+        waiting[best] = -np.inf
+        if not fits([*cliques, scored.cliques[best]]):
+            refused += 1
+            continue
+        refused = 0
+        cliques.append(scored.cliques[best])
+        chosen.append(best)
+        total += float(parts[best])
+    return chosen

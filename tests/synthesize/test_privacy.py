@@ -1,0 +1,122 @@
+"""The privacy of whole runs, by enumerating everything that can come out of the doors."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.privacy.loss import Epsilon
+from sfumato.synthesize import Charged, Public, Schedule
+from sfumato.synthesize.histogram import tabulate
+from sfumato.synthesize.mwem import iterate
+from sfumato.vault.noise import noises
+from sfumato.vault.questions import Counting, Measurement, Scores
+
+DOMAIN = Domain((Integer(name="cell", minimum=0, maximum=2, unknown=Unknown.DROP),))
+QUERIES = Counting(("cell",), np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool))
+# over 12 supposed rows, one more in the first cell moves the first score up and the two others down
+TABLE = np.array([5, 0, 0])
+NEIGHBOURS = [np.array([6, 0, 0]), np.array([4, 0, 0]), np.array([5, 1, 0])]
+TOTAL = Public(12)
+EPSILON = Epsilon(1)
+WINDOW = range(-2, 13, 2)
+
+
+class Scripted:
+    """Doors that give scripted replies and add up how likely several tables were to give them (as logarithms)."""
+
+    def __init__(self, script, tables, *, generosity=1.0):
+        self.domain = DOMAIN
+        self._script = iter(script)
+        self._tables = tables
+        self._generosity = generosity  # above one, the doors are more accurate than their loss allows
+        self.logs = np.zeros(len(tables))
+
+    def measure(self, questions, loss, *, shares=None):
+        found = []
+        for question, noise in zip(questions, noises(DOMAIN, questions, loss, shares), strict=True):
+            values = np.array([next(self._script) for _ in range(_length(question))])
+            for index, table in enumerate(self._tables):
+                distance = np.abs(values - _answer(question, table)).sum()
+                scale = float(noise.scale) / self._generosity
+                # the discrete Laplace pmf is (1 - q) / (1 + q) q^|k| with q = exp(-1 / scale)
+                self.logs[index] += values.size * math.log(math.tanh(0.5 / scale)) - distance / scale
+            found.append(Measurement(question, values, noise))
+        return tuple(found)
+
+    def select(self, scores: Scores, loss):
+        chosen = next(self._script) % len(scores.answers)
+        for index, table in enumerate(self._tables):
+            exponents = np.abs(scores.queries.matrix @ table - scores.answers) * float(loss.value) / 2
+            exponents *= self._generosity
+            self.logs[index] += exponents[chosen] - np.logaddexp.reduce(exponents)
+        return chosen
+
+
+def _length(question):
+    if isinstance(question, Counting):
+        return len(question.matrix)
+    return 3 if question.attributes else 1
+
+
+def _answer(question, table):
+    if isinstance(question, Counting):
+        return question.matrix @ table
+    return table if question.attributes else np.array([table.sum()])
+
+
+def worst_ratio(run, script_space, **doors_options):
+    """Largest logarithm of a ratio of likelihoods of one transcript under the table and a neighbour."""
+    worst = 0.0
+    for script in product(*script_space):
+        doors = Scripted(script, [TABLE, *NEIGHBOURS], **doors_options)
+        run(doors)
+        worst = max(worst, np.abs(doors.logs[1:] - doors.logs[0]).max())
+    return worst
+
+
+def run_mwem(doors):
+    iterate(doors, EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
+
+
+def run_mwem_charged(doors):
+    iterate(doors, EPSILON, Charged(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
+
+
+def run_histogram(doors):
+    tabulate(doors, EPSILON, Charged(Fraction(1, 4)), [("cell",)])
+
+
+MWEM_SPACE = (range(3), WINDOW, range(2), WINDOW)
+CASES = [
+    (run_mwem, MWEM_SPACE),
+    (run_mwem_charged, (WINDOW, range(3), WINDOW)),
+    (run_histogram, (WINDOW, *([WINDOW] * 3))),
+]
+
+
+@pytest.mark.parametrize(("run", "space"), CASES)
+def test_no_transcript_tells_neighbours_apart_by_more_than_epsilon(run, space):
+    worst = worst_ratio(run, space)
+    assert worst <= float(EPSILON.value) + 1e-9
+    assert worst > 0.5 * float(EPSILON.value)  # the bound is approached, so the enumeration sees the data
+
+
+@pytest.mark.parametrize(("run", "space"), CASES)
+def test_the_enumeration_catches_noise_that_is_too_small(run, space):
+    assert worst_ratio(run, space, generosity=1 / 0.7) > float(EPSILON.value) + 1e-9
+
+
+def test_what_comes_out_depends_on_the_doors_alone():
+    script = (2, 4, 0, 1)
+    first, second = (
+        iterate(Scripted(script, [table]), EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
+        for table in (TABLE, np.array([900, 50, 3]))
+    )
+    np.testing.assert_array_equal(first.last, second.last)
+    np.testing.assert_array_equal(first.average, second.average)
