@@ -62,7 +62,7 @@ def test_every_command_and_example_works(page: Path, desk: Path) -> None:
         elif language == "console":
             for command in commands(block):
                 done = subprocess.run(
-                    command, shell=True, cwd=desk, capture_output=True, text=True, env=environment, check=False
+                    ["bash", "-c", command], cwd=desk, capture_output=True, text=True, env=environment, check=False
                 )
                 assert done.returncode == 0, f"{page.name}: {command}\n{done.stderr}"
                 if " domain draft " in command:

@@ -1,0 +1,262 @@
+"""The command line as a stranger meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 99, edges: [0, 18, 40, 65], unknown: clamp}
+  sex: {type: categorical, values: [F, M], unknown: drop}
+  score: {type: real, edges: [0, 1, 2, 5], unknown: clamp, nullable: true}
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run of the command line left: its exit code and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def sfumato(*arguments: str, cwd: Path, code: int = 0) -> Done:
+    """Run the command line in this process, as its script does, from the folder ``cwd``."""
+    from sfumato.app.cli.main import run
+
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["sfumato", *arguments]):
+        try:
+            run()
+            returncode = 0
+        except SystemExit as end:
+            returncode = int(end.code or 0)
+    done = Done(returncode, out.getvalue(), err.getvalue())
+    assert done.returncode == code, f"{arguments}: {done}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(3)
+    people = pa.table(
+        {
+            "age": generator.integers(0, 100, 400),
+            "sex": generator.choice(["F", "M"], 400),
+            "score": generator.uniform(0, 5, 400),
+        }
+    )
+    csv.write_csv(people, tmp_path / "people.csv")
+    (tmp_path / "people.yaml").write_text(DOMAIN)
+    return tmp_path
+
+
+def release(desk: Path, *more: str, code: int = 0) -> Done:
+    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=desk, code=code)
+
+
+def files(desk: Path) -> set[str]:
+    return {path.name for path in desk.iterdir()}
+
+
+def test_a_release_writes_rows_page_and_journal(desk: Path) -> None:
+    done = release(desk, "--epsilon", "1", "--out", "out.parquet", "--html", "page.html", "--json")
+    shown = json.loads(done.stdout)
+    rows = pq.read_table(desk / "out.parquet")
+    assert rows.num_rows == shown["rows"]
+    assert rows.schema.names == ["age", "sex", "score"]
+    assert "epsilon = 1" in shown["guarantee"]
+    page = (desk / "page.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)
+    assert [entry["family"] for entry in journal["entries"]] == ["synthesize"]
+    assert sfumato("ledger", "verify", "people.ledger", cwd=desk).returncode == 0
+
+
+def test_the_number_of_rows_is_noisy_unless_declared(desk: Path) -> None:
+    counts = set()
+    for attempt in range(8):
+        ledger = f"{attempt}.ledger"
+        out = f"{attempt}.parquet"
+        done = release(desk, "--epsilon", "0.1", "--out", out, "--ledger", ledger, "--json")
+        counts.add(json.loads(done.stdout)["rows"])
+    assert len(counts) > 1
+    done = release(desk, "--epsilon", "0.1", "--rows", "123", "--out", "p.parquet", "--ledger", "p.ledger", "--json")
+    assert json.loads(done.stdout)["rows"] == 123
+
+
+def test_repeating_is_free_and_the_limit_holds(desk: Path) -> None:
+    first = release(desk, "--epsilon", "1", "--out", "a.csv", "--limit", "1.5")
+    assert "epsilon 1" in first.stdout
+    again = release(desk, "--epsilon", "1", "--out", "b.csv")
+    assert "nothing" in again.stdout
+    refused = release(desk, "--epsilon", "0.6", "--out", "c.csv", code=3)
+    assert "nothing was spent" in refused.stderr
+    assert not (desk / "c.csv").exists()
+    release(desk, "--epsilon", "0.5", "--out", "c.csv")
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "inf", "-inf", "nan", "NaN", "", "one", "1,5"])
+def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, desk: Path) -> None:
+    before = files(desk)
+    done = release(desk, f"--epsilon={epsilon}", "--out", "out.parquet", code=2)
+    assert done.stderr.count("\n") == 1
+    assert files(desk) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--out", "out.parquet"], "what the release may cost"),
+        (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "what the release may cost"),
+        (["--epsilon", "1", "--delta", "2", "--out", "out.parquet"], "delta"),
+        (["--epsilon", "1", "--out", "out.xlsx"], "parquet"),
+        (["--epsilon", "1", "--out", "absent/out.parquet"], "folder"),
+        (["--epsilon", "1", "--out", "people.csv"], "exists"),
+        (["--epsilon", "1", "--out", "out.parquet", "--method", "marginals"], "--marginals"),
+        (["--epsilon", "1", "--out", "out.parquet", "--marginals", "age,height"], "height"),
+        (["--epsilon", "1", "--out", "out.parquet", "--way", "9"], "9-way"),
+        (["--epsilon", "1", "--out", "out.parquet", "--limit", "0"], "greater than zero"),
+        (["--epsilon", "1", "--out", "out.parquet", "--method", "magic"], "magic"),
+    ],
+)
+def test_wrong_arguments_are_refused_and_leave_nothing_behind(arguments, says, desk: Path) -> None:
+    before = files(desk)
+    done = release(desk, *arguments, code=2)
+    assert says in done.stderr
+    assert files(desk) == before
+
+
+def test_wrong_tables_are_refused_and_leave_nothing_behind(desk: Path) -> None:
+    (desk / "empty.csv").write_text("age,sex,score\n")
+    (desk / "binary.csv").write_bytes(os.urandom(4096))
+    (desk / "other.csv").write_text("age,score\n1,2\n")
+    (desk / "folder.csv").mkdir()
+    before = files(desk)
+    for name in ("absent.csv", "empty.csv", "binary.csv", "other.csv", "folder.csv", "people.txt", "gopher://x"):
+        done = sfumato(
+            "synthesize", name, "--domain", "people.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk, code=2
+        )
+        assert done.stderr.startswith(("Reading", "sfumato:"))
+    assert files(desk) == before
+
+
+def test_a_draft_is_refused_and_an_edited_draft_is_not(desk: Path) -> None:
+    sfumato("domain", "draft", "people.csv", "--out", "draft.yaml", cwd=desk)
+    done = sfumato(
+        "synthesize", "people.csv", "--domain", "draft.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk, code=2
+    )
+    assert "draft" in done.stderr
+    text = (desk / "draft.yaml").read_text()
+    (desk / "draft.yaml").write_text(text.replace("draft: true", "draft: false"))
+    sfumato("domain", "check", "draft.yaml", "--table", "people.csv", cwd=desk)
+    sfumato("synthesize", "people.csv", "--domain", "draft.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk)
+
+
+def test_broken_ledgers_are_refused(desk: Path) -> None:
+    (desk / "people.ledger").write_text("not a database, and long enough to look at" * 40)
+    before = files(desk)
+    done = release(desk, "--epsilon", "1", "--out", "out.parquet", code=1)
+    assert done.stderr.splitlines()[-1].startswith("sfumato: ")
+    assert files(desk) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write anywhere")
+def test_a_read_only_ledger_is_refused(desk: Path) -> None:
+    release(desk, "--epsilon", "0.5", "--limit", "1", "--out", "a.csv")
+    for path in desk.glob("people.ledger*"):
+        path.chmod(0o444)
+    desk.chmod(0o555)
+    try:
+        out = desk.parent / f"{desk.name}.csv"
+        program = [str(Path(sys.executable).parent / "sfumato")]
+        if os.geteuid() == 0:
+            program = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *program]
+        done = subprocess.run(
+            [*program, "synthesize", "people.csv", "--domain", "people.yaml", "--epsilon", "0.2", "--out", str(out)],
+            cwd=desk,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        assert not out.exists()
+    finally:
+        desk.chmod(0o755)
+
+
+def test_caps_hold_for_their_analyst_only(desk: Path) -> None:
+    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=desk)
+    sfumato("ledger", "cap", "people.ledger", "alice", "--epsilon", "0.5", cwd=desk)
+    release(desk, "--epsilon", "1", "--analyst", "alice", "--out", "a.csv", code=3)
+    release(desk, "--epsilon", "1", "--analyst", "bob", "--out", "b.csv")
+
+
+def test_a_ledger_that_does_not_exist_is_not_made_by_looking(desk: Path) -> None:
+    sfumato("ledger", "show", "absent.ledger", cwd=desk, code=1)
+    assert not (desk / "absent.ledger").exists()
+
+
+def test_domain_show_and_schema_are_json(desk: Path) -> None:
+    assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=desk).stdout)["unit"] == "row"
+    assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"
+
+
+def test_labs_are_listed_and_an_unknown_one_is_refused(desk: Path) -> None:
+    assert "mwem-1d" in json.loads(sfumato("lab", "--json", cwd=desk).stdout)
+    assert "mwem-1d" in sfumato("lab", "alchemy", cwd=desk, code=2).stderr
+
+
+def test_the_command_line_starts_without_heavy_libraries() -> None:
+    code = (
+        "import sys, sfumato.app.cli.main as m\n"
+        "heavy = 'numpy', 'pyarrow', 'duckdb', 'sqlalchemy', 'altair', 'jinja2', 'scipy'\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_the_installed_script_leaves_with_the_exit_code(tmp_path: Path) -> None:
+    program = Path(sys.executable).parent / "sfumato"
+    done = subprocess.run([program, "domain", "show", "no.yaml"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "sfumato: cannot read the domain no.yaml: No such file or directory\n"
+    assert done.stdout == ""
+
+
+def test_completion_is_offered(desk: Path) -> None:
+    environment = os.environ | {"_SFUMATO_COMPLETE": "complete_bash", "COMP_WORDS": "sfumato syn", "COMP_CWORD": "1"}
+    program = Path(sys.executable).parent / "sfumato"
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert "synthesize" in done.stdout
+
+
+def test_the_demo_releases_once_and_repeats_for_free(tmp_path: Path) -> None:
+    first = json.loads(sfumato("demo", "--out", "demo", "--json", cwd=tmp_path).stdout)
+    again = json.loads(sfumato("demo", "--out", "demo", "--json", cwd=tmp_path).stdout)
+    assert first["cost"] == "epsilon 1"
+    assert again["cost"].startswith("nothing")
+    assert Path(tmp_path / first["page"]).is_file()
+    # discrete Laplace of scale 1 on 56 cells: the mean error is 0.85, and above 2 less than once in 1e9 runs
+    assert first["errors"][1]["mean_error"] < 2
+    assert first["errors"][1]["mean_error"] > 0
