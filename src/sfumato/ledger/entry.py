@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
+from sfumato.errors import LossError
 from sfumato.ledger.amounts import charge_text
 from sfumato.ledger.question import JSON, Question, canonical, digest
 from sfumato.privacy.accountant import Charge
@@ -37,6 +39,13 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Answered(Receipt):
+    """A receipt whose answer is stored."""
+
+    answer: bytes
+
+
+@dataclass(frozen=True)
 class Event:
     """What happened, before it has a place in the journal.
 
@@ -44,6 +53,7 @@ class Event:
 
     Raises:
         InputError: details that are no JSON value.
+        LossError: a negative charge.
     """
 
     kind: Kind
@@ -55,8 +65,10 @@ class Event:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "details", json.loads(canonical(self.details)))
+        if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
+            raise LossError("a charge is never negative", culprit=self.charge)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Names the release: one question at one charge.  The same question at another loss is another release."""
         return digest([self.question.key, None if self.charge is None else charge_text(self.charge)])

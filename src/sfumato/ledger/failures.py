@@ -24,11 +24,10 @@ _POSTGRES = {  # by SQLSTATE, or its class of two letters
     "55P03": "is locked by another program; close it or try again later",
     "25006": "is read-only; connect to a server that takes writes",
     "42501": "may not be written by this database user; grant the right to create and use tables",
-    "28": "refuses this user; check the user and the password",
-    "3D000": "names a database that does not exist; create it first",
     "53": "is on a server that is out of space, memory or connections; try again later",
 }
-_UNREACHABLE = "cannot be reached; check that the server runs and the address is right"
+_UNREACHABLE = "cannot be reached; check that the server runs, and database, user and password of the address"
+_LOST = "lost its connection; ask again, which never pays twice"
 
 
 @contextmanager
@@ -46,6 +45,8 @@ def spoken_plainly(place: str) -> Iterator[None]:
 def _reason(error: SQLAlchemyError) -> str:
     if not isinstance(error, DBAPIError):
         return "cannot be used by this installation; check the address and that its driver is installed"
+    if error.connection_invalidated:
+        return _LOST
     origin = error.orig
     name = str(getattr(origin, "sqlite_errorname", ""))
     for code, reason in _SQLITE.items():

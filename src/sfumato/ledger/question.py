@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from sfumato.errors import InputError
@@ -71,26 +72,27 @@ class Question:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", json.loads(canonical(self.parameters)))
 
+    def __hash__(self) -> int:
+        return hash(self.to_json)
+
     @classmethod
     def from_json(cls, text: str) -> Question:
         """Read what :attr:`to_json` wrote."""
         return cls(**json.loads(text))
 
-    @property
+    @cached_property
     def to_json(self) -> str:
         """The canonical spelling of the whole question."""
-        return canonical(self._fields)
+        return canonical(
+            {
+                "family": self.family,
+                "method": self.method,
+                "parameters": self.parameters,
+                "dataset_version": self.dataset_version,
+            }
+        )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """SHA-256 of :attr:`to_json`, hexadecimal."""
-        return digest(self._fields)
-
-    @property
-    def _fields(self) -> dict[str, JSON]:
-        return {
-            "family": self.family,
-            "method": self.method,
-            "parameters": self.parameters,
-            "dataset_version": self.dataset_version,
-        }
+        return hashlib.sha256(self.to_json.encode()).hexdigest()

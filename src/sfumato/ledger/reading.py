@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, select
 from sfumato.errors import LedgerError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import NO_CHARGE, charge_from, loss_from
+from sfumato.ledger.amounts import NO_CHARGE, charge_from, loss_from, spent_units
 from sfumato.ledger.books import spent_in
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.question import Question
@@ -66,7 +66,8 @@ def verify(connection: Connection, name: str) -> str:
             by_analyst[entry.analyst] = by_analyst.get(entry.analyst, NO_CHARGE) + entry.charge
     if (count, head) != (row["entries"], row["head"]):
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
-    if spent != spent_in(row):
+    units = (row["spent_units"], row["spent_delta_units"])
+    if spent != spent_in(row) or units != spent_units(loss_from(row["limit_loss"]), spent):
         raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
     for analyst, account in analyst_accounts(connection, name).items():
         if account.spent != by_analyst.pop(analyst):
@@ -87,7 +88,7 @@ def _checked(connection: Connection, name: str, head: str) -> Iterator[Entry]:
                 or entry.number != number
                 or entry.previous != head
                 or entry.hash != entry_hash(head, number, entry.time, entry.event)
-                or row["key"] != entry.event.key
+                or (row["key"], row["family"], row["method"]) != (entry.event.key, entry.family, entry.method)
             ):
                 raise LedgerError(f"the journal of {name!r} is broken at entry {number}", culprit=number)
             head = entry.hash

@@ -31,7 +31,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         address = _address(url)
-        self.place = address.render_as_string(hide_password=True)
+        self.place = address.set(drivername=address.get_backend_name(), query={}).render_as_string(hide_password=True)
         self._file = address.database if address.get_backend_name() == "sqlite" else None
         with spoken_plainly(self.place):
             self.engine = _sqlite(address) if self._file else _postgresql(address)
@@ -147,7 +147,8 @@ def _sqlite(address: URL) -> Engine:
 
 
 def _postgresql(address: URL) -> Engine:
-    options = f"-c lock_timeout={_PATIENCE}s -c synchronous_commit=on -c timezone=UTC"
+    asked = address.query.get("options", "")  # such as -csearch_path=..., which is kept
+    options = f"{asked} -c lock_timeout={_PATIENCE}s -c synchronous_commit=on -c timezone=UTC"
     try:
         return create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 10, "options": options})
     except ImportError as error:

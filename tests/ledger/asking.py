@@ -1,0 +1,46 @@
+"""What the tests of the ledger ask, and how they reach behind its back."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from fractions import Fraction
+
+from sqlalchemy import text
+
+from sfumato.ledger import Question, Receipt
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.store import Store
+from sfumato.privacy.accountant import Charge, charge_for
+from sfumato.privacy.loss import Epsilon
+
+TENTH = charge_for(Epsilon("0.1"))
+FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset")
+
+
+def question(number: int = 0) -> Question:
+    return Question("query", "count", {"number": number}, "v1")
+
+
+def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms: str | None) -> Receipt:
+    return ledger.reserve(question(number), charge, statement="pure", **terms)
+
+
+def spent_epsilon(ledger: Ledger) -> Fraction | None:
+    return ledger.spent().epsilon
+
+
+def behind_its_back(url: str, *statements: str) -> None:
+    """Run SQL on the ledger's database, with nothing in the way."""
+    with closing(Store(url)) as store, store.writing() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def unfreeze(url: str) -> None:
+    """Take away the triggers that keep the journal append-only."""
+    if not url.startswith("sqlite"):
+        behind_its_back(url, *(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in FROZEN))
+        return
+    with closing(Store(url)) as store, store.reading() as connection:
+        triggers = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars().all()
+    behind_its_back(url, *(f"DROP TRIGGER {name}" for name in triggers))

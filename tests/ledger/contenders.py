@@ -1,0 +1,88 @@
+"""Processes that ask a ledger at the same time, and may be killed while they do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+
+from tests.ledger.asking import ask
+
+from sfumato.errors import BudgetError, SfumatoError
+from sfumato.ledger import open_ledger
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.accountant import Charge, charge_for
+from sfumato.privacy.loss import Epsilon
+
+ANALYSTS = ("ann", "bob", "cyd")
+_PRELOAD = (
+    "sfumato.ledger",
+    "alembic.command",
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+)
+
+
+def processes() -> ForkServerContext:
+    """A server that has imported what the children need, and forks them from there."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_PRELOAD))
+    return context
+
+
+def outcome(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except SfumatoError as error:
+        return error
+
+
+def ask_once(url: str, number: int, start: Callable[[], object], results: Connection) -> None:
+    """Open the ledger, wait for all others, ask, and report what came of it."""
+    with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
+        start()
+        result = outcome(lambda: ask(ledger, number))
+    results.send(type(result).__name__)
+    results.close()
+
+
+def price(number: int) -> Charge:
+    """What each question costs: 0.005 on average."""
+    return charge_for(Epsilon(f"0.00{number % 9 + 1}"))
+
+
+def answer(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """Sixteen bytes that no second computation would give again."""
+    receipt = ask(ledger, number, price(number), analyst=analyst)
+    if receipt.answer is not None:
+        return receipt.answer
+    return ledger.settle(receipt, secrets.token_bytes(16))
+
+
+def answer_with_what_was_computed(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """A mutant: what is handed out is what was computed, not what the ledger holds."""
+    receipt = ask(ledger, number, price(number), analyst=analyst)
+    if receipt.answer is not None:
+        return receipt.answer
+    computed = secrets.token_bytes(16)
+    ledger.settle(receipt, computed)
+    return computed
+
+
+def answer_on_credit(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """A mutant: charges every other question later, which a kill turns into never."""
+    return answer(ledger, number, analyst) if secrets.randbits(1) else number.to_bytes(16, "big")
+
+
+def deliver_forever(url: str, questions: int, how: Callable[[Ledger, int, str], bytes], delivered: Connection) -> None:
+    """Ask questions at random, some often and most seldom, and deliver each answer to the parent, until killed."""
+    choose = random.SystemRandom()
+    with open_ledger(url, dataset="people", limit=None) as ledger:
+        while True:
+            number, analyst = choose.randrange(choose.randrange(1, questions + 1)), choose.choice(ANALYSTS)
+            with suppress(BudgetError):
+                delivered.send((number, analyst, how(ledger, number, analyst)))

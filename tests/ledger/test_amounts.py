@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import LossError
+from sfumato.ledger.account import Account
+from sfumato.ledger.amounts import (
+    MOST,
+    NO_CHARGE,
+    add,
+    charge_from,
+    charge_text,
+    limit_units,
+    loss_from,
+    loss_text,
+    spent_units,
+)
+from sfumato.privacy.accountant import Charge, admits, charge_for
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+
+positive = st.fractions(min_value=Fraction(1, 10**15), max_value=10**9, max_denominator=10**15)
+deltas = st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(1, 10), max_denominator=10**12)
+losses = st.builds(Epsilon, positive) | st.builds(Rho, positive) | st.builds(EpsilonDelta, positive, deltas)
+
+
+@given(losses)
+def test_a_loss_survives_its_text(loss):
+    assert loss_from(loss_text(loss)) == loss
+
+
+@given(st.none() | positive, positive, deltas)
+def test_a_charge_survives_its_text(epsilon, rho, delta):
+    charge = Charge(epsilon, rho, delta)
+    assert charge_from(*charge_text(charge)) == charge
+
+
+@given(positive, positive)
+def test_the_second_belt_lets_through_whatever_fits(limit, amount):
+    for ceiling, charge in (
+        (Epsilon(limit), Charge(amount, amount**2 / 2, Fraction(0))),
+        (Rho(limit), Charge(None, amount, Fraction(0))),
+    ):
+        if admits(ceiling, NO_CHARGE, charge):
+            assert spent_units(ceiling, charge)[0] <= limit_units(ceiling)[0]
+        if amount >= limit + Fraction(2, 10**12) and limit < MOST // 10**12 - 1:
+            assert spent_units(ceiling, charge)[0] > limit_units(ceiling)[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.fractions(min_value=Fraction(1, 100), max_value=10, max_denominator=1000),
+    st.integers(3, 9),
+    st.fractions(min_value=0, max_value=1, max_denominator=50),
+)
+def test_the_second_belt_lets_through_whatever_fits_an_approximate_limit(epsilon, digits, share):
+    limit = EpsilonDelta(epsilon, Fraction(1, 10**digits))
+    charge = Charge(None, Account(limit, NO_CHARGE).left, Fraction(0))
+    delta = limit.delta * share
+    for spent in (charge, Charge(None, charge.rho / 3, delta)):
+        if admits(limit, NO_CHARGE, spent):
+            assert all(a <= b for a, b in zip(spent_units(limit, spent), limit_units(limit), strict=True))
+
+
+def test_what_is_left_fits_and_a_little_more_does_not():
+    spent = charge_for(Epsilon("0.3"))
+    account = Account(Epsilon(1), spent)
+    assert account.left == Fraction(7, 10)
+    assert account.admits(charge_for(Epsilon(account.left)))
+    assert not account.admits(charge_for(Epsilon(account.left + Fraction(1, 10**30))))
+
+
+def test_what_is_left_under_an_approximate_limit_fits():
+    limit = EpsilonDelta(1, "1e-6")
+    for spent in (NO_CHARGE, Charge(None, Fraction(1, 1000), Fraction(1, 10**7))):
+        account = Account(limit, spent)
+        assert account.left > 0
+        assert account.admits(Charge(None, account.left, Fraction(0)))
+        assert not account.admits(Charge(None, account.left * Fraction(101, 100), Fraction(0)))
+
+
+def test_nothing_is_left_once_delta_is_spent():
+    spent = Charge(None, Fraction(0), Fraction(1, 10**6))
+    assert Account(EpsilonDelta(1, "1e-6"), spent).left == 0
+
+
+def test_sums_too_long_to_write_down_are_refused():
+    spent = Charge(Fraction(1, 3**2000), Fraction(0), Fraction(0))
+    with pytest.raises(LossError, match="short decimal"):
+        add(spent, Charge(Fraction(1, 7**500), Fraction(0), Fraction(0)))
+
+
+def test_an_account_speaks_in_the_measure_of_its_limit():
+    assert str(Account(None, NO_CHARGE)) == "no cap"
+    assert str(Account(Epsilon(1), charge_for(Epsilon("0.25")))) == "epsilon = 0.75 left of epsilon = 1"
+    assert str(Account(Rho(1), charge_for(Rho("0.25")))) == "rho = 0.75 left of rho = 1"

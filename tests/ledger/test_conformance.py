@@ -1,0 +1,333 @@
+"""What every database under a ledger must do."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from tests.ledger.asking import TENTH, ask, behind_its_back, question, spent_epsilon, unfreeze
+
+from sfumato.errors import BudgetError, InputError, LedgerError, LossError
+from sfumato.ledger import Kind, open_ledger
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+
+
+def test_ten_tenths_fit_into_one_exactly(ledger):
+    for number in range(10):
+        assert ask(ledger, number).charged
+    assert ledger.remaining().left == 0
+    with pytest.raises(BudgetError):
+        ask(ledger, 10, charge_for(Epsilon("1e-30")))
+
+
+def test_three_thirds_fit_into_one_exactly(ledger):
+    for number in range(3):
+        ask(ledger, number, charge_for(Epsilon("1/3")))
+    assert spent_epsilon(ledger) == 1
+
+
+def test_a_refusal_costs_nothing_and_says_what_is_left(ledger):
+    ask(ledger, 0, charge_for(Epsilon("0.95")))
+    before = ledger.verify()
+    with pytest.raises(BudgetError, match=r"epsilon = 0\.05 left of epsilon = 1.*asks for epsilon = 0\.1") as caught:
+        ask(ledger, 1, analyst="ann")
+    assert "ann" not in str(caught.value)
+    assert ledger.verify() == before
+    assert ledger.caps() == {}
+    assert ask(ledger, 2, charge_for(Epsilon("0.05"))).charged
+
+
+def test_a_charge_without_the_measure_of_the_limit_is_refused(ledger):
+    with pytest.raises(LossError, match="pure epsilon"):
+        ask(ledger, 0, charge_for(Rho("0.1")))
+    assert list(ledger.journal()) == []
+
+
+def test_a_rho_ledger_adds_up_rho(url):
+    with open_ledger(url, dataset="people", limit=Rho("0.01")) as ledger:
+        ask(ledger, 0, charge_for(Rho("0.005")))
+        ask(ledger, 1, TENTH)  # 0.1 ^ 2 / 2
+        assert ledger.spent().rho == Fraction(1, 100)
+        with pytest.raises(BudgetError, match=r"rho = 0 left of rho = 0\.01"):
+            ask(ledger, 2, charge_for(Rho("1e-12")))
+
+
+def test_an_approximate_ledger_adds_up_rho_and_delta(url):
+    limit = EpsilonDelta(1, "1e-6")
+    with open_ledger(url, dataset="people", limit=limit) as ledger:
+        half = charge_for(limit).rho / 2
+        ask(ledger, 0, charge_for(Rho(half)))
+        ask(ledger, 1, charge_for(Rho(half)))
+        with pytest.raises(BudgetError):
+            ask(ledger, 2, charge_for(Rho(half / 1000)))
+
+
+def test_the_whole_of_an_approximate_limit_fits_once(url):
+    limit = EpsilonDelta("0.5", "1e-9")
+    with open_ledger(url, dataset="people", limit=limit) as ledger:
+        assert ask(ledger, 0, charge_for(limit)).charged
+        assert ledger.remaining().left == 0
+
+
+def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
+    first = ledger.release(question(), TENTH, lambda: b"first", statement="pure")
+    again = ledger.release(question(), TENTH, lambda: b"again", statement="pure")
+    assert (first.answer, first.charged) == (b"first", True)
+    assert (again.answer, again.charged, again.number) == (b"first", False, first.number)
+    assert spent_epsilon(ledger) == Fraction(1, 10)
+    assert len(list(ledger.journal())) == 1
+
+
+def test_the_same_question_at_another_loss_is_another_release(ledger):
+    ledger.release(question(), TENTH, lambda: b"coarse", statement="pure")
+    fine = ledger.release(question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure")
+    assert (fine.answer, fine.charged) == (b"fine", True)
+
+
+def test_a_pending_release_is_joined_and_the_first_answer_stands(ledger):
+    first, second = ask(ledger), ask(ledger)
+    assert (first.charged, second.charged) == (True, False)
+    assert first.number == second.number
+    assert second.answer is None
+    assert ledger.settle(second, b"second") == b"second"
+    assert ledger.settle(first, b"first") == b"second"
+    assert ask(ledger).answer == b"second"
+
+
+def test_an_empty_answer_is_an_answer(ledger):
+    assert ledger.settle(ask(ledger), b"") == b""
+    assert ledger.settle(ask(ledger), b"late") == b""
+
+
+def test_a_failed_computation_stays_charged_and_may_be_completed_for_free(ledger):
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ledger.release(question(), TENTH, fail, statement="pure")
+    assert spent_epsilon(ledger) == Fraction(1, 10)
+    completed = ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+    assert (completed.answer, completed.charged) == (b"now", False)
+    assert spent_epsilon(ledger) == Fraction(1, 10)
+
+
+def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):
+    ask(ledger, 0, charge_for(Epsilon(1)))
+    statement = "10-anonymous, no DP guarantee"
+    first = ledger.release(question(1), None, lambda: b"k", statement=statement, details={"k": 10})
+    again = ledger.release(question(1), None, lambda: b"other", statement=statement)
+    assert (first.answer, again.answer, first.charged) == (b"k", b"k", False)
+    entry = list(ledger.journal())[-1]
+    assert (entry.charge, entry.statement, entry.event.details) == (None, statement, {"k": 10})
+    ledger.verify()
+
+
+def test_a_retry_key_returns_what_it_returned(ledger):
+    first = ledger.release(question(), TENTH, lambda: b"x", statement="pure", analyst="ann", retry_key="r1")
+    again = ask(ledger, analyst="ann", retry_key="r1")
+    assert (again.number, again.answer, again.charged) == (first.number, b"x", False)
+
+
+def test_a_retry_key_serves_one_question_only(ledger):
+    ask(ledger, 0, retry_key="r1")
+    with pytest.raises(InputError, match="another question"):
+        ask(ledger, 1, retry_key="r1")
+    assert spent_epsilon(ledger) == Fraction(1, 10)
+
+
+def test_analysts_do_not_share_retry_keys(ledger):
+    ask(ledger, 0, analyst="ann", retry_key="r1")
+    assert ask(ledger, 1, analyst="bob", retry_key="r1").charged
+    assert ask(ledger, 2, retry_key="r1").charged
+
+
+def test_a_refused_request_does_not_use_up_its_retry_key(ledger):
+    with pytest.raises(BudgetError):
+        ask(ledger, 0, charge_for(Epsilon(2)), retry_key="r1")
+    assert ask(ledger, 1, retry_key="r1").charged
+
+
+def test_a_cap_holds_an_analyst_and_nobody_else(ledger):
+    ledger.set_cap("ann", Epsilon("0.1"))
+    ask(ledger, 0, analyst="ann")
+    with pytest.raises(BudgetError, match=r"your cap has epsilon = 0 left of epsilon = 0\.1"):
+        ask(ledger, 1, analyst="ann")
+    assert spent_epsilon(ledger) == Fraction(1, 10)
+    assert ask(ledger, 1, analyst="bob").charged
+    assert ask(ledger, 2).charged
+
+
+def test_a_new_analyst_pays_their_own_cap_for_a_stored_answer(ledger):
+    ledger.set_cap("bob", Epsilon("0.1"))
+    ledger.settle(ask(ledger, 0, analyst="ann"), b"x")
+    ledger.settle(ask(ledger, 1, analyst="ann"), b"y")
+    shown = ask(ledger, 0, analyst="bob")
+    assert (shown.answer, shown.charged, shown.charged_analyst) == (b"x", False, True)
+    with pytest.raises(BudgetError, match="your cap"):
+        ask(ledger, 1, analyst="bob")
+    again = ask(ledger, 0, analyst="bob")
+    assert (again.answer, again.charged_analyst) == (b"x", False)
+    assert spent_epsilon(ledger) == Fraction(1, 5)
+    assert ledger.caps()["bob"].spent == TENTH
+    assert [entry.kind for entry in ledger.journal()] == [Kind.CAP, Kind.RELEASE, Kind.RELEASE, Kind.REPEAT]
+    ledger.verify()
+
+
+def test_a_cap_is_raised_and_lifted_and_stands_in_the_journal(ledger):
+    ledger.set_cap("ann", Epsilon("0.1"))
+    ask(ledger, 0, analyst="ann")
+    ledger.set_cap("ann", Epsilon("0.2"))
+    ask(ledger, 1, analyst="ann")
+    ledger.set_cap("ann", None)
+    ask(ledger, 2, analyst="ann")
+    assert [entry.statement for entry in ledger.journal() if entry.kind is Kind.CAP] == [
+        "cap of ann: epsilon = 0.1",
+        "cap of ann: epsilon = 0.2",
+        "cap of ann: lifted",
+    ]
+    assert ledger.remaining("ann").left is None
+    ledger.verify()
+
+
+def test_a_cap_below_what_was_spent_is_refused(ledger):
+    ask(ledger, 0, analyst="ann")
+    with pytest.raises(InputError, match=r"spent epsilon = 0\.1 already"):
+        ledger.set_cap("ann", Epsilon("0.05"))
+    assert ledger.remaining("ann").limit is None
+
+
+def test_a_cap_is_in_the_measure_of_the_limit(ledger):
+    with pytest.raises(LossError, match="same measure"):
+        ledger.set_cap("ann", Rho("0.1"))
+
+
+def test_the_journal_says_everything(ledger):
+    ask(ledger, 4, analyst="ann")
+    (entry,) = ledger.journal()
+    assert (entry.number, entry.family, entry.method, entry.question) == (1, "query", "count", question(4))
+    assert (entry.charge, entry.statement, entry.analyst) == (TENTH, "pure", "ann")
+    assert entry.time.endswith("+00:00")
+    assert ledger.verify() == entry.hash
+
+
+def test_a_journal_of_many_pages_is_read_in_order(ledger, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.reading._PAGE", 3)
+    for number in range(8):
+        ask(ledger, number, None)
+    assert [entry.question.parameters["number"] for entry in ledger.journal()] == list(range(8))
+    ledger.verify()
+
+
+def test_datasets_share_a_database_and_nothing_else(url, ledger):
+    with open_ledger(url, dataset="cars", limit=Epsilon("0.1")) as other:
+        ledger.settle(ask(ledger), b"people")
+        mine = ask(other)
+        assert (mine.answer, mine.charged) == (None, True)
+        assert spent_epsilon(ledger) == spent_epsilon(other) == Fraction(1, 10)
+        assert len(list(other.journal())) == 1
+
+
+def test_a_limit_never_changes(url, ledger):
+    for limit in (Epsilon(2), Epsilon("0.5"), Rho(1)):
+        with pytest.raises(LedgerError, match=r"has the limit epsilon = 1, not .*never changes"):
+            open_ledger(url, dataset="people", limit=limit)
+    with open_ledger(url, dataset="people", limit=None) as again:
+        assert again.limit == Epsilon(1)
+
+
+def test_an_unknown_dataset_is_opened_with_a_limit_only(url, ledger):
+    with pytest.raises(LedgerError, match="no dataset 'cars'"):
+        open_ledger(url, dataset="cars", limit=None)
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\0b", "x" * 201])
+def test_names_are_short_and_printable(url, ledger, name):
+    with pytest.raises(InputError, match="printable"):
+        open_ledger(url, dataset=name, limit=Epsilon(1))
+    with pytest.raises(InputError, match="printable"):
+        ask(ledger, 0, analyst=name)
+    with pytest.raises(InputError, match="printable"):
+        ask(ledger, 0, retry_key=name)
+    with pytest.raises(InputError, match="printable"):
+        ledger.set_cap(name, None)
+
+
+def test_text_that_no_database_stores_is_refused(ledger):
+    for statement in ("a\0b", "a\ud800b"):
+        with pytest.raises(InputError, match="statement"):
+            ledger.reserve(question(), TENTH, statement=statement)
+    ledger.reserve(question(), TENTH, statement="ρ ≤ ½", details={"null": "\0", "half": "\ud800"})
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM ledger_entry",
+        "DELETE FROM ledger_answer",
+        "DELETE FROM ledger_retry",
+        "DELETE FROM ledger_dataset",
+        "UPDATE ledger_entry SET statement = 'better'",
+        "UPDATE ledger_answer SET number = 2",
+        "UPDATE ledger_retry SET key = 'x'",
+        "UPDATE ledger_dataset SET opened = 'x'",
+        "UPDATE ledger_dataset SET limit_loss = '{}'",
+        "UPDATE ledger_dataset SET limit_units = limit_units * 2",
+        "UPDATE ledger_dataset SET spent_units = 0",
+        "UPDATE ledger_dataset SET spent_units = limit_units + 1",
+        "UPDATE ledger_dataset SET entries = 0",
+        "UPDATE ledger_analyst SET spent_units = cap_units + 1",
+    ],
+)
+def test_the_database_itself_keeps_journal_and_accounts(url, ledger, statement):
+    ledger.set_cap("ann", Epsilon("0.5"))
+    ledger.settle(ask(ledger, analyst="ann", retry_key="r"), b"x")
+    with pytest.raises(LedgerError):
+        behind_its_back(url, statement)
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("tampering", "complaint"),
+    [
+        ("UPDATE ledger_entry SET epsilon = '1/100' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET statement = 'better' WHERE number = 3", "broken at entry 3"),
+        ("UPDATE ledger_entry SET analyst = 'bob' WHERE number = 1", "broken at entry 1"),
+        ("UPDATE ledger_entry SET key = 'x' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET rho = NULL WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET question = 'x' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET kind = 'x' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET method = 'x' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET details = '[]' WHERE number = 2", "broken at entry 2"),
+        ("UPDATE ledger_entry SET time = '2000-01-01' WHERE number = 2", "broken at entry 2"),
+        ("DELETE FROM ledger_entry WHERE number = 2", "broken at entry 2"),
+        ("DELETE FROM ledger_entry WHERE number = 3", "broken after entry 2"),
+        ('UPDATE ledger_dataset SET limit_loss = \'{"epsilon":"2"}\'', "broken at entry 1"),
+        ("UPDATE ledger_dataset SET opened = 'x'", "broken at entry 1"),
+        ("UPDATE ledger_dataset SET epsilon = '1/100'", "account of 'people' is not the sum"),
+        ("UPDATE ledger_dataset SET spent_units = 1", "account of 'people' is not the sum"),
+        ("UPDATE ledger_analyst SET epsilon = '0'", "account of analyst 'ann' is not the sum"),
+        ("DELETE FROM ledger_analyst", "analysts without an account"),
+    ],
+)
+def test_tampering_is_found_and_named(url, ledger, tampering, complaint):
+    for number in range(3):
+        ask(ledger, number, analyst="ann")
+    ledger.verify()
+    unfreeze(url)
+    behind_its_back(url, tampering)
+    with pytest.raises(LedgerError, match=complaint):
+        ledger.verify()
+
+
+def test_the_database_refuses_what_the_code_would_let_through(ledger, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.reservation._afford", lambda *_: None)
+    ask(ledger, 0, charge_for(Epsilon(1)))
+    with pytest.raises(LedgerError, match="break its rules"):
+        ask(ledger, 1, charge_for(Epsilon("1e-12")))
+    ledger.set_cap("ann", Epsilon("0.1"))
+    with pytest.raises(LedgerError, match="break its rules"):
+        ask(ledger, 0, charge_for(Epsilon(1)), analyst="ann")
+    assert spent_epsilon(ledger) == 1
+    ledger.verify()

@@ -1,0 +1,146 @@
+"""What a ledger says when its database is missing, locked, read-only, broken or something else."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from sqlalchemy.engine import make_url
+from tests.ledger.asking import TENTH, ask, spent_epsilon
+from tests.services import require
+
+from sfumato.errors import InputError, LedgerError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.loss import Epsilon
+
+ONE = Epsilon(1)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "people.ledger"
+
+
+@pytest.fixture
+def address(file):
+    return f"sqlite:///{file}"
+
+
+def opened(address, limit=ONE):
+    return open_ledger(address, dataset="people", limit=limit)
+
+
+def test_a_ledger_that_must_exist_is_not_made(file, address):
+    with pytest.raises(LedgerError, match=r"there is no ledger at .*people\.ledger"):
+        opened(address, limit=None)
+    assert not file.exists()
+
+
+def test_an_empty_file_is_no_ledger_yet(file, address):
+    file.touch()
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        opened(address, limit=None)
+    with opened(address) as ledger:
+        assert ask(ledger).charged
+
+
+def test_a_missing_folder(tmp_path):
+    with pytest.raises(LedgerError, match="cannot be opened; check that its folder exists"):
+        opened(f"sqlite:///{tmp_path}/nowhere/people.ledger")
+
+
+def test_a_file_that_is_no_database(file, address):
+    file.write_bytes(b"name,age\nann,30\n" * 100)
+    before = file.read_bytes()
+    with pytest.raises(LedgerError, match="is not a ledger but some other file"):
+        opened(address)
+    assert file.read_bytes() == before
+
+
+def test_a_database_that_is_no_ledger(file, address):
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE people (name TEXT)")
+    before = file.read_bytes()
+    with pytest.raises(LedgerError, match="is a database but not a ledger"):
+        opened(address)
+    assert file.read_bytes() == before
+
+
+def test_a_corrupted_ledger(file, address):
+    with opened(address) as ledger:
+        for number in range(50):
+            ask(ledger, number, None)
+    pages = bytearray(file.read_bytes())
+    pages[4096:] = bytes(len(pages) - 4096)
+    file.write_bytes(pages)
+    with pytest.raises(LedgerError, match="is corrupted; restore it"):
+        opened(address)
+
+
+def test_a_locked_ledger(file, address, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.store._PATIENCE", 0.05)
+    with opened(address) as ledger, closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerError, match="is locked by another program"):
+            ask(ledger)
+        other.execute("ROLLBACK")
+        assert ask(ledger).charged
+
+
+def test_a_read_only_ledger_can_be_read_but_not_charged(file, address):
+    with opened(address) as ledger:
+        ask(ledger)
+    with opened(f"sqlite:///file:{file}?mode=ro&uri=true", limit=None) as ledger:
+        with pytest.raises(LedgerError, match="is read-only"):
+            ask(ledger, 1)
+        assert ledger.verify()
+        assert len(list(ledger.journal())) == 1
+
+
+def test_a_ledger_of_a_newer_version(file, address):
+    opened(address).close()
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("UPDATE ledger_version SET version_num = '9999'")
+    with pytest.raises(LedgerError, match="newer version; update Sfumato"):
+        opened(address)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "people.ledger", "mysql://localhost/x", "oracle://"]
+)
+def test_an_address_that_is_none(url):
+    with pytest.raises(InputError, match=r"sqlite:///FILE or postgresql://"):
+        opened(url)
+
+
+def test_a_server_that_cannot_be_reached():
+    with pytest.raises(LedgerError, match=r"postgresql://ann:\*\*\*@127\.0\.0\.1:1/x cannot be reached"):
+        opened("postgresql://ann:secret@127.0.0.1:1/x")
+
+
+def test_a_database_that_does_not_exist():
+    server = make_url(require("SFUMATO_TEST_POSTGRES"))
+    with pytest.raises(LedgerError, match=r"cannot be reached; check .* database"):
+        opened(server.set(database="nowhere").render_as_string(hide_password=False))
+
+
+def test_a_wrong_password():
+    server = make_url(require("SFUMATO_TEST_POSTGRES"))
+    with pytest.raises(LedgerError, match=r"cannot be reached; check .* password") as caught:
+        opened(server.set(password=server.password[::-1]).render_as_string(hide_password=False))
+    assert server.password[::-1] not in str(caught.value)
+
+
+def cut(books):
+    return books._connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
+    with opened(postgres) as ledger:
+        ask(ledger)
+        with pytest.raises(LedgerError, match="lost its connection; ask again"):
+            ledger._writer.run(cut)
+        assert spent_epsilon(ledger) == TENTH.epsilon
+        assert not ask(ledger).charged
+        assert ask(ledger, 1).charged

@@ -1,0 +1,119 @@
+"""Processes are killed at random while they ask: nothing is lost, nothing is free, no cap is passed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+from tests.ledger.asking import question, spent_epsilon
+from tests.ledger.contenders import (
+    ANALYSTS,
+    answer,
+    answer_on_credit,
+    answer_with_what_was_computed,
+    deliver_forever,
+    price,
+    processes,
+)
+
+from sfumato.ledger import Kind, open_ledger
+from sfumato.privacy.loss import Epsilon
+
+CHILDREN = 3
+chance = random.SystemRandom()
+
+
+class Child:
+    """One process that delivers answers, and all that arrived from it in full."""
+
+    def __init__(self, *task):
+        context = processes()
+        self.pipe, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=deliver_forever, args=(*task, sender))
+        self.process.start()
+        sender.close()
+
+    def kill(self):
+        assert self.pipe.poll(60)  # it is at work
+        time.sleep(chance.uniform(0, 0.05))
+        self.process.kill()
+        self.process.join()
+        arrived = []
+        try:
+            while True:
+                arrived.append(self.pipe.recv())
+        except EOFError:  # the end, or a message that the kill cut in two
+            self.pipe.close()
+            return arrived
+
+
+def kill_loop(url, kills, how):
+    """Everything that was delivered while children died, from a budget that runs out meanwhile."""
+    limit = Epsilon(Fraction(kills, 50))
+    questions = 50 * kills
+    with open_ledger(url, dataset="people", limit=limit) as ledger:
+        for analyst in ANALYSTS:
+            ledger.set_cap(analyst, limit / 2)
+    delivered, children = [], [Child(url, questions, how) for _ in range(CHILDREN)]
+    for _ in range(kills - CHILDREN):
+        victim = chance.randrange(CHILDREN)
+        delivered += children[victim].kill()
+        children[victim] = Child(url, questions, how)
+    for child in children:
+        delivered += child.kill()
+    return delivered
+
+
+def faults(url, delivered):
+    """What is wrong with the journal, given what was delivered."""
+    with open_ledger(url, dataset="people", limit=None) as ledger:
+        ledger.verify()
+        entries = [entry for entry in ledger.journal() if entry.kind is not Kind.CAP]
+        released = [entry for entry in entries if entry.kind is Kind.RELEASE]
+        charged = sum((entry.charge.epsilon for entry in released), Fraction(0))
+        shown = {(entry.question, entry.analyst) for entry in entries}
+        answers = defaultdict(set)
+        for number, _, body in delivered:
+            answers[number].add(body)
+        pending = [entry.question.parameters["number"] for entry in released]
+        stored = {number: stored_answer(ledger, number) for number in pending}
+        checks = {
+            "delivered but not in the journal": all((question(n), analyst) in shown for n, analyst, _ in delivered),
+            "released twice": len({entry.question for entry in released}) == len(released),
+            "the sum of the journal is not what was spent": charged == spent_epsilon(ledger),
+            "the limit is passed": charged <= ledger.limit.value,
+            "a cap is passed": all(a.spent.epsilon <= a.limit.value for a in ledger.caps().values()),
+            "two answers to one question": all(answers[n] <= {body} for n, body in stored.items()),
+        }
+        ledger.verify()
+    return {fault for fault, fine in checks.items() if not fine}
+
+
+def stored_answer(ledger, number):
+    """The stored answer; a pending release is completed, and must be free."""
+    receipt = ledger.release(question(number), price(number), lambda: b"completed", statement="pure")
+    assert not receipt.charged
+    return receipt.answer
+
+
+def test_killed_writers_lose_nothing_and_get_nothing_free(url):
+    delivered = kill_loop(url, 15, answer)
+    assert len(delivered) >= 15
+    assert faults(url, delivered) == set()
+
+
+@pytest.mark.slow
+def test_many_killed_writers_lose_nothing_and_get_nothing_free(url):
+    assert faults(url, kill_loop(url, 250, answer)) == set()
+
+
+def test_the_loop_catches_a_mutant_that_answers_on_credit(url):
+    assert "delivered but not in the journal" in faults(url, kill_loop(url, 5, answer_on_credit))
+
+
+@pytest.mark.slow
+def test_the_loop_catches_a_mutant_that_hands_out_what_it_did_not_store(url):
+    assert faults(url, kill_loop(url, 250, answer_with_what_was_computed)) == {"two answers to one question"}

@@ -1,0 +1,136 @@
+"""Sixteen writers, one unit of budget, and mutants that the race must catch."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+
+import pytest
+from sqlalchemy import event, text
+from tests.ledger.asking import TENTH, ask, spent_epsilon
+from tests.ledger.contenders import ask_once, outcome, processes
+
+from sfumato.errors import BudgetError
+from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger.store import Store
+from sfumato.privacy.accountant import admits, charge_for
+from sfumato.privacy.loss import Epsilon
+
+WRITERS = 16
+NEARLY_ALL = charge_for(Epsilon("0.9"))
+
+
+def open_people(url):
+    return open_ledger(url, dataset="people", limit=Epsilon(1))
+
+
+@pytest.fixture
+def tenth_left(ledger):
+    ask(ledger, 1000, NEARLY_ALL)
+    return ledger
+
+
+def race(ledgers, numbers):
+    """Each asks its question when all are ready; returns how often each kind of outcome came."""
+    barrier = threading.Barrier(len(ledgers))
+
+    def run(ledger, number):
+        barrier.wait()
+        return type(outcome(lambda: ask(ledger, number))).__name__
+
+    with ThreadPoolExecutor(len(ledgers)) as pool:
+        return Counter(pool.map(run, ledgers, numbers))
+
+
+def is_sound(ledger, outcomes):
+    """Exactly one got the last tenth, the others were told so, and the journal agrees."""
+    ledger.verify()
+    return (
+        outcomes == {"Receipt": 1, "BudgetError": WRITERS - 1}
+        and spent_epsilon(ledger) == 1
+        and len(list(ledger.journal())) == 2
+    )
+
+
+def test_threads_of_one_ledger_race_for_the_last_tenth(tenth_left):
+    assert is_sound(tenth_left, race([tenth_left] * WRITERS, range(WRITERS)))
+
+
+def test_sixteen_ledgers_race_for_the_last_tenth(url, tenth_left):
+    with ExitStack() as stack:
+        ledgers = [stack.enter_context(open_people(url)) for _ in range(WRITERS)]
+        assert is_sound(tenth_left, race(ledgers, range(WRITERS)))
+
+
+def test_sixteen_processes_race_for_the_last_tenth(url, tenth_left):
+    assert is_sound(tenth_left, race_of_processes(url, range(WRITERS)))
+
+
+def test_sixteen_processes_make_one_ledger_and_pay_once_for_one_question(url):
+    assert race_of_processes(url, [7] * WRITERS) == {"Receipt": WRITERS}
+    with open_people(url) as ledger:
+        assert spent_epsilon(ledger) == TENTH.epsilon
+        ledger.verify()
+
+
+def race_of_processes(url, numbers):
+    context = processes()
+    barrier = context.Barrier(WRITERS)
+    children, results = [], []
+    for number in numbers:
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=ask_once, args=(url, number, barrier.wait, sender))
+        child.start()
+        sender.close()
+        children.append(child)
+        results.append(receiver)
+    outcomes = Counter(receiver.recv() for receiver in results)
+    for child, receiver in zip(children, results, strict=True):
+        child.join()
+        receiver.close()
+    return outcomes
+
+
+class CheckThenSpend(Ledger):
+    """The mutant: looks at the budget, and then spends without looking again.
+
+    All look before any spends, which is the schedule that a lock forbids.
+    """
+
+    everybody_looked = threading.Barrier(WRITERS)
+
+    def reserve(self, question, charge, **terms):
+        if not admits(self.limit, self.spent(), charge):
+            raise BudgetError("refused")
+        self.everybody_looked.wait()
+        return super().reserve(question, charge, **terms)
+
+
+@pytest.fixture
+def unlocked(url, tenth_left, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.reservation._afford", lambda *_: None)
+    with closing(Store(url)) as store:
+        yield CheckThenSpend(store, dataset="people", limit=Epsilon(1))
+
+
+def drop_the_checks(store):
+    if store.engine.dialect.name == "sqlite":
+        event.listen(store.engine, "begin", lambda c: c.exec_driver_sql("PRAGMA ignore_check_constraints = ON"))
+        return
+    with store.writing() as connection:
+        connection.execute(text("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit"))
+
+
+def test_the_race_catches_a_mutant_without_lock_and_check(unlocked):
+    drop_the_checks(unlocked._store)
+    outcomes = race([unlocked] * WRITERS, range(WRITERS))
+    assert not is_sound(unlocked, outcomes)
+    assert spent_epsilon(unlocked) > 1
+
+
+def test_the_check_of_the_database_stops_a_mutant_without_lock(unlocked):
+    assert race([unlocked] * WRITERS, range(WRITERS)) == {"Receipt": 1, "LedgerError": WRITERS - 1}
+    assert spent_epsilon(unlocked) == 1
+    unlocked.verify()
