@@ -31,8 +31,8 @@ Floats = NDArray[np.float64]
 
 _PIECES = 129  # outputs of the piecewise mechanism
 _LAPLACE_INPUTS = 33
-_LAPLACE_REACH = 27  # outputs reach so many scales beyond the inputs; e^-27 of the noise folds into the ends
-_LAPLACE_OUTPUTS = 4001
+_LAPLACE_REACH = 20  # outputs reach so many scales beyond the inputs; e^-20 of the noise folds into the ends
+_LAPLACE_OUTPUTS = 1025
 _HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
 
 
@@ -95,7 +95,7 @@ class Mean:
         exact = claimed(epsilon)
         methods = [MeanMethod.DUCHI, MeanMethod.PIECEWISE, MeanMethod.HYBRID, MeanMethod.OPTIMAL]
         candidates = [method] if method is not MeanMethod.AUTO else methods
-        specs = [cls(low, high, exact, each, *_mechanism(each, exact)) for each in candidates]
+        specs = [cls(float(low), float(high), exact, each, *_mechanism(each, exact)) for each in candidates]
         return min(specs, key=worst_variance)
 
     @property

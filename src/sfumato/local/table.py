@@ -45,7 +45,7 @@ class Table:
             InputError: the table is further from ``limit`` than one part in a thousand.
         """
         centre = probabilities.mean(axis=0)
-        for exponent in range(_FLOAT_BITS - 1, 9, -1):
+        for exponent in range(_FLOAT_BITS - 1, 9, -3):
             blend = 2.0**-exponent
             table = cls.nearest((1 - blend) * probabilities + blend * centre)
             if table.ratio() <= limit:
@@ -85,7 +85,12 @@ class Table:
         return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
 
     def ratio(self) -> Fraction:
-        return max(Fraction(max(column), min(column)) for column in zip(*self.numerators, strict=True))
+        worst = (1, 1)
+        for column in zip(*self.numerators, strict=True):
+            high, low = max(column), min(column)
+            if high * worst[1] > worst[0] * low:
+                worst = high, low
+        return Fraction(*worst)
 
     def rows(self) -> list[list[Fraction]]:
         return [[Fraction(numerator, DENOMINATOR) for numerator in row] for row in self.numerators]
@@ -108,7 +113,7 @@ class Table:
 
 
 def _integers(row: NDArray[np.float64]) -> tuple[int, ...]:
-    numerators = [max(1, int(Fraction(float(p)) * DENOMINATOR)) for p in row]
+    numerators = [max(1, int(p * float(DENOMINATOR))) for p in row.tolist()]  # a power of two: exact
     numerators[int(np.argmax(row))] += DENOMINATOR - sum(numerators)
     return tuple(numerators)
 

@@ -1,0 +1,174 @@
+"""The client: what runs where the values are.  It needs NumPy and cryptography only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.document import fingerprint
+from sfumato.local.memoised import TwoRounds
+from sfumato.local.randomizer import Codes
+from sfumato.local.randomizer import Reports as Data
+from sfumato.local.spec import Spec
+from sfumato.privacy.entropy import Entropy, OsEntropy
+
+_CHUNK = 1 << 16  # reports randomised at a time: their words stay in the second-level cache
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Randomised values: safe to send, and of no use without the spec whose hash they carry.
+
+    Attributes:
+        spec: hash of the spec they were made under.
+        data: ``(n,)`` or ``(n, bytes)``, in the layout of the spec's randomizer.
+    """
+
+    spec: str
+    data: Data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class Memo(Protocol):
+    """Where a client keeps its permanent answers; one store a person."""
+
+    def get(self, key: str) -> bytes | None:
+        """What was kept under a key, or None."""
+        ...
+
+    def put(self, key: str, kept: bytes) -> None:
+        """Keep it for ever."""
+        ...
+
+
+class FileMemo:
+    """Permanent answers in a JSON file, replaced atomically, readable by its owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def get(self, key: str) -> bytes | None:
+        """What was kept under a key, or None.
+
+        Raises:
+            InputError: the file is damaged; a fresh answer in its place would cost epsilon again.
+        """
+        kept = self._read().get(key)
+        return None if kept is None else bytes.fromhex(kept)
+
+    def put(self, key: str, kept: bytes) -> None:
+        """Keep it, on disk before this returns."""
+        everything = self._read() | {key: kept.hex()}
+        draft = self._path.with_name(self._path.name + ".new")
+        with draft.open("w", encoding="utf-8", opener=_private) as file:
+            json.dump(everything, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._path)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        with suppress(ValueError):
+            kept = json.loads(text)
+            if isinstance(kept, dict):
+                return kept
+        raise InputError(f"the memo {self._path} is damaged: restore it, or stop reporting", culprit=self._path)
+
+
+class Client:
+    """Randomises values under a spec, with entropy from the operating system.
+
+    Args:
+        spec: the agreement with the server.
+        memo: where permanent answers are kept, for the memoised methods (RAPPOR, LOLOHA); without one every report
+            is a first report.
+    """
+
+    def __init__(self, spec: Spec, *, memo: Memo | None = None) -> None:
+        if memo is not None and not isinstance(spec.randomizer, TwoRounds):
+            raise InputError("only the memoised methods, rappor and loloha, keep answers", culprit=spec)
+        self._spec = spec
+        self._memo = memo
+        self._entropy = OsEntropy()
+
+    def randomize(self, value: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
+        """One report about one value.
+
+        Raises:
+            InputError: a value that the spec does not know.
+        """
+        one = {name: [part] for name, part in value.items()} if isinstance(value, dict) else [value]
+        codes = self._spec.encode(np.asarray(one) if isinstance(one, list) else one, self._entropy)
+        if self._memo is None:
+            return Reports(fingerprint(self._spec), self._spec.randomizer.draw(codes, self._entropy))
+        return Reports(fingerprint(self._spec), self._remembered(codes, self._memo))
+
+    def randomize_batch(self, values: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
+        """One report for every value; values of different people, so no memo is used.
+
+        Args:
+            values: a NumPy array or sequence, an Arrow array, or what else the spec's ``encode`` takes.
+
+        Raises:
+            InputError: a value that the spec does not know; nothing is reported then.
+        """
+        return randomize(self._spec, values, self._entropy)
+
+    def _remembered(self, codes: Codes, memo: Memo) -> Data:
+        randomizer = self._spec.randomizer
+        assert isinstance(randomizer, TwoRounds)
+        key = f"{fingerprint(self._spec)}/{int(codes[0])}"
+        kept = memo.get(key)
+        if kept is None:
+            fresh = randomizer.permanent(codes, self._entropy)
+            memo.put(key, fresh.tobytes())
+            kept = fresh.tobytes()
+        layout = self._spec.randomizer.layout
+        answer = np.frombuffer(kept, dtype=layout.dtype)
+        return randomizer.instant(answer if layout.width == 1 else answer.reshape(1, -1), self._entropy)
+
+
+def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: ANN401 -- each spec states its values
+    """Reports with words from ``entropy``: releases use :class:`Client`, simulations their own seeded words."""
+    column = values.to_numpy(zero_copy_only=False) if _is_arrow(values) else values
+    if not isinstance(column, np.ndarray):
+        codes = spec.encode(column, entropy)
+        return Reports(fingerprint(spec), _drawn(spec, codes, entropy))
+    data = spec.randomizer.layout.empty(len(column))
+    for piece in _chunks(len(column)):
+        data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
+    return Reports(fingerprint(spec), data)
+
+
+def _drawn(spec: Spec, codes: Codes, entropy: Entropy) -> Data:
+    data = spec.randomizer.layout.empty(len(codes))
+    for piece in _chunks(len(codes)):
+        data[piece] = spec.randomizer.draw(codes[piece], entropy)
+    return data
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    return (slice(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK))
+
+
+def _is_arrow(values: object) -> bool:
+    """Whether values are an Arrow array, without importing Arrow."""
+    return type(values).__module__.startswith("pyarrow.")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,146 @@
+"""Range queries over an ordered domain: a hierarchy of intervals, made consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.composite import Sampled
+from sfumato.local.estimate import Estimate, Post, simplex
+from sfumato.local.frequency import codes_of, frequencies
+from sfumato.local.oracles import Method, oracle
+from sfumato.local.randomizer import Codes, Counts, FrequencyOracle
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Number
+
+LARGEST_RANGE = 1 << 10
+"""Cells of a range domain: consistency solves a dense system of this size."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Shares of all intervals of an ordered domain of cells ``0 .. size - 1``.
+
+    Every person reports about one level of the hierarchy, drawn at random (Cormode, Kulkarni, Srivastava 2019).
+
+    Attributes:
+        size: number of cells.
+        fanout: cells of one level that make one of the level above.
+        epsilon: what every report claims.
+        oracles: one frequency oracle a level, from the coarsest to single cells.
+    """
+
+    size: int
+    fanout: int
+    epsilon: Fraction
+    oracles: tuple[FrequencyOracle, ...]
+
+    kind: ClassVar[str] = "range"
+    neighbours: ClassVar[str] = "one person's value replaced by any other value of the domain"
+
+    def __post_init__(self) -> None:
+        if tuple(each.inputs for each in self.oracles) != tuple(-(-self.size // width) for width in self.widths):
+            raise InputError("the oracles of a range do not fit the levels of its hierarchy", culprit=self)
+        if self.randomizer.ratio() > exp_below(self.epsilon):
+            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+
+    @classmethod
+    def design(cls, size: int, *, epsilon: Number, fanout: int = 4) -> Range:
+        """A spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
+
+        Raises:
+            LossError: an epsilon outside (0, 32].
+            InputError: a size outside 2 .. 1024, or a fanout outside 2 .. size.
+        """
+        exact = claimed(epsilon)
+        if not 2 <= size <= LARGEST_RANGE or not 2 <= fanout <= size:  # noqa: PLR2004
+            raise InputError(f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size)
+        oracles = tuple(oracle(-(-size // width), exact, Method.AUTO, None)[1] for width in _widths(size, fanout))
+        return cls(size, fanout, exact, oracles)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Cells in an interval of each level."""
+        return _widths(self.size, self.fanout)
+
+    @property
+    def randomizer(self) -> Sampled:
+        """The channel: one level, drawn at random."""
+        return Sampled(self.oracles)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One a cell."""
+        return tuple(map(str, range(self.size)))
+
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+        """The interval of every level that holds each value, ``(n, levels)``.
+
+        Raises:
+            InputError: a value outside the domain.
+        """
+        cells = codes_of(self.size, np.asarray(values))
+        return np.stack([cells // width for width in self.widths], axis=1)
+
+    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+        """Shares of single cells, consistent over all levels.
+
+        Raises:
+            InputError: a level without reports, or a post-processing other than none and simplex.
+        """
+        return self.answer([(cell, cell) for cell in range(self.size)], tally=tally, reports=reports, post=post)
+
+    def answer(self, ranges: Sequence[tuple[int, int]], *, tally: Counts, reports: int, post: Post) -> Estimate:
+        """Shares of inclusive ranges of cells.
+
+        Least squares over the estimates of all levels with their variances, given that all cells sum to one (Hay,
+        Rastogi, Miklau, Suciu 2010, with weights).  The stated variance takes different intervals as uncorrelated.
+
+        Raises:
+            InputError: a range outside the domain, a level without reports, or another post-processing.
+        """
+        if any(not 0 <= first <= last < self.size for first, last in ranges):
+            raise InputError(f"a range must lie within 0 .. {self.size - 1} and not end before it starts")
+        cells, covariance = self._consistent(tally)
+        match post:
+            case Post.NONE:
+                pass
+            case Post.SIMPLEX:
+                cells = simplex(cells)
+            case _:
+                raise InputError("ranges are post-processed by none or simplex only")
+        place = np.arange(self.size)
+        members = np.array([(place >= first) & (place <= last) for first, last in ranges], dtype=np.float64)
+        variance = np.einsum("rc,cd,rd->r", members, covariance, members, optimize=True)
+        labels = tuple(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
+        return Estimate(labels, members @ cells, np.maximum(variance, 0), reports)
+
+    def _consistent(self, tally: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Cells and their covariance."""
+        precision = np.zeros((self.size, self.size))
+        weighted = np.zeros(self.size)
+        for width, each, (count, mine) in zip(self.widths, self.oracles, self.randomizer.split(tally), strict=True):
+            values, variance = frequencies(each, mine, count)
+            interval = np.arange(self.size) // width
+            weight = 1 / variance.mean()
+            precision += weight * (interval[:, None] == interval[None, :])
+            weighted += weight * values[interval]
+        covariance = np.linalg.inv(precision)
+        toward = covariance.sum(axis=1)
+        free = covariance @ weighted
+        total = toward.sum()
+        return free - toward * (free.sum() - 1) / total, covariance - np.outer(toward, toward) / total
+
+
+def _widths(size: int, fanout: int) -> tuple[int, ...]:
+    widths = [1]
+    while widths[-1] * fanout < size:
+        widths.append(widths[-1] * fanout)
+    return tuple(reversed(widths))

@@ -1,0 +1,99 @@
+"""Amplification by shuffling: what an anonymous batch of reports guarantees, numerically.
+
+Feldman, McMillan, Talwar 2023 ("Stronger privacy amplification by shuffling"), Theorem 3.1: among n reports of an
+epsilon0-LDP randomizer, in random order and without names, one person's value is at least as well hidden as in the pair
+
+    (A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
+
+with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and D ~ Bernoulli(e^epsilon0 / (e^epsilon0 + 1)).
+The divergence of the pair is summed numerically; tails that are not summed are added to delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.errors import InputError, LossError
+from sfumato.local.spec import Spec
+from sfumato.privacy.loss import Number, exact
+
+_DEVIATIONS = 12  # of the number of clones, to either side; what lies beyond is added to delta
+_BISECTIONS = 60
+_SLACK = 1e-9  # relative error allowed for the floating-point sums
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """The guarantee of a shuffled batch.
+
+    Attributes:
+        epsilon: of the batch, rounded upward.
+        delta: of the batch.
+        local: epsilon of a single report, which still holds towards whoever sees reports before they are shuffled.
+        reports: number of reports shuffled together.
+    """
+
+    epsilon: float
+    delta: float
+    local: Fraction
+    reports: int
+
+
+def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
+    """The (epsilon, delta) of ``reports`` shuffled reports under a spec.
+
+    Holds for the replacement of one person's value, if the shuffler removes order and origin, and if every other
+    person reported honestly: ``reports`` is the number of *honest* reports.
+
+    Args:
+        spec: any spec whose claim is ordinary LDP.
+        reports: number of reports, at least two.
+        delta: in (0, 1).
+
+    Raises:
+        LossError: a delta outside (0, 1).
+        InputError: fewer than two reports, or a spec that discloses a level.
+    """
+    chance = exact(delta, name="delta")
+    if not 0 < chance < 1:
+        raise LossError(f"delta must lie strictly between 0 and 1, not {delta}", culprit=delta)
+    if reports < 2:  # noqa: PLR2004
+        raise InputError(f"shuffling needs at least two reports, not {reports}", culprit=reports)
+    if spec.kind in {"public_levels", "block"}:
+        raise InputError("shuffling amplifies ordinary LDP only; this spec discloses levels", culprit=spec)
+    local = float(spec.epsilon)
+    low, high = 0.0, local
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if divergence(middle, local, reports) <= float(chance):
+            high = middle
+        else:
+            low = middle
+    return Amplified(high, float(chance), spec.epsilon, reports)
+
+
+def divergence(epsilon: float, local: float, reports: int) -> float:
+    """Upper bound on the smallest delta at ``epsilon``: the hockey-stick divergence of the pair, tails added.
+
+    For a given number of clones the likelihood ratio grows with the first count, so each term is a difference of two
+    binomial tails.
+    """
+    from scipy.stats import binom
+
+    others, rate = reports - 1, 2 / (math.exp(local) + 1)
+    spread = _DEVIATIONS * math.sqrt(others * rate * (1 - rate)) + _DEVIATIONS
+    clones = np.arange(max(0, math.floor(others * rate - spread)), min(others, math.ceil(others * rate + spread)) + 1)
+    weight = binom.pmf(clones, others, rate)
+    outside = binom.cdf(clones[0] - 1, others, rate) + binom.sf(clones[-1], others, rate)
+    true = math.exp(local) / (math.exp(local) + 1)
+    factor = math.exp(epsilon)
+    # the first count a is likelier under the first value where a true + (m - a) lie > factor (a lie + (m - a) true)
+    lie, total = 1 - true, clones + 1
+    first = np.floor(total * (factor * true - lie) / ((true - lie) * (1 + factor))) + 1
+    with_own, without = binom.sf(first - 2, clones, 0.5), binom.sf(first - 1, clones, 0.5)
+    gained = true * with_own + lie * without - factor * (lie * with_own + true * without)
+    return float(weight @ np.maximum(gained, 0) * (1 + _SLACK) + outside)
