@@ -134,20 +134,21 @@ class Table:
         if self.word_bits < WORD:
             words = words >> np.uint64(WORD - self.word_bits)
         index = self.guide[words >> np.uint64(max(0, self.word_bits - _GUIDE_BITS))]
-        unsure = np.flatnonzero(index < 0)
-        index[unsure] = np.searchsorted(self.edges, words[unsure], side="right") - 1
+        unsure = (index < 0).nonzero()[0]
+        if unsure.size:
+            index[unsure] = self.edges.searchsorted(words[unsure], side="right") - 1
         cells = index.astype(np.int64)
         cells -= self.half
-        failed = np.zeros(count, dtype=np.bool_)
-        for position in unsure[index[unsure] == 2 * self.half]:
+        failed: set[int] = set()
+        for position in unsure[index[unsure] == 2 * self.half].tolist():
             cell = self._settle(int(words[position]) - int(self.edges[-1]), entropy)
             if cell is None:
-                failed[position] = True
+                failed.add(position)
             else:
                 cells[position] = cell
         if self.shift:
-            failed[self._spread(cells, index, entropy)] = True
-        return cells, np.flatnonzero(failed)
+            failed.update(self._spread(cells, index, entropy))
+        return cells, np.fromiter(failed, dtype=np.intp, count=len(failed))
 
     def _settle(self, spare: int, entropy: Entropy) -> int | None:
         """The cell of a word that no cell owns outright (a tie or a tail), or None: the trial failed."""
@@ -180,11 +181,11 @@ class Table:
 
         return decide(enclosure, entropy)
 
-    def _spread(self, cells: Integers, index: NDArray[np.int32], entropy: Entropy) -> list[np.intp]:
+    def _spread(self, cells: Integers, index: NDArray[np.int32], entropy: Entropy) -> list[int]:
         """Turn cells into integers in place; returns the positions that were not kept."""
         offsets = (entropy.words(cells.size) >> np.uint64(WORD - self.shift)).view(np.int64)
         tests = entropy.words(cells.size)
-        slow = np.flatnonzero(tests >= self.keep[index])
+        slow = (tests >= self.keep[index]).nonzero()[0]
         near = [_nearest(cell, 1 << self.shift) for cell in cells[slow].tolist()]
         cells <<= self.shift
         cells += offsets
@@ -192,7 +193,7 @@ class Table:
         drawn = tests[slow].tolist()
         return [
             position
-            for position, outer, inner, test in zip(slow, far, near, drawn, strict=True)
+            for position, outer, inner, test in zip(slow.tolist(), far, near, drawn, strict=True)
             if not self._kept(outer, inner, test, entropy)
         ]
 
