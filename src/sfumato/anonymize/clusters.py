@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.anonymize.partition import Group
 from sfumato.anonymize.space import Space
 
 Integers = NDArray[np.int64]
@@ -70,13 +71,19 @@ class Clusters:
         return cluster
 
     def release(self, numbers: Iterable[int]) -> None:
-        """Dissolve classes: rows go home where there is one, or where k of a tuple come together; others need a class."""
+        """Dissolve classes: rows go home if there is one, or if k of a tuple come together; others need a class."""
         for number in numbers:
             for tuple_, rows in self.drop(number).parts.items():
                 self.need[tuple_] += rows
                 if self.home[tuple_] or self.need[tuple_] >= self.k:
                     self.home[tuple_] += self.need[tuple_]
                     self.need[tuple_] = 0
+
+    def groups(self) -> list[Group]:
+        """Tuples and rows of every class, homes first."""
+        homes = [(np.array([tuple_]), self.home[tuple_ : tuple_ + 1]) for tuple_ in np.flatnonzero(self.home)]
+        parts = (cluster.parts for cluster in self.mixed.values())
+        return homes + [(np.array(list(part)), np.array(list(part.values()))) for part in parts]
 
     def settle(self) -> None:
         """Keep what was done since the last settlement."""

@@ -47,6 +47,7 @@ class Hierarchy:
 
     attribute: str
     levels: tuple[Level, ...]
+    domain_size: int  # leaves before any were dropped
     declared_losses: tuple[float, ...] | None = None  # one a level, where a builder declared them
 
     @classmethod
@@ -67,7 +68,7 @@ class Hierarchy:
             levels.append(Level(labels, cells, _losses(cells, len(labels), number, len(columns) - 1)))
         for number, (lower, upper) in enumerate(pairwise(levels)):
             _check_nesting(attribute, number, lower, upper)
-        return cls(attribute, tuple(levels))
+        return cls(attribute, tuple(levels), len(rows))
 
     @property
     def leaves(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.anonymize.clusters import Clusters
-from sfumato.anonymize.k_member import Grower
+from sfumato.anonymize.grower import Grower
 
 MOST_DISSOLVED = 5
 MOST_NOISE = 0.5

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.partition import Partition
+from sfumato.anonymize.space import Intervals, Space
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -68,3 +69,20 @@ def _take(values: Reals, left: Integers, point: Reals, k: int) -> tuple[Integers
     used = taken > 0
     left[order[used]] -= taken[used]
     return order[used], taken[used]
+
+
+def positions(space: Space) -> Reals:
+    """Numbers of the tuples: values of ordered attributes, ranks of others."""
+    columns = [
+        (scale.positions if isinstance(scale, Intervals) else scale.ranks.astype(np.float64))[codes][points]
+        for scale, codes, points in zip(space.scales, space.codes, space.points.T, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def standardised(values: Reals, counts: Integers) -> Reals:
+    """Every attribute divided by its standard deviation over the rows."""
+    mean = counts @ values / counts.sum()
+    deviation = np.sqrt(counts @ (values - mean) ** 2 / counts.sum())
+    result: Reals = values / np.where(deviation > 0, deviation, 1.0)
+    return result

@@ -49,16 +49,21 @@ def partition(space: Space, *, cutter: Cutter, safe: Safe) -> Partition:
         cutter: finds the next cut of a region, or None.
         safe: whether a region may be published; both sides of every cut are.
     """
+    return Partition.of([(region.tuples, region.rows) for region in regions(space, cutter=cutter, safe=safe)])
+
+
+def regions(space: Space, *, cutter: Cutter, safe: Safe) -> list[Region]:
+    """The regions that are left when nothing can be cut, from low to high."""
     work = [Region(np.arange(len(space.counts)), space.counts)]
     done = []
     while work:
         region = work.pop()
         halves = cutter(space, region, safe)
         if halves is None:
-            done.append((region.tuples, region.rows))
+            done.append(region)
         else:
             work.extend(reversed(halves))
-    return Partition.of(done)
+    return done
 
 
 def in_order(space: Space, region: Region, safe: Safe) -> Halves | None:
@@ -116,9 +121,7 @@ def greedy(space: Space, region: Region, safe: Safe) -> Halves | None:
     return None
 
 
-def _at_median(
-    space: Space, region: Region, safe: Safe, *, attributes: Sequence[int], beyond: int
-) -> Halves | None:
+def _at_median(space: Space, region: Region, safe: Safe, *, attributes: Sequence[int], beyond: int) -> Halves | None:
     """Cut after the value at the median (``beyond`` 0) or after the one before it (-1), where both sides are safe."""
     for attribute in attributes:
         ranks, before = _cuts(space, region, attribute)
@@ -162,13 +165,9 @@ def _losses(space: Space, region: Region, attribute: int) -> list[float]:
     """Loss of both sides for each cut of ``_cuts``."""
     order = np.argsort(space.points[region.tuples, attribute], kind="stable")
     points, rows = space.points[region.tuples[order]], region.rows[order]
-    left = np.cumsum(rows)[:-1] * space.cost(
-        np.minimum.accumulate(points)[:-1], np.maximum.accumulate(points)[:-1]
-    )
+    left = np.cumsum(rows)[:-1] * space.cost(np.minimum.accumulate(points)[:-1], np.maximum.accumulate(points)[:-1])
     back = points[::-1]
-    right = np.cumsum(rows[::-1])[:-1] * space.cost(
-        np.minimum.accumulate(back)[:-1], np.maximum.accumulate(back)[:-1]
-    )
+    right = np.cumsum(rows[::-1])[:-1] * space.cost(np.minimum.accumulate(back)[:-1], np.maximum.accumulate(back)[:-1])
     ranks, _ = _cuts(space, region, attribute)
     at = np.searchsorted(points[:, attribute], ranks, side="right") - 1
     losses: list[float] = (left + right[::-1])[at].tolist()

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.clusters import Clusters
-from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.space import Space
 
 Integers = NDArray[np.int64]
+Group = tuple[Integers, Integers]  # tuples of a class, and how many rows of each
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +25,13 @@ class Partition:
     rows: Integers
 
     @classmethod
-    def of(cls, groups: list[tuple[Integers, Integers]]) -> Partition:
+    def of(cls, groups: list[Group]) -> Partition:
         """From the tuples and rows of each class."""
         return cls(
             np.concatenate([tuples for tuples, _ in groups]),
             np.repeat(np.arange(len(groups)), [len(tuples) for tuples, _ in groups]),
             np.concatenate([rows for _, rows in groups]),
         )
-
-    @classmethod
-    def of_clusters(cls, clusters: Clusters) -> Partition:
-        """Homes and mixed classes."""
-        homes = [(np.array([t]), clusters.home[t : t + 1]) for t in np.flatnonzero(clusters.home)]
-        mixed = [
-            (np.array(list(cluster.parts)), np.array(list(cluster.parts.values())))
-            for cluster in clusters.mixed.values()
-        ]
-        return cls.of(homes + mixed)
 
     @property
     def size(self) -> int:
@@ -66,23 +54,3 @@ class Partition:
     def loss(self, space: Space) -> float:
         """Weighted loss in cells: rows times the loss of their class's box, summed."""
         return float(self.counts() @ space.cost(*self.boxes(space)))
-
-    def judged(self, data: Microdata) -> Classes:
-        """The classes as a criterion sees them.
-
-        Sensitive values of a tuple that is split are not divided: only criteria on counts may look.
-        """
-        whole = np.array_equal(np.bincount(self.tuples, minlength=len(data.counts)), np.ones(len(data.counts)))
-        sensitive = {}
-        if whole:
-            sensitive = {
-                name: np.add.reduceat(histogram[self.tuples], self._starts, axis=0)
-                for name, histogram in data.sensitive.items()
-            }
-        return Classes(
-            members=self.tuples[self._starts],
-            counts=self.counts(),
-            population=None,
-            sensitive=sensitive,
-            overall={name: histogram.sum(axis=0) for name, histogram in data.sensitive.items()},
-        )

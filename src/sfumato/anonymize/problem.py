@@ -79,7 +79,8 @@ def check_criteria(criteria: tuple[Criterion, ...], data: Microdata) -> None:
             raise InputError(f"{criterion} needs a population to compare with", culprit=criterion)
         if criterion.least_rows > data.rows - data.excluded:
             raise InfeasibleError(
-                f"{criterion} cannot hold: the table has fewer than {criterion.least_rows} rows", culprit=criterion
+                f"{criterion} cannot hold: the largest k that this table can meet is {data.rows - data.excluded}",
+                culprit=criterion,
             )
 
 

@@ -8,13 +8,13 @@ rank alone, for a hierarchy too: the lowest common ancestor of a set is that of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.anonymize.hierarchy import Hierarchy, Level
 from sfumato.anonymize.microdata import Microdata
 from sfumato.errors import InputError, SizeError
 
@@ -26,6 +26,11 @@ LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribut
 
 class Scale(Protocol):
     """An order of the codes of one attribute, and the cell that two of them span."""
+
+    @property
+    def domain_size(self) -> int | None:
+        """Leaves of the hierarchy, or None for intervals."""
+        ...
 
     @property
     def ranks(self) -> Integers:
@@ -44,6 +49,10 @@ class Scale(Protocol):
         """Name of the cell from code ``low`` to code ``high``."""
         ...
 
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """Least and greatest rank of the cell from code ``low`` to code ``high``."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
@@ -56,6 +65,8 @@ class Intervals:
     labels: tuple[str, ...]
     positions: Losses
     span: float
+
+    domain_size: ClassVar[None] = None
 
     @property
     def ranks(self) -> Integers:
@@ -76,12 +87,21 @@ class Intervals:
         """The value, or ``low..high``."""
         return self.labels[low] if low == high else f"{self.labels[low]}..{self.labels[high]}"
 
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """What lies between."""
+        return low, high
+
 
 @dataclass(frozen=True, eq=False)
 class HierarchyCells:
     """Cells of a hierarchy: a class gets the lowest cell that covers it."""
 
     hierarchy: Hierarchy
+
+    @property
+    def domain_size(self) -> int:
+        """Leaves of the hierarchy, dropped ones included."""
+        return self.hierarchy.domain_size
 
     @property
     def ranks(self) -> Integers:
@@ -112,8 +132,17 @@ class HierarchyCells:
 
     def label(self, low: int, high: int) -> str:
         """Name of the lowest common cell."""
-        level = next(level for level in self.hierarchy.levels if level.cells[low] == level.cells[high])
+        level = self._common(low, high)
         return level.labels[int(level.cells[low])]
+
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """All of the cell."""
+        level = self._common(low, high)
+        ranks = self.ranks[level.cells == level.cells[low]]
+        return int(ranks.min()), int(ranks.max())
+
+    def _common(self, low: int, high: int) -> Level:
+        return next(level for level in self.hierarchy.levels if level.cells[low] == level.cells[high])
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +192,10 @@ class Space:
             tuple(scales), np.stack(points, axis=1), data.counts, tuple(codes), sizes, offsets, np.concatenate(tables)
         )
 
+    def part(self, tuples: Integers, rows: Integers) -> Space:
+        """The same space with some of the tuples, and so many rows of each."""
+        return replace(self, points=self.points[tuples], counts=rows)
+
     def cost(self, low: Integers, high: Integers) -> Losses:
         """Weighted loss of one row in each box, summed over attributes: shape of ``low`` without its last axis."""
         return np.asarray(self.cells(low, high).sum(axis=-1))
@@ -171,7 +204,12 @@ class Space:
         """Weighted loss of each cell of each box: shape of ``low``."""
         return np.asarray(self._table[low * self.sizes + high + self._offsets])
 
-    def label(self, attribute: int, low: int, high: int) -> str:
-        """Name of the cell of one attribute between two ranks."""
-        codes = self.codes[attribute]
-        return self.scales[attribute].label(int(codes[low]), int(codes[high]))
+    def describe(self, low: Integers, high: Integers) -> tuple[tuple[str, ...], Integers, Integers]:
+        """Labels of one box, and the least and greatest rank of its cells on the full scales, shape ``(quasi,)``."""
+        labels, covers = [], []
+        for scale, codes, first, last in zip(self.scales, self.codes, low, high, strict=True):
+            ends = int(codes[first]), int(codes[last])
+            labels.append(scale.label(*ends))
+            covers.append(scale.cover(*ends))
+        lows, highs = zip(*covers, strict=True)
+        return tuple(labels), np.array(lows), np.array(highs)

@@ -1,0 +1,57 @@
+"""What a caller asks of an anonymisation, in the words of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.hierarchy_file import describe
+from sfumato.anonymize.quasi import Quasi
+from sfumato.anonymize.spelling import spell
+from sfumato.domain import Unit
+from sfumato.vault.vault import Request
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a caller asks for, in the words of the journal."""
+
+    method: str
+    quasi: tuple[Quasi, ...]
+    criteria: tuple[Criterion, ...]
+    suppression: str
+    options: Mapping[str, Any]
+
+    def request(self) -> Request:
+        """The journal's question."""
+        described = [
+            {
+                "name": each.name,
+                "weight": each.weight,
+                "missing": each.missing.value,
+                "hierarchy": None if each.hierarchy is None else describe(each.hierarchy),
+            }
+            for each in self.quasi
+        ]
+        return Request(
+            "anonymize",
+            self.method,
+            {
+                "quasi": described,
+                "criteria": [spell(criterion) for criterion in self.criteria],
+                "suppression": self.suppression,
+                **self.options,
+            },
+        )
+
+    def statement(self, unit: Unit) -> str:
+        """What is promised instead of differential privacy."""
+        names = ", ".join(each.name for each in self.quasi)
+        attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
+        people = "" if unit.column is None else f", where one {unit.column} may have up to {unit.rows} rows"
+        return (
+            f"{' and '.join(map(str, self.criteria))} over the quasi-identifiers {names}, counted in rows{people};"
+            f" attacker: {attackers}; at most a share {self.suppression} of the rows is suppressed"
+        )

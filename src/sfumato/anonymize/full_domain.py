@@ -1,0 +1,128 @@
+"""Full-domain recoding of a vault's table: ``optimal`` and ``samarati``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from sfumato.anonymize import optimal as least_loss
+from sfumato.anonymize import samarati as lowest_height
+from sfumato.anonymize.asked import Asked
+from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.lattice import Lattice
+from sfumato.anonymize.plan import Plan, of_vector
+from sfumato.anonymize.problem import Problem, allowed_rows
+from sfumato.anonymize.quasi import Quasi, read
+from sfumato.anonymize.release import Anonymized, disclose
+from sfumato.anonymize.samarati import Order
+from sfumato.anonymize.source import microdata
+from sfumato.errors import InfeasibleError
+from sfumato.vault.vault import Vault
+
+
+def optimal(
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    criteria: Sequence[Criterion],
+    suppression: str | Fraction,
+    keep: Sequence[str] = (),
+    height: int | None = None,
+    seconds: float = math.inf,
+) -> Anonymized:
+    """The full-domain recoding of least loss, with a certificate.  No differential privacy.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know, by name or with hierarchy, weight and policy for missing values.
+        criteria: what every published class satisfies.
+        suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``).
+        keep: further columns to publish as they are; never name a direct identifier.
+        height: look only at recodings whose levels sum to this.
+        seconds: stop after this long with the best recoding so far; the certificate then says how far from
+            the least loss it may be.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: no recoding will do; the message names the nearest that would.
+    """
+    asked = Asked("optimal", read(quasi, vault.domain), tuple(criteria), str(suppression), {"height": height})
+    allowed_rows(suppression, 0)
+
+    def decide() -> Plan:
+        lattice = _lattice(vault, asked, suppression)
+        optimum = least_loss.search(lattice, height=height, seconds=seconds)
+        if optimum.node is None:
+            raise _infeasible(lattice)
+        return of_vector(
+            lattice, optimum.node.vector, asked=asked, domain=vault.domain, certificate=optimum.certificate
+        )
+
+    return disclose(vault, asked, keep, decide)
+
+
+def samarati(
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    criteria: Sequence[Criterion],
+    suppression: str | Fraction,
+    keep: Sequence[str] = (),
+    order: Order = Order.LEXICOGRAPHIC,
+) -> Anonymized:
+    """A full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
+
+    The lowest height is not the least loss; ``optimal`` finds that.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know.
+        criteria: what every published class satisfies; monotone under the suppression allowed.
+        suppression: largest share of rows that may be suppressed.
+        keep: further columns to publish as they are.
+        order: which feasible recoding of the lowest height is taken.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: no recoding will do; the message names the nearest that would.
+    """
+    asked = Asked("samarati", read(quasi, vault.domain), tuple(criteria), str(suppression), {"order": order.value})
+    allowed_rows(suppression, 0)
+
+    def decide() -> Plan:
+        lattice = _lattice(vault, asked, suppression)
+        node = lowest_height.search(lattice, order=order)
+        if node is None:
+            raise _infeasible(lattice)
+        return of_vector(lattice, node.vector, asked=asked, domain=vault.domain, certificate=None)
+
+    return disclose(vault, asked, keep, decide)
+
+
+def _lattice(vault: Vault, asked: Asked, suppression: str | Fraction) -> Lattice:
+    data = microdata(vault.encoded, asked.quasi, asked.criteria)
+    problem = Problem(
+        data=data,
+        hierarchies=tuple(each.aligned(vault.domain[each.name]) for each in asked.quasi),
+        criteria=asked.criteria,
+        allowed=allowed_rows(suppression, data.rows),
+        weights=tuple(each.weight for each in asked.quasi),
+    )
+    return Lattice(problem)
+
+
+def _infeasible(lattice: Lattice) -> InfeasibleError:
+    """What is nearest: at the top everything is one class, so nothing suppresses less there."""
+    problem = lattice.problem
+    wanted = " and ".join(map(str, problem.criteria))
+    top = lattice.evaluate(lattice.top)
+    rows = problem.data.rows
+    least = top.suppressed / rows
+    nearest = f"the nearest limit is {least:.6g}" if least < 1 else "no limit below 1 would do"
+    return InfeasibleError(
+        f"no recoding satisfies {wanted} with at most {problem.allowed} of {rows} rows suppressed: {nearest}",
+        culprit=problem.criteria,
+    )

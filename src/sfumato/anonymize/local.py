@@ -1,0 +1,185 @@
+"""Local recoding of a vault's table: ``mondrian``, ``k_member`` and ``microaggregate``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from sfumato.anonymize import k_member as clustering
+from sfumato.anonymize import mdav
+from sfumato.anonymize import mondrian as cutting
+from sfumato.anonymize.asked import Asked
+from sfumato.anonymize.classes import Classes
+from sfumato.anonymize.criteria import Criterion, KAnonymity, safe
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.mondrian import Cutter, Region
+from sfumato.anonymize.plan import Plan, of_classes
+from sfumato.anonymize.problem import check_criteria
+from sfumato.anonymize.quasi import Quasi, read
+from sfumato.anonymize.release import Anonymized, disclose
+from sfumato.anonymize.source import microdata
+from sfumato.anonymize.space import Space
+from sfumato.domain import Categorical
+from sfumato.errors import InfeasibleError, InputError
+from sfumato.model.simulation import generator
+from sfumato.vault.vault import Vault
+
+EFFORT = 6  # trials of the local search a small tuple: reaches the best published losses on UCI Adult
+
+
+class Cut(StrEnum):
+    """Where Mondrian cuts."""
+
+    GREEDY = "greedy"
+    BALANCED = "balanced"
+    RELAXED = "relaxed"
+    STRICT = "strict"
+    IN_ORDER = "in-order"
+
+
+_CUTTERS: Mapping[Cut, Cutter] = {
+    Cut.GREEDY: cutting.greedy,
+    Cut.BALANCED: cutting.balanced,
+    Cut.RELAXED: cutting.relaxed,
+    Cut.STRICT: cutting.strict,
+    Cut.IN_ORDER: cutting.in_order,
+}
+
+
+def mondrian(
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    criteria: Sequence[Criterion],
+    keep: Sequence[str] = (),
+    cut: Cut = Cut.GREEDY,
+) -> Anonymized:
+    """Multidimensional recoding by cutting in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
+        criteria: what every published class satisfies; none that needs a population, and for the relaxed
+            cut none on sensitive values, as which of a tuple's rows go where is drawn later.
+        keep: further columns to publish as they are.
+        cut: where a region is cut; greedy loses least.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: the whole table as one class does not satisfy the criteria.
+    """
+    asked = Asked("mondrian", read(quasi, vault.domain), tuple(criteria), "0", {"cut": cut.value})
+    _refuse(asked, sensitive_allowed=cut is not Cut.RELAXED)
+
+    def decide() -> Plan:
+        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        check_criteria(asked.criteria, data)
+        space = _space(vault, data, asked.quasi)
+
+        sensitive = list(data.sensitive.items())
+        overall = {name: histogram.sum(axis=0) for name, histogram in sensitive}
+
+        def publishable(region: Region) -> bool:
+            one = Classes(
+                members=region.tuples[:1],
+                counts=region.rows.sum(keepdims=True),
+                population=None,
+                sensitive={name: histogram[region.tuples].sum(axis=0)[None] for name, histogram in sensitive},
+                overall=overall,
+            )
+            return bool(safe(asked.criteria, one)[0])
+
+        if not publishable(Region(np.arange(len(data.counts)), data.counts)):
+            wanted = " and ".join(map(str, asked.criteria))
+            raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=asked.criteria)
+        partition = cutting.partition(space, cutter=_CUTTERS[cut], safe=publishable)
+        return of_classes(data, space, partition, asked=asked, domain=vault.domain)
+
+    return disclose(vault, asked, keep, decide)
+
+
+def k_member(
+    vault: Vault, *, quasi: Sequence[str | Quasi], k: int, keep: Sequence[str] = (), effort: int = EFFORT
+) -> Anonymized:
+    """Local recoding of least loss that we know of: k-member with local search.  No differential privacy.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
+        k: least rows of a class.
+        keep: further columns to publish as they are.
+        effort: trials of the local search for each tuple with fewer than k rows.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: the table has fewer than k rows.
+    """
+    asked = Asked("k-member", read(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": effort})
+    _refuse(asked, sensitive_allowed=False)
+
+    def decide() -> Plan:
+        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        check_criteria(asked.criteria, data)
+        space = _space(vault, data, asked.quasi)
+        # the same table and question give the same classes, so that asking twice reveals nothing more
+        digest = hashlib.sha256(f"{vault.encoded.version} {asked.request()}".encode()).digest()
+        rng = generator(int.from_bytes(digest[:8], "big"))
+        partition = clustering.partition(space, k=k, effort=effort, rng=rng)
+        return of_classes(data, space, partition, asked=asked, domain=vault.domain)
+
+    return disclose(vault, asked, keep, decide)
+
+
+def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence[str] = ()) -> Anonymized:
+    """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
+
+    No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
+
+    Args:
+        vault: the table.
+        quasi: numbers that an attacker may know.
+        k: least rows of a group.
+        keep: further columns to publish as they are.
+
+    Raises:
+        InputError: what is asked does not make sense, or an attribute is no number.
+        DomainError: an attribute that is not there.
+        InfeasibleError: the table has fewer than k rows.
+    """
+    for name in quasi:
+        if isinstance(vault.domain[name], Categorical):
+            raise InputError(f"{name!r} has categories, which have no mean; use k_member", culprit=name)
+    asked = Asked("microaggregate", read(quasi, vault.domain), (KAnonymity(k),), "0", {})
+
+    def decide() -> Plan:
+        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        check_criteria(asked.criteria, data)
+        space = _space(vault, data, asked.quasi)
+        values = mdav.positions(space)
+        groups = mdav.partition(mdav.standardised(values, space.counts), space.counts, k=k)
+        names = [tuple(f"{mean:g}" for mean in each) for each in mdav.means(values, groups)]
+        return of_classes(data, space, groups, asked=asked, domain=vault.domain, names=names)
+
+    return disclose(vault, asked, keep, decide)
+
+
+def _space(vault: Vault, data: Microdata, quasi: Sequence[Quasi]) -> Space:
+    scales = [each.scale(vault.domain[each.name]) for each in quasi]
+    return Space.of(data, scales, weights=[each.weight for each in quasi])
+
+
+def _refuse(asked: Asked, *, sensitive_allowed: bool) -> None:
+    for criterion in asked.criteria:
+        if criterion.population is not None:
+            raise InputError(f"{asked.method} does not look at a population; use the optimal search", culprit=criterion)
+        if criterion.sensitive is not None and not sensitive_allowed:
+            raise InputError(
+                f"{asked.method} with this cut deals equal rows to several classes and cannot promise {criterion};"
+                " use another cut",
+                culprit=criterion,
+            )

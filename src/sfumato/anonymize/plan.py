@@ -1,0 +1,154 @@
+"""What a method decided: how rows are rewritten, the recoding to save, and the facts to publish with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.asked import Asked
+from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.lattice import Lattice
+from sfumato.anonymize.loss import (
+    average_class_size,
+    certainty_penalty,
+    discernibility,
+    global_certainty_penalty,
+    loss_metric,
+    precision,
+    weighted,
+)
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.optimal import Certificate
+from sfumato.anonymize.partition import Partition
+from sfumato.anonymize.problem import Vector
+from sfumato.anonymize.recoding import FullDomain, Local, Recoding
+from sfumato.anonymize.recount import Count, count, refuse_unsafe
+from sfumato.anonymize.rewrite import of_full_domain, of_partition
+from sfumato.anonymize.space import Space
+from sfumato.anonymize.spelling import spell
+from sfumato.domain import Domain
+from sfumato.engine.port import Recode
+
+Integers = NDArray[np.int64]
+Losses = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A verified decision: ``counted`` is what the engine's rewriting will publish, and satisfies the criteria."""
+
+    recode: Recode
+    recoding: Recoding
+    facts: Mapping[str, Any]
+    counted: Count
+
+    def payload(self) -> dict[str, Any]:
+        """What the journal keeps."""
+        return {"recoding": self.recoding.describe(), "facts": dict(self.facts)}
+
+
+def of_vector(
+    lattice: Lattice, vector: Vector, *, asked: Asked, domain: Domain, certificate: Certificate | None
+) -> Plan:
+    """The plan of a full-domain recoding.
+
+    Raises:
+        InfeasibleError: counted again, a class does not satisfy the criteria.
+    """
+    problem = lattice.problem
+    classes, kept = lattice.kept(vector)
+    published = kept & (classes.counts > 0)
+    levels = [hierarchy.levels[level] for hierarchy, level in zip(problem.hierarchies, vector, strict=True)]
+    codes = problem.data.codes[classes.members[published]]
+    cells = np.stack([level.cells[column] for level, column in zip(levels, codes.T, strict=True)], axis=1)
+    labels = [domain[name].labels() for name in problem.data.quasi]
+    recoding = FullDomain(
+        quasi=problem.data.quasi,
+        criteria=_spelled(problem.criteria),
+        leaves=tuple(labels),
+        cells=tuple(level.cells for level in levels),
+        labels=tuple(level.labels for level in levels),
+        kept=cells,
+    )
+    losses = np.stack([level.losses[column] for level, column in zip(levels, cells.T, strict=True)], axis=1)
+    facts = _facts(classes.counts[published], losses, problem.data, asked)
+    sizes = [hierarchy.domain_size for hierarchy in problem.hierarchies]
+    facts |= _penalty(classes.counts[published], losses, sizes, facts["suppressed"])
+    facts["levels"] = dict(zip(problem.data.quasi, vector, strict=True))
+    facts["precision"] = precision(vector, problem.heights, rows=problem.data.rows, suppressed=facts["suppressed"])
+    if certificate is not None:
+        facts["certificate"] = asdict(certificate) | {"proven": certificate.proven}
+    return _verified(problem.data, of_full_domain(recoding, labels), recoding, facts, problem.criteria)
+
+
+def of_classes(
+    data: Microdata,
+    space: Space,
+    partition: Partition,
+    *,
+    asked: Asked,
+    domain: Domain,
+    names: Sequence[tuple[str, ...]] | None = None,
+) -> Plan:
+    """The plan of a local recoding, its classes published with ``names``, or with the labels of their cells.
+
+    Raises:
+        InfeasibleError: counted again, a class does not satisfy the criteria.
+    """
+    low, high = partition.boxes(space)
+    described = [space.describe(*ends) for ends in zip(low, high, strict=True)]
+    named = tuple(labels for labels, _, _ in described) if names is None else tuple(names)
+    labels = tuple(domain[name].labels() for name in data.quasi)
+    recoding = Local(
+        quasi=data.quasi,
+        criteria=_spelled(asked.criteria),
+        leaves=labels,
+        ranks=tuple(scale.ranks for scale in space.scales),
+        low=np.stack([least for _, least, _ in described]),
+        high=np.stack([greatest for _, _, greatest in described]),
+        names=named,
+    )
+    weights = np.array([each.weight for each in asked.quasi])
+    losses = space.cells(low, high) / np.where(weights > 0, weights, 1.0)
+    facts = _facts(partition.counts(), losses, data, asked)
+    facts |= _penalty(partition.counts(), losses, [scale.domain_size for scale in space.scales], facts["suppressed"])
+    recode = of_partition(data, partition, named, [len(each) for each in labels])
+    return _verified(data, recode, recoding, facts, asked.criteria)
+
+
+def _verified(
+    data: Microdata, recode: Recode, recoding: Recoding, facts: dict[str, Any], criteria: Sequence[Criterion]
+) -> Plan:
+    counted = count(data, recode)
+    refuse_unsafe(counted, criteria)
+    return Plan(recode, recoding, facts, counted)
+
+
+def _facts(counts: Integers, losses: Losses, data: Microdata, asked: Asked) -> dict[str, Any]:
+    suppressed = data.rows - int(counts.sum())
+    metric = loss_metric(counts, losses, suppressed)
+    k = max(criterion.least_rows for criterion in asked.criteria)
+    return {
+        "rows": data.rows,
+        "suppressed": suppressed,
+        "classes": len(counts),
+        "smallest_class": int(counts.min(initial=data.rows)),
+        "loss_metric": dict(zip(data.quasi, metric, strict=True)),
+        "loss_metric_sum": float(sum(metric)),
+        "loss_metric_weighted": weighted(metric, [each.weight for each in asked.quasi]),
+        "discernibility": discernibility(counts, suppressed),
+        "average_class_size": average_class_size(counts, k),
+    }
+
+
+def _penalty(counts: Integers, losses: Losses, sizes: Sequence[int | None], suppressed: int) -> dict[str, float]:
+    penalties = certainty_penalty(losses, sizes)
+    return {"global_certainty_penalty": global_certainty_penalty(counts, penalties, suppressed)}
+
+
+def _spelled(criteria: Sequence[Criterion]) -> tuple[str, ...]:
+    return tuple(spell(criterion) for criterion in criteria)

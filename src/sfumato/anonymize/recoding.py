@@ -1,0 +1,186 @@
+"""A recoding as a value that can be saved and applied again: which cell each code becomes, which classes are kept.
+
+A recoding holds what the released table shows anyway (cells and which of their combinations occur), and
+nothing about single rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+
+Integers = NDArray[np.int64]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class FullDomain:
+    """Every code of an attribute becomes one cell, whatever the others are.
+
+    ``leaves[a]`` are the labels of the codes, ``cells[a]`` the cell of each code, ``labels[a]`` the names of
+    cells; ``kept`` the classes that are published, as cells, shape ``(classes, quasi)``.
+    """
+
+    quasi: tuple[str, ...]
+    criteria: tuple[str, ...]
+    leaves: tuple[tuple[str, ...], ...]
+    cells: tuple[Integers, ...]
+    labels: tuple[tuple[str, ...], ...]
+    kept: Integers
+
+    def describe(self) -> dict[str, Any]:
+        """The document that ``parse`` reads."""
+        return {
+            "sfumato_recoding": VERSION,
+            "kind": "full-domain",
+            "criteria": list(self.criteria),
+            "attributes": [
+                {"name": name, "leaves": list(leaves), "cells": cells.tolist(), "labels": list(labels)}
+                for name, leaves, cells, labels in zip(self.quasi, self.leaves, self.cells, self.labels, strict=True)
+            ],
+            "kept": self.kept.tolist(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """Classes are boxes of ranks, and may overlap.
+
+    ``leaves[a]`` are the labels of the codes, ``ranks[a]`` their ranks; ``low`` and ``high`` the boxes, each of
+    shape ``(classes, quasi)``; ``names[class]`` what its rows are published with.
+    """
+
+    quasi: tuple[str, ...]
+    criteria: tuple[str, ...]
+    leaves: tuple[tuple[str, ...], ...]
+    ranks: tuple[Integers, ...]
+    low: Integers
+    high: Integers
+    names: tuple[tuple[str, ...], ...]
+
+    def describe(self) -> dict[str, Any]:
+        """The document that ``parse`` reads."""
+        return {
+            "sfumato_recoding": VERSION,
+            "kind": "local",
+            "criteria": list(self.criteria),
+            "attributes": [
+                {"name": name, "leaves": list(leaves), "ranks": ranks.tolist()}
+                for name, leaves, ranks in zip(self.quasi, self.leaves, self.ranks, strict=True)
+            ],
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+            "names": [list(names) for names in self.names],
+        }
+
+
+Recoding = FullDomain | Local
+
+
+def dumps(recoding: Recoding) -> str:
+    """The JSON text of a recoding."""
+    return json.dumps(recoding.describe(), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def load(path: str | Path) -> Recoding:
+    """Read a saved recoding.
+
+    Raises:
+        InputError: the file cannot be read or is no recoding.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        raise InputError(f"cannot read {path} as the JSON file of a recoding", culprit=path) from None
+    return parse(document)
+
+
+def parse(document: object) -> Recoding:
+    """The recoding of a document.
+
+    Raises:
+        InputError: the document is no recoding, or one of another version.
+    """
+    if not isinstance(document, Mapping) or document.get("sfumato_recoding") != VERSION:
+        raise InputError(f"this is no recoding of version {VERSION}", culprit=document)
+    try:
+        return _full_domain(document) if document["kind"] == "full-domain" else _local(document)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise InputError("the recoding is damaged: save it again", culprit=document) from None
+
+
+def _full_domain(document: Mapping[str, Any]) -> FullDomain:
+    attributes = document["attributes"]
+    recoding = FullDomain(
+        quasi=_texts(attribute["name"] for attribute in attributes),
+        criteria=_texts(document["criteria"]),
+        leaves=tuple(_texts(attribute["leaves"]) for attribute in attributes),
+        cells=tuple(np.array(attribute["cells"], dtype=np.int64) for attribute in attributes),
+        labels=tuple(_texts(attribute["labels"]) for attribute in attributes),
+        kept=np.array(document["kept"], dtype=np.int64).reshape(-1, len(attributes)),
+    )
+    for leaves, cells, labels, kept in zip(
+        recoding.leaves, recoding.cells, recoding.labels, recoding.kept.T, strict=True
+    ):
+        _check(len(cells) == len(leaves) and _below(cells, len(labels)) and _below(kept, len(labels)))
+    return recoding
+
+
+def _local(document: Mapping[str, Any]) -> Local:
+    attributes = document["attributes"]
+    recoding = Local(
+        quasi=_texts(attribute["name"] for attribute in attributes),
+        criteria=_texts(document["criteria"]),
+        leaves=tuple(_texts(attribute["leaves"]) for attribute in attributes),
+        ranks=tuple(np.array(attribute["ranks"], dtype=np.int64) for attribute in attributes),
+        low=np.array(document["low"], dtype=np.int64).reshape(-1, len(attributes)),
+        high=np.array(document["high"], dtype=np.int64).reshape(-1, len(attributes)),
+        names=tuple(_texts(names) for names in document["names"]),
+    )
+    _check(recoding.low.shape == recoding.high.shape == (len(recoding.names), len(attributes)))
+    _check(all(len(names) == len(attributes) for names in recoding.names))
+    _check(all(len(ranks) == len(leaves) for ranks, leaves in zip(recoding.ranks, recoding.leaves, strict=True)))
+    return recoding
+
+
+def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401  (parsed JSON)
+    found = tuple(values)
+    _check(all(isinstance(value, str) for value in found))
+    return found
+
+
+def _below(values: Integers, limit: int) -> bool:
+    return bool(np.all((values >= 0) & (values < limit)))
+
+
+def _check(right: bool) -> None:  # noqa: FBT001
+    if not right:
+        raise ValueError
+
+
+def codes_as_saved(recoding: Recoding, labels: Sequence[Sequence[str]]) -> tuple[Integers, ...]:
+    """For each attribute, the recoding's code of each code of a table whose codes have these labels.
+
+    Raises:
+        InputError: a label that the recoding does not know.
+    """
+    result = []
+    for name, saved, here in zip(recoding.quasi, recoding.leaves, labels, strict=True):
+        position = {leaf: code for code, leaf in enumerate(saved)}
+        strangers = [label for label in here if label not in position]
+        if strangers:
+            raise InputError(
+                f"the recoding does not know the value {strangers[0]!r} that the domain declares for {name!r}",
+                culprit=strangers,
+            )
+        result.append(np.array([position[label] for label in here], dtype=np.int64))
+    return tuple(result)

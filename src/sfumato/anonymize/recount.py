@@ -1,0 +1,127 @@
+"""Never a k that was not verified: what would be published is counted again, by other code than the search's.
+
+Twice: from the level maps and classes that the engine is about to apply, before it does; and from the labels
+of the rows that it wrote.  What differs, or is not safe, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.anonymize.classes import Classes, finest
+from sfumato.anonymize.criteria import Criterion, safe
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.packing import Keys, group, pack
+from sfumato.engine.port import Recode
+from sfumato.errors import InfeasibleError
+
+Integers = NDArray[np.int64]
+
+ROWS = "rows of the class"
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Classes that would be published, by their labels: a table of labels and rows, in order."""
+
+    classes: Classes
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.classes.counts.sum())
+
+
+def count(data: Microdata, recode: Recode) -> Count:
+    """Count what a rewriting would publish.
+
+    Classes with the same labels are one.  Where rows of a tuple are dealt to several classes, only their
+    number is known, so the classes carry no sensitive values.
+
+    Raises:
+        InfeasibleError: more rows of a tuple are dealt than there are, or a tuple is listed twice undealt.
+    """
+    coarse = [level[column] for level, column in zip(recode.levels, data.codes.T, strict=True)]
+    wanted = list(recode.classes.T)
+    both = [np.concatenate([here, there]).astype(np.int64) for here, there in zip(coarse, wanted, strict=True)]
+    keys = group(pack(both, [int(column.max(initial=0)) + 1 for column in both])).classes
+    here, there = keys[: len(data.counts)], keys[len(data.counts) :]
+    label, names = _labels(recode.labels)
+    if recode.rows is None:
+        if len(np.unique(there)) != len(there):
+            raise InfeasibleError("the rewriting lists a class twice; nothing was released", culprit=recode)
+        place = np.full(int(keys.max(initial=0)) + 1, -1)
+        place[there] = label
+        kept = np.flatnonzero(place[here] >= 0)
+        whole = finest(data)
+        part = Classes(
+            members=kept,
+            counts=data.counts[kept],
+            population=None if data.population is None else data.population[kept],
+            sensitive={name: histogram[kept] for name, histogram in data.sensitive.items()},
+            overall=whole.overall,
+        )
+        grouping = group(Keys(place[here][kept], max(len(names), 1)))
+        classes = part.merge(grouping)
+        occurring = names.take(pa.array(place[here][kept][grouping.members]))
+        filled = classes.counts > 0
+        return Count(classes, _sorted(occurring.append_column(ROWS, pa.array(classes.counts)).filter(pa.array(filled))))
+    dealt = np.bincount(there, weights=recode.rows, minlength=int(keys.max(initial=0)) + 1)
+    there_are = np.bincount(here, weights=data.counts, minlength=len(dealt))
+    if np.any(dealt > there_are) or np.any(recode.rows <= 0):
+        raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
+    counts = np.bincount(label, weights=recode.rows, minlength=len(names)).astype(np.int64)
+    classes = Classes(np.arange(len(names)), counts, None, {}, {})
+    return Count(classes, _sorted(names.append_column(ROWS, pa.array(counts))))
+
+
+def refuse_unsafe(counted: Count, criteria: Sequence[Criterion]) -> None:
+    """Refuse a rewriting whose classes do not all satisfy the criteria.
+
+    Raises:
+        InfeasibleError: a class does not.
+    """
+    unsafe = np.flatnonzero(~safe(criteria, counted.classes))
+    if len(unsafe):
+        raise InfeasibleError(
+            f"counted again, {len(unsafe)} classes do not satisfy {' and '.join(map(str, criteria))}; nothing was"
+            " released",
+            culprit=criteria,
+        )
+
+
+def refuse_different(written: pa.Table, counted: Count) -> None:
+    """Refuse rows whose classes are not those that were counted.
+
+    Args:
+        written: the rows, or their columns of labels alone.
+        counted: what they should be.
+
+    Raises:
+        InfeasibleError: they are not.
+    """
+    names = [name for name in counted.table.column_names if name != ROWS]
+    texts = written.select(names).cast(pa.schema([(name, pa.string()) for name in names]))
+    found = texts.append_column(ROWS, pa.array(np.ones(len(texts), dtype=np.int64))).group_by(names)
+    again = found.aggregate([(ROWS, "sum")]).rename_columns([*names, ROWS])
+    if not _sorted(again).equals(counted.table):
+        raise InfeasibleError("the rows written are not those that were verified; nothing was released")
+
+
+def _labels(table: pa.Table) -> tuple[Integers, pa.Table]:
+    """Number of each row's labels among the distinct ones, and these."""
+    encoded = [column.combine_chunks().dictionary_encode() for column in table.columns]
+    codes = [column.indices.to_numpy(zero_copy_only=False).astype(np.int64) for column in encoded]
+    grouping = group(pack(codes, [max(len(column.dictionary), 1) for column in encoded]))
+    return grouping.classes, table.take(pa.array(grouping.members))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    names = [name for name in table.column_names if name != ROWS]
+    return table.select([*names, ROWS]).sort_by([(name, "ascending") for name in names]).combine_chunks()

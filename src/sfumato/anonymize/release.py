@@ -1,0 +1,154 @@
+"""An anonymised release: rows, the recoding that made them, and what is and is not promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+
+from sfumato.anonymize import recoding as saved
+from sfumato.anonymize.asked import Asked
+from sfumato.anonymize.plan import Plan
+from sfumato.anonymize.recount import ROWS, Count, refuse_different
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import Recodable, Recode
+from sfumato.errors import InputError
+from sfumato.vault.promise import cost
+from sfumato.vault.release import Release
+from sfumato.vault.rows import Rows, save_text, whole, writable
+from sfumato.vault.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymized(Release):
+    """An anonymised table.
+
+    ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
+    Write the rows once: where rows of one tuple are dealt to several classes, each writing deals anew.
+    """
+
+    recoding: saved.Recoding
+    facts: Mapping[str, Any]
+    keep: tuple[str, ...]
+    source: Recodable = field(repr=False)
+    plan: Callable[[], Plan] = field(repr=False)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows in random order: quasi-identifiers as text, then the kept columns as they are.
+
+        Raises:
+            InfeasibleError: the rows are not those that were verified.
+        """
+        plan = self.plan()
+        return Rows(rewritten(self.source, plan.recode, plan.counted, self.keep))
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
+
+        Raises:
+            InputError: another ending, a folder that does not exist, or a file that does.
+            InfeasibleError: the rows are not those that were verified.
+        """
+        plan = self.plan()
+        write(self.source, plan.recode, plan.counted, self.keep, path, overwrite=overwrite)
+
+    def save_recoding(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Save the recoding as JSON, to apply it to new rows.
+
+        Raises:
+            InputError: a folder that does not exist, or a file that does.
+        """
+        save_text(path, saved.dumps(self.recoding), overwrite=overwrite)
+
+
+def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[], Plan]) -> Anonymized:
+    """Decide, journal, and hand out.
+
+    The decision is a function of the table and of what is asked, so a repeated question gives the same classes.
+
+    Raises:
+        InputError: a kept column that is a quasi-identifier, or named twice.
+    """
+    names = [each.name for each in asked.quasi]
+    if strange := [name for name in keep if name in names]:
+        raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
+    if len(set(keep)) != len(keep):
+        raise InputError("a kept column is named twice", culprit=keep)
+    decided: list[Plan] = []
+
+    def plan() -> Plan:
+        if not decided:
+            decided.append(decide())
+        return decided[0]
+
+    settled = vault.disclose(asked.request(), lambda _: plan().payload(), statement=asked.statement(vault.domain.unit))
+    facts = settled.payload["facts"]
+    return Anonymized(
+        guarantee=f"{settled.guarantee}; {facts['suppressed']} of {facts['rows']} rows are suppressed, the Loss Metric"
+        f" is {facts['loss_metric_sum']:.6g} of {len(names)}",
+        cost=cost(None),
+        expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
+        provenance=settled.provenance,
+        recoding=saved.parse(settled.payload["recoding"]),
+        facts=facts,
+        keep=tuple(keep),
+        source=cast(Recodable, vault.encoded),
+        plan=plan,
+    )
+
+
+def rewritten(source: Recodable, recode: Recode, counted: Count, keep: Sequence[str]) -> pa.Table:
+    """The rows, counted again.
+
+    Raises:
+        InfeasibleError: they are not those that were verified.
+    """
+    rows = reveal(source.recoded(recode, tuple(keep)))
+    refuse_different(rows, counted)
+    return rows
+
+
+def write(
+    source: Recodable, recode: Recode, counted: Count, keep: Sequence[str], path: str | Path, *, overwrite: bool
+) -> None:
+    """Write the rows to a file that gets its name when they were counted again.
+
+    Raises:
+        InputError: another ending than .parquet or .csv, a folder that does not exist, or a file that does.
+        InfeasibleError: the rows are not those that were verified.
+    """
+    target = Path(path)
+    writable(target, overwrite=overwrite)
+    if target.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write {target}: end it in .parquet or .csv", culprit=target)
+    names = [name for name in counted.table.column_names if name != ROWS]
+
+    def fill(partial: Path) -> None:
+        typed = partial.with_name(partial.name + target.suffix)
+        try:
+            source.write_recoded(recode, tuple(keep), typed)
+            refuse_different(_labels(typed, names), counted)
+            typed.replace(partial)
+        finally:
+            typed.unlink(missing_ok=True)
+
+    whole(target, fill)
+
+
+def _labels(path: Path, names: Sequence[str]) -> pa.Table:
+    """The label columns of a written file."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return pq.read_table(path, columns=list(names))
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+    )
+    return csv.read_csv(path, convert_options=options)

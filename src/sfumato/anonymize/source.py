@@ -1,0 +1,55 @@
+"""From an encoded table to microdata: the one place of this room where exact counts are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.microdata import Microdata, from_groups
+from sfumato.anonymize.quasi import Quasi, suppressed_codes
+from sfumato.domain import Domain
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import Encoded, Groups
+from sfumato.errors import InputError
+
+
+def microdata(encoded: Encoded, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
+    """Count the table over its quasi-identifiers and the sensitive attributes of the criteria.
+
+    Raises:
+        InputError: a sensitive attribute that is a quasi-identifier, or populations that differ.
+        DomainError: an attribute that the domain does not have.
+    """
+    domain = encoded.domain
+    names = tuple(each.name for each in quasi)
+    sensitive = tuple(dict.fromkeys(c.sensitive for c in criteria if c.sensitive is not None))
+    check_sensitive(sensitive, names, domain)
+    groups = reveal(encoded.groups((*names, *sensitive)))
+    data = from_groups(groups, names, sizes={name: domain[name].size for name in (*names, *sensitive)})
+    populations = {id(c.population): c.population for c in criteria if c.population is not None}
+    if len(populations) > 1:
+        raise InputError("all criteria must be about the same population", culprit=criteria)
+    for population in populations.values():
+        data = data.with_population(population)
+    return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
+
+
+def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Domain) -> None:
+    """Refuse sensitive attributes that are quasi-identifiers or not there.
+
+    Raises:
+        InputError: a sensitive attribute that is a quasi-identifier.
+        DomainError: one that the domain does not have.
+    """
+    for name in sensitive:
+        domain.index(name)
+        if name in quasi:
+            raise InputError(f"{name!r} cannot be both a quasi-identifier and sensitive", culprit=name)
+
+
+def population(encoded: Encoded, quasi: Sequence[str]) -> Groups:
+    """A larger table counted over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
+
+    It must be encoded with the same cells as the table.
+    """
+    return reveal(encoded.groups(tuple(quasi)))
