@@ -96,38 +96,45 @@ class Encoding:
             found = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
             unknown = _or_null(unknown_code(attribute))
             return [(f"CASE WHEN {gone} THEN {_missing(attribute)} ELSE COALESCE({found}, {unknown}) END", f"c{place}")]
-        return [(gone, f"m{place}"), (number(self.dialect, column), f"n{place}")]
+        found = self.dialect.name(column.name) if self._exact(attribute) else number(self.dialect, column)
+        return [(gone, f"m{place}"), (found, f"n{place}")]
 
     def _code(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
-        """Codes, and clamped numbers where they are stored; NULL for what drops the row."""
+        """Codes, and clamped numbers where they are stored; NULL for what drops the row.
+
+        What is inside the bounds comes first, as nearly all rows are, and engines stop there.
+        """
         if isinstance(attribute, Categorical):
             return [(f"c{place}", f"c{place}")]
         value = f"n{place}"
-        low, high = real(attribute.minimum), real(attribute.maximum)
-        clamps = attribute.unknown is Unknown.CLAMP
+        exact = self._exact(attribute)
+        low, high = (str(bound) if exact else real(bound) for bound in (attribute.minimum, attribute.maximum))
+        inside = f"{value} >= {low} AND {value} <= {high}"
+        if isinstance(attribute, Integer) and not exact:
+            inside += f" AND {value} = FLOOR({value})"
         unknown = _or_null(unknown_code(attribute))
-        whole = f" WHEN {value} <> FLOOR({value}) THEN {unknown}" if isinstance(attribute, Integer) else ""
+        clamps = attribute.unknown is Unknown.CLAMP
+        beyond = ("0", str(attribute.declared - 1)) if clamps else (unknown, unknown)
         code = (
-            f"CASE WHEN m{place} THEN {_missing(attribute)} WHEN {value} IS NULL THEN {unknown} "
-            f"WHEN {value} < {low} THEN {0 if clamps else unknown} "
-            f"WHEN {value} > {high} THEN {attribute.declared - 1 if clamps else unknown}"
-            f"{whole} ELSE {self._cell(value, attribute)} END"
+            f"CASE WHEN {inside} THEN {self._cell(value, attribute)} WHEN m{place} THEN {_missing(attribute)} "
+            f"WHEN {value} < {low} THEN {beyond[0]} WHEN {value} > {high} THEN {beyond[1]} ELSE {unknown} END"
         )
         if place not in self.values:
             return [(code, f"c{place}")]
-        clamped = f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
-        if isinstance(attribute, Integer):
-            clamped = self.dialect.integer(clamped)
-        inside = f"m{place} OR {value} IS NULL"
-        if not clamps:
-            inside += f" OR {value} < {low} OR {value} > {high}"
-        if isinstance(attribute, Integer):
-            inside += f" OR ({value} >= {low} AND {value} <= {high} AND {value} <> FLOOR({value}))"
-        return [(code, f"c{place}"), (f"CASE WHEN {inside} THEN NULL ELSE {clamped} END", f"v{place}")]
+        clamped = f" WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}" if clamps else ""
+        kept = f"CASE WHEN {inside} THEN {value}{clamped} END"
+        return [
+            (code, f"c{place}"),
+            (self.dialect.integer(kept) if isinstance(attribute, Integer) else kept, f"v{place}"),
+        ]
+
+    def _exact(self, attribute: Attribute) -> bool:
+        """Whether an integer column meets an integer attribute, so that no number has to be a double."""
+        return isinstance(attribute, Integer) and self.columns[attribute.name].kind is Kind.INTEGER
 
     def _cell(self, value: str, attribute: Integer | Real) -> str:
         if isinstance(attribute, Integer) and attribute.edges is None:
-            return self.dialect.integer(f"{value} - {real(attribute.minimum)}")
+            return f"{self.dialect.integer(value)} - {attribute.minimum}".replace("- -", "+ ")
         edges = attribute.edges if isinstance(attribute, Integer) else attribute.edges[:-1]
         return bin_number(value, [float(edge) for edge in edges or ()])
 
