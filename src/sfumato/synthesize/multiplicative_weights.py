@@ -39,14 +39,22 @@ class History:
             self._rows[self.count] = row
         self.count += 1
 
-    def scaled(self, step: float, total: float) -> tuple[Callable[[Weights], Weights], Weights]:
-        """The map from shares to ``step * sum of q (q . share)``, and ``step * sum of q m`` in shares of ``total``."""
+    def scaled(self, step: float, total: float) -> tuple[Callable[[Weights, Weights], object], Weights]:
+        """A function that writes ``step * sum of q (q . share)`` of its first argument into its second, and the
+        ``step * sum of q m`` in shares of ``total``.
+        """
         target = self._target * (step / total)
         if self._gram is not None:
             return (step * self._gram).dot, target
         rows = self._rows[: self.count]
         scaled = step * rows
-        return lambda share: rows.dot(share).dot(scaled), target
+        return lambda share, out: rows.dot(share).dot(scaled, out), target
+
+    def pull(self, share: Weights) -> Weights:
+        """``sum of q (q . share)``: shape ``(cells,)``."""
+        rows = self._rows[: self.count]
+        pulled: Weights = self._gram.dot(share) if self._gram is not None else rows.dot(share).dot(rows)
+        return pulled
 
 
 def replay(weights: Weights, measured: History, repetitions: int) -> Weights:
@@ -62,23 +70,21 @@ def replay(weights: Weights, measured: History, repetitions: int) -> Weights:
     share = np.maximum(weights / total, _SMALLEST)
     step = min(0.5, 1 / _curvature(share, measured), _LARGEST_EXPONENT / measured.count)
     pull, target = measured.scaled(step, total)
-    ones = np.ones(share.size)
+    exponents, ones = np.empty(share.size), np.ones(share.size)
     for _ in range(repetitions):
-        share = share * np.exp(target - pull(share))
+        pull(share, exponents)
+        np.subtract(target, exponents, exponents)
+        np.exp(exponents, exponents)
+        share *= exponents
         share /= ones.dot(share)
     return share * total
 
 
 def _curvature(share: Weights, measured: History) -> float:
-    """Largest eigenvalue of the covariance of the measured queries, by power iteration from where the last ended."""
-    pull, _ = measured.scaled(1.0, 1.0)
-    direction = measured.direction
-    largest = _FLAT
-    for _ in range(2):
-        moved = pull(share * (direction - share.dot(direction)))
-        largest = math.sqrt(moved.dot(moved))
-        if largest < _FLAT:  # no query distinguishes cells yet
-            return _FLAT
-        direction = moved / largest
-    measured.direction = direction
+    """Largest eigenvalue of the covariance of the measured queries: one power iteration on from the last."""
+    moved = measured.pull(share * (measured.direction - share.dot(measured.direction)))
+    largest = math.sqrt(moved.dot(moved))
+    if largest < _FLAT:  # no query distinguishes cells yet
+        return _FLAT
+    measured.direction = moved / largest
     return largest

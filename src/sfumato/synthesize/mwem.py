@@ -111,7 +111,7 @@ def iterate(doors: Doors, loss: Loss, total: Bought, queries: Counting, schedule
         query = candidates.matrix[chosen]
         (measurement,) = doors.measure([Counting(queries.attributes, query[None])], part)
         # noise that goes further than one table beyond the possible answers would only overflow the replay
-        measured.add(query, float(np.clip(measurement.values[0], -count, 2 * count)))
+        measured.add(query, float(min(max(int(measurement.values[0]), -count), 2 * count)))
         remaining = remaining[remaining != remaining[chosen]]
         weights = replay(weights, measured, schedule.repetitions)
         if step < max(1, schedule.rounds - 1):

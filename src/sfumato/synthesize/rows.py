@@ -40,7 +40,8 @@ def round_to_total(weights: NDArray[np.float64], total: int, random: np.random.G
     ends = np.where(np.abs(ends - nearest) < 1e-6, nearest, ends)  # noqa: PLR2004  (sums of floats miss whole numbers)
     steps = np.floor(ends + random.uniform())
     steps[-1] = total
-    return np.diff(steps, prepend=0).astype(np.int64)
+    counts: NDArray[np.int64] = np.diff(steps, prepend=0).astype(np.int64)
+    return counts
 
 
 def to_arrow(domain: Domain, codes: Codes, random: np.random.Generator) -> pa.Table:
