@@ -1,0 +1,163 @@
+"""Every mechanism that we ship, on neighbouring inputs that answer 0 and 1, ready to be audited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.evaluate.audit.subject import Draw, Subject
+from sfumato.local.choice import Choice
+from sfumato.local.encodings import CountMeanSketch
+from sfumato.local.oracles import Method, oracle, symmetric
+from sfumato.local.randomizer import FrequencyOracle, Reports
+from sfumato.local.sketch import HadamardSketch
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.selection import Exponential, PermuteAndFlip
+from sfumato.privacy.stability import StabilityThreshold
+
+_COUNTS = 10  # cells of the vector that one person moves in one place
+_CANDIDATES = 8
+_VALUES = 6  # of the attribute that a local randomizer reports
+
+
+def subjects(entropy: Entropy) -> dict[str, Subject]:
+    """All audited mechanisms by name.
+
+    Args:
+        entropy: the operating system's for a real audit, a simulated one for a test that can be repeated.
+    """
+    return {subject.name: subject for subject in (*_central(entropy), *_local(entropy))}
+
+
+def chosen(names: list[str], entropy: Entropy) -> tuple[Subject, ...]:
+    """The subjects of the given names; ``all`` stands for every one.
+
+    Raises:
+        InputError: a name that is none of them.
+    """
+    available = subjects(entropy)
+    unknown = [name for name in names if name not in available and name != "all"]
+    if unknown:
+        raise InputError(
+            f"no mechanism {unknown[0]!r} to audit; there are all, {', '.join(available)}", culprit=unknown
+        )
+    return tuple(available.values()) if "all" in names else tuple(available[name] for name in dict.fromkeys(names))
+
+
+def tightest_mu(noise: DiscreteGaussian, shift: int) -> float:
+    """The mu of Gaussian differential privacy that discrete Gaussian noise has for a shift.
+
+    A little above shift/sigma where sigma is small: the best tests are thresholds, and all are tried.
+    """
+    from scipy.special import ndtri
+
+    reach = int(12 * noise.variance**0.5) + shift + 1
+    mass = np.array([noise.pmf(k) for k in range(-reach, reach + 1)])
+    above = np.cumsum(mass[::-1])[::-1]  # P(noise >= k)
+    power, false = above[: len(above) - shift], above[shift:]
+    inside = (false > 1e-12) & (power < 1 - 1e-12)  # noqa: PLR2004 (beyond that, doubles hold no tails)
+    return float((ndtri(power[inside]) - ndtri(false[inside])).max())
+
+
+def _central(entropy: Entropy) -> Iterator[Subject]:
+    laplace = DiscreteLaplace.for_loss(Epsilon(1), sensitivity=1)
+    yield Subject("laplace", Epsilon(1), _added(laplace, 0, entropy), _added(laplace, 1, entropy))
+    wide = DiscreteLaplace.for_loss(Epsilon(1), sensitivity=7)
+    yield Subject("laplace-sensitivity-7", Epsilon(1), _added(wide, 0, entropy), _added(wide, 7, entropy))
+    yield Subject("laplace-vector", Epsilon(1), _vector(laplace, 0, entropy), _vector(laplace, 1, entropy))
+    gaussian = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=1)
+    sides = _added(gaussian, 0, entropy), _added(gaussian, 1, entropy)
+    yield Subject("gaussian", Rho("0.5"), *sides, mu=tightest_mu(gaussian, 1))
+    yield Subject("gaussian-rho", Rho("0.5"), *sides)
+    fine = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=100)
+    sides = _added(fine, 0, entropy), _added(fine, 10, entropy)
+    yield Subject("gaussian-sensitivity-10", Rho("0.5"), *sides, mu=tightest_mu(fine, 10))
+    up, down = np.array([1] + [0] * _CANDIDATES), np.array([0] + [1] * _CANDIDATES)
+    for name, mechanism in (
+        ("exponential", Exponential(Epsilon(1), sensitivity=1, monotone=False)),
+        ("permute-and-flip", PermuteAndFlip(Epsilon(1), sensitivity=1, monotone=False)),
+    ):
+        yield Subject(name, Epsilon(1), _choice(mechanism, up, entropy), _choice(mechanism, down, entropy))
+    level = np.zeros(_CANDIDATES + 1, dtype=np.int64)
+    for name, mechanism in (
+        ("exponential-monotone", Exponential(Epsilon(1), sensitivity=1, monotone=True)),
+        ("permute-and-flip-monotone", PermuteAndFlip(Epsilon(1), sensitivity=1, monotone=True)),
+    ):
+        yield Subject(name, Epsilon(1), _choice(mechanism, up, entropy), _choice(mechanism, level, entropy))
+    threshold = StabilityThreshold.for_epsilon(Epsilon(1), delta="0.01", keys_per_unit=1)
+    claim = EpsilonDelta(1, "0.01")
+    yield Subject("stability-new-key", claim, _shown(threshold, [9, 1], entropy), _shown(threshold, [9], entropy))
+    yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
+
+
+def _local(entropy: Entropy) -> Iterator[Subject]:
+    for method in Method:
+        if method is not Method.AUTO:
+            first = Fraction(1) if method in {Method.RAPPOR, Method.LOLOHA} else None
+            claimed = Fraction(2) if first else Fraction(1)
+            randomizer = _narrow_sketch() if method is Method.CMS else oracle(_VALUES, claimed, method, first)[1]
+            # one report of a memoised method is the first, so it is held to the loss of the first
+            claim = Epsilon(first or claimed)
+            yield Subject(f"local-{method}", claim, _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy))
+
+
+def _added(noise: DiscreteLaplace | DiscreteGaussian, answer: int, entropy: Entropy) -> Draw:
+    return lambda count: noise.add(np.full(count, answer, dtype=np.int64), entropy)
+
+
+def _vector(noise: DiscreteLaplace, answer: int, entropy: Entropy) -> Draw:
+    def draw(count: int) -> NDArray[np.int64]:
+        counts = np.zeros((count, _COUNTS), dtype=np.int64)
+        counts[:, 3] = answer
+        return noise.add(counts, entropy)
+
+    return draw
+
+
+def _choice(mechanism: Exponential | PermuteAndFlip, scores: NDArray[np.int64], entropy: Entropy) -> Draw:
+    return lambda count: np.array([mechanism.choose(scores, entropy) for _ in range(count)])
+
+
+def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) -> Draw:
+    """Noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
+
+    def draw(count: int) -> NDArray[np.int64]:
+        shown, noisy = mechanism.release(np.tile(np.array(units, dtype=np.int64), count), entropy)
+        flat = np.full(len(shown), -1, dtype=np.int64)
+        flat[shown] = noisy
+        seen = np.full((count, 2), -1, dtype=np.int64)
+        seen[:, : len(units)] = flat.reshape(count, len(units))
+        return seen
+
+    return draw
+
+
+def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
+    """Which values each report supports, then the report itself, byte by byte where it is not one number."""
+
+    def draw(count: int) -> NDArray[np.float64]:
+        reports = randomizer.draw(np.full(count, value), entropy)
+        return np.column_stack([_supports(randomizer, reports), reports.reshape(count, -1)]).astype(np.float64)
+
+    return draw
+
+
+def _supports(randomizer: FrequencyOracle, reports: Reports) -> NDArray[np.int64]:
+    """Which values each report supports, shape ``(reports, values)``: the part of it that estimates are made of."""
+    if isinstance(randomizer, Choice) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
+        return randomizer.design.incidence()[:, reports].T.astype(np.int64)
+    distinct, places = np.unique(reports, axis=0, return_inverse=True)
+    found = [randomizer.support(randomizer.tally(distinct[n : n + 1])) for n in range(len(distinct))]
+    return np.array(found)[places.ravel()]
+
+
+def _narrow_sketch() -> CountMeanSketch:
+    """The count-mean sketch with few cells, so that its reports repeat and are scored once each."""
+    return CountMeanSketch(_VALUES, 4, symmetric(Fraction(1)))

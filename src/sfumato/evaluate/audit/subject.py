@@ -1,0 +1,69 @@
+"""What is audited: a mechanism on two neighbouring inputs, and the loss it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.privacy.loss import Loss
+
+Outputs: TypeAlias = NDArray[np.float64]  # (draws, coordinates)
+Draw: TypeAlias = Callable[[int], NDArray[np.number]]
+Input = TypeVar("Input")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A mechanism on two neighbouring inputs.
+
+    ``first`` and ``second`` take a number of draws and return so many independent outputs, shape
+    ``(draws,)`` or ``(draws, coordinates)``.  Where Gaussian noise is claimed, ``mu`` is the largest
+    signal-to-noise ratio it allows (Dong, Roth, Su 2022), and the sharper test of mu takes the place of rho.
+    """
+
+    name: str
+    claim: Loss
+    first: Draw
+    second: Draw
+    mu: float | None = None
+
+
+def subject_of(
+    function: Callable[[Input], object], neighbours: tuple[Input, Input], *, name: str, claim: Loss
+) -> Subject:
+    """Any Python callable that turns an input into one output: a number, or a sequence of numbers of fixed length.
+
+    Args:
+        function: called once a draw.
+        neighbours: two inputs that differ by what the claim protects; include answers of 0 and 1.
+        name: how reports call it.
+        claim: the loss that it says it has.
+    """
+    first, second = neighbours
+    return Subject(name, claim, lambda count: _repeat(function, first, count), lambda n: _repeat(function, second, n))
+
+
+def _repeat(function: Callable[[Input], object], value: Input, count: int) -> NDArray[np.number]:
+    try:
+        return np.array([function(value) for _ in range(count)], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "an audited callable returns a number, or a sequence of numbers of one length", culprit=function
+        ) from None
+
+
+def outputs(draw: Draw, count: int) -> Outputs:
+    """``count`` outputs as numbers, shape ``(count, coordinates)``.
+
+    Raises:
+        InputError: another number of outputs than asked for.
+    """
+    drawn = np.asarray(draw(count), dtype=np.float64)
+    if drawn.shape[:1] != (count,):
+        raise InputError(f"a mechanism asked for {count} outputs returned {drawn.shape[:1]}", culprit=draw)
+    return drawn.reshape(count, -1)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sfumato.evaluate.audit.bounds import Concentrated, Gaussian, PureOrApproximate, lower_bounds, measure_of
+from sfumato.evaluate.intervals import Share, clopper_pearson_high, clopper_pearson_low
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+
+
+def test_the_epsilon_bound_is_the_formula_of_two_clopper_pearson_bounds():
+    found = lower_bounds(PureOrApproximate(1.0, 0.01), np.array([300]), np.array([40]), 400, error=0.01)
+    low = clopper_pearson_low(Share(300, 400), error=0.005)
+    high = clopper_pearson_high(Share(40, 400), error=0.005)
+    assert found[0] == pytest.approx(math.log((low - 0.01) / high))
+
+
+def test_counts_at_the_ends():
+    found = lower_bounds(PureOrApproximate(1.0), np.array([0, 50, 50]), np.array([0, 0, 50]), 50, error=0.01)
+    assert found[0] == -np.inf
+    assert found[1] > 1.5
+    assert found[2] < 0
+
+
+def test_rho_of_two_coins_is_at_most_that_of_the_gaussian_they_come_from():
+    from scipy.special import ndtr
+
+    for mu in (0.3, 1.0, 2.0):
+        thresholds = np.linspace(-3, 3, 61)
+        found = Concentrated(mu**2 / 2).of(ndtr(-thresholds + mu), ndtr(-thresholds))
+        assert 0.3 * mu**2 < found.max() <= mu**2 / 2
+        assert Gaussian(mu).of(ndtr(-thresholds + mu), ndtr(-thresholds)) == pytest.approx(mu)
+
+
+def test_what_is_measured_follows_from_the_claim():
+    assert measure_of(Epsilon(2), None) == PureOrApproximate(2.0)
+    assert measure_of(EpsilonDelta(2, "0.5"), None) == PureOrApproximate(2.0, 0.5)
+    assert measure_of(Rho(2), None) == Concentrated(2.0)
+    assert measure_of(Rho(2), 1.5) == Gaussian(1.5)
