@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.errors import TableError
+from sfumato.evaluate.attacks.minimality import downcode
+from sfumato.evaluate.released import Released, spread
+from sfumato.evaluate.rows import Rows
+
+
+def locally_recoded(rows: Rows, columns: list[int], k: int) -> Released:
+    """Classes of k rows, each written as the smallest interval or set that covers it."""
+    order = np.lexsort(rows.codes[:, columns].T)
+    codes = rows.codes.copy()
+    cells = [np.eye(size, dtype=np.float32) for size in rows.domain.shape]
+    for column in columns:
+        sets, size = [], rows.domain.shape[column]
+        for number, start in enumerate(range(0, len(rows), k)):
+            members = order[start : start + k]
+            mask = np.zeros(size, dtype=bool)
+            if column in (1, 2):
+                mask[rows.codes[members, column]] = True
+            else:
+                mask[rows.codes[members, column].min() : rows.codes[members, column].max() + 1] = True
+            sets.append(mask)
+            codes[members, column] = number
+        cells[column] = spread(np.array(sets))
+    return Released(rows.domain, codes, tuple(cells))
+
+
+def globally_recoded(rows: Rows) -> Released:
+    """Ages in decades for everybody: cells are not minimal for their class."""
+    decades = np.arange(60)[None, :] // 10 == np.arange(6)[:, None]
+    codes = rows.codes.copy()
+    codes[:, 0] //= 10
+    cells = [np.eye(size, dtype=np.float32) for size in rows.domain.shape]
+    return Released(rows.domain, codes, (spread(decades), *cells[1:]))
+
+
+def test_minimal_cells_are_undone_far_beyond_guessing(people):
+    rows = people.population(300, seed=0)
+    found = downcode(locally_recoded(rows, [0, 1], 3), rows, quasi=("age", "town"), generator=np.random.default_rng(0))
+    assert found.minimality.value > found.guessing.value + 0.2
+    assert found.minimality.value > 0.7
+
+
+def test_cells_that_were_fixed_beforehand_are_not(people):
+    rows = people.population(2000, seed=0)
+    found = downcode(globally_recoded(rows), rows, quasi=("age",), generator=np.random.default_rng(0))
+    assert found.minimality.value == pytest.approx(found.guessing.value, abs=0.03)
+
+
+def test_the_original_must_be_the_one_that_was_recoded(people):
+    rows = people.population(50, seed=0)
+    with pytest.raises(TableError, match="row by row"):
+        downcode(Released.of(rows), people.population(49, seed=0), quasi=("age",), generator=np.random.default_rng(0))
