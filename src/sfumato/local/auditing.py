@@ -50,4 +50,5 @@ def audit(spec: Spec) -> Audit:
 def enumerate_ratio(rows: list[list[Fraction]]) -> Fraction:
     """The largest ratio of two positive probabilities of one report; zeros are other labels, which stay in the open."""
     columns = ([chance for chance in column if chance] for column in zip(*rows, strict=True))
-    return max(max(column) / min(column) for column in columns if column)
+    ratios: list[Fraction] = [max(column) / min(column) for column in columns if column]
+    return max(ratios)

@@ -59,34 +59,46 @@ class Unary:
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), -(-self.inputs // 8))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.inputs
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         return self.coins.one / DENOMINATOR
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         return self.coins.zero / DENOMINATOR
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return self.coins.ratio
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         if self.inputs << self.inputs > LARGEST_TABLE:
             raise SizeError(f"2^{self.inputs} reports are too many to enumerate")
         one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
-        chances = [[one if position == value else zero for position in range(self.inputs)] for value in range(self.inputs)]
+        chances = [
+            [one if position == value else zero for position in range(self.inputs)] for value in range(self.inputs)
+        ]
         return [
-            [prod(p if bit else 1 - p for p, bit in zip(row, bits, strict=True)) for bits in product((0, 1), repeat=self.inputs)]
+            [
+                prod((p if bit else 1 - p for p, bit in zip(row, bits, strict=True)), start=Fraction(1))
+                for bits in product((0, 1), repeat=self.inputs)
+            ]
             for row in chances
         ]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return pack(self.bits(codes, entropy))
 
     def bits(self, codes: Codes, entropy: Entropy) -> NDArray[np.bool_]:
@@ -96,17 +108,21 @@ class Unary:
         return drawn
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         spare = self.inputs % 8
         tail = reports.reshape(-1, self.layout.width)[:, -1]
         return spare == 0 or not np.any(tail >> np.uint8(spare))
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return tally
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "unary", "inputs": self.inputs, "coins": self.coins.describe()}
 
 

@@ -98,33 +98,40 @@ class Choice:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return self.design.inputs
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return self.design.layout
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.design.tally_size
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         return self.numerator / DENOMINATOR
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         inside, outside = self.design.meeting
         truth = Fraction(self.numerator, DENOMINATOR)
         return float(truth * inside + (1 - truth) * outside)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         share = self.design.share
         inside = Fraction(self.numerator, DENOMINATOR) / share
         outside = Fraction(DENOMINATOR - self.numerator, DENOMINATOR) / (1 - share)
         return max(inside / outside, outside / inside)
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         if self.inputs * self.design.outputs > LARGEST_TABLE:
             raise SizeError(f"a table of {self.inputs} by {self.design.outputs} is too large to enumerate")
         incidence = self.design.incidence()
@@ -134,16 +141,21 @@ class Choice:
         return [[inside if member else outside for member in row] for row in incidence.tolist()]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return self.design.pick(codes, coins(entropy, codes.size, self.numerator), entropy)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return self.design.possible(reports)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return self.design.tally(reports)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return self.design.support(tally)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "choice", "design": self.design.describe(), "truth": str(self.numerator)}

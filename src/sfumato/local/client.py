@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.local.document import fingerprint
@@ -71,7 +70,7 @@ class FileMemo:
         """Keep it, on disk before this returns."""
         everything = self._read() | {key: kept.hex()}
         draft = self._path.with_name(self._path.name + ".new")
-        with draft.open("w", encoding="utf-8", opener=_private) as file:
+        with open(draft, "w", encoding="utf-8", opener=_private) as file:
             json.dump(everything, file)
             file.flush()
             os.fsync(file.fileno())

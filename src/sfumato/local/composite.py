@@ -28,26 +28,32 @@ class Sampled:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return prod(part.inputs for part in self.parts)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), 1 + max(size_of(part) for part in self.parts))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return sum(1 + part.tally_size for part in self.parts)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return max(part.ratio() for part in self.parts)
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         tables = [part.rows() for part in self.parts]
         _enumerable(self.inputs, sum(len(table[0]) for table in tables))
         share = Fraction(1, len(tables))
         return [[share * chance for row in rows for chance in row] for rows in product(*tables)]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return self.address(below(entropy, len(self.parts), len(codes)), codes, entropy)
 
     def address(self, chosen: Codes, codes: Codes, entropy: Entropy) -> Reports:
@@ -60,6 +66,7 @@ class Sampled:
         return reports
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
             return False
         return all(
@@ -68,6 +75,7 @@ class Sampled:
         )
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         pieces = [np.concatenate([[len(mine)], part.tally(mine)]) for part, mine in self.select(reports)]
         return np.concatenate(pieces)
 
@@ -84,6 +92,7 @@ class Sampled:
         return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "sampled", "parts": [part.describe() for part in self.parts]}
 
 
@@ -98,14 +107,17 @@ class Labelled:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return sum(part.inputs for part in self.parts)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return self._sampled.layout
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self._sampled.tally_size
 
     def ratio(self) -> Fraction:
@@ -125,13 +137,16 @@ class Labelled:
         ]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         own = np.repeat(codes[:, 1:], len(self.parts), axis=1)
         return self._sampled.address(codes[:, 0], own, entropy)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return self._sampled.possible(reports)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return self._sampled.tally(reports)
 
     def split(self, tally: Counts) -> list[tuple[int, Counts]]:
@@ -139,6 +154,7 @@ class Labelled:
         return self._sampled.split(tally)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "labelled", "parts": [part.describe() for part in self.parts]}
 
     @property
@@ -157,33 +173,41 @@ class Joint:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return prod(part.inputs for part in self.parts)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), sum(size_of(part) for part in self.parts))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return sum(1 + part.tally_size for part in self.parts)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return prod((part.ratio() for part in self.parts), start=Fraction(1))
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         tables = [part.rows() for part in self.parts]
         _enumerable(self.inputs, prod(len(table[0]) for table in tables))
-        return [[prod(chances) for chances in product(*rows)] for rows in product(*tables)]
+        return [[prod(chances, start=Fraction(1)) for chances in product(*rows)] for rows in product(*tables)]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         drawn = [to_bytes(part.draw(codes[:, index], entropy)) for index, part in enumerate(self.parts)]
         reports = np.concatenate(drawn, axis=1)
         return reports[:, 0] if self.layout.width == 1 else reports
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return all(part.possible(mine) for part, mine in self.select(reports))
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         pieces = [np.concatenate([[len(mine)], part.tally(mine)]) for part, mine in self.select(reports)]
         return np.concatenate(pieces)
 
@@ -198,6 +222,7 @@ class Joint:
         return Sampled(self.parts).split(tally)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "joint", "parts": [part.describe() for part in self.parts]}
 
 

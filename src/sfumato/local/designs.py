@@ -24,25 +24,31 @@ class Direct:
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return self.inputs
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(1, self.inputs)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         return Fraction(0), Fraction(1, self.inputs - 1)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.inputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.inputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         dtype = self.layout.dtype
         true = codes.astype(dtype, copy=False)
         other = below(entropy, self.inputs - 1, codes.size).astype(dtype, copy=False)
@@ -51,18 +57,23 @@ class Direct:
         return other
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return _all_below(reports, self.inputs)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.inputs)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         return np.eye(self.inputs, dtype=np.bool_)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "direct", "inputs": self.inputs}
 
 
@@ -80,26 +91,32 @@ class Projective:
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return points(self.order, self.dimension)
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(points(self.order, self.dimension - 1), self.outputs)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         inside, both = points(self.order, self.dimension - 1), points(self.order, self.dimension - 2)
         return Fraction(both, inside), Fraction(inside - both, self.outputs - inside)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.outputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.outputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         members = points(self.order, self.dimension - 1)
         limits = np.where(inside, np.uint32(members), np.uint32(self.outputs - members))
         place = below(entropy, limits, codes.size).astype(np.intp)
@@ -108,19 +125,24 @@ class Projective:
         return self._ordered.take(place)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return _all_below(reports, self.outputs)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         counts: Counts = self._incidence @ tally
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         return self._incidence
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "projective", "inputs": self.inputs, "order": self.order, "dimension": self.dimension}
 
     @cached_property
@@ -152,25 +174,31 @@ class Hadamard:
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return 1 << self.inputs.bit_length()
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(1, 2)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         return Fraction(1, 2), Fraction(1, 2)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.outputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.outputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         dtype = self.layout.dtype
         report = below(entropy, self.outputs, codes.size).astype(dtype)
         row = (codes.astype(np.uint64) + np.uint64(1)).astype(dtype)
@@ -180,21 +208,26 @@ class Hadamard:
         return report
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return _all_below(reports, self.outputs)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         counts: Counts = (int(tally.sum()) + transform(tally)[1 : self.inputs + 1]) // 2
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         rows = np.arange(1, self.inputs + 1)[:, None]
         even: NDArray[np.bool_] = (np.bitwise_count(rows & np.arange(self.outputs)[None, :]) & 1) == 0
         return even
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "hadamard", "inputs": self.inputs}
 
 
@@ -204,7 +237,8 @@ def points(order: int, dimension: int) -> int:
     >>> points(2, 3), points(5, 0)
     (7, 0)
     """
-    return (order**dimension - 1) // (order - 1)
+    count: int = (order**dimension - 1) // (order - 1)
+    return count
 
 
 def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -228,7 +262,9 @@ def _points(order: int, dimension: int) -> NDArray[np.int64]:
     for leading in range(dimension):
         free = dimension - leading - 1
         rest = np.arange(order**free)
-        digits = np.stack([rest // order**place % order for place in range(free)], axis=1) if free else rest[:, None][:, :0]
+        digits = (
+            np.stack([rest // order**place % order for place in range(free)], axis=1) if free else rest[:, None][:, :0]
+        )
         head = np.zeros((rest.size, leading + 1), dtype=np.int64)
         head[:, leading] = 1
         blocks.append(np.concatenate([head, digits], axis=1))

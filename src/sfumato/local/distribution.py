@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,7 +73,7 @@ class Distribution:
     def labels(self) -> tuple[str, ...]:
         """One interval a bin."""
         edges = self.edges
-        return tuple(f"[{low:.6g}, {high:.6g})" for low, high in zip(edges[:-1], edges[1:], strict=True))
+        return tuple(f"[{low:.6g}, {high:.6g})" for low, high in pairwise(edges.tolist()))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
         """Bins of values ``(n,)``.

@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from sfumato.errors import InputError, LossError
 from sfumato.local.bits import Coins, Unary
@@ -81,7 +83,17 @@ def loads(text: str) -> Spec:
         same = dumps(spec) == json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     except LossError as error:
         raise InputError(f"the local spec is wrong: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, AssertionError, RecursionError, ZeroDivisionError):
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        IndexError,
+        AssertionError,
+        RecursionError,
+        ZeroDivisionError,
+    ):
         raise InputError("this is no local spec: it lacks a field, or a field has the wrong form") from None
     if not same:
         raise InputError("the local spec does not say what its table says: its fields contradict each other")
@@ -99,59 +111,25 @@ def parse_randomizer(document: Document) -> Randomizer:
 
 
 def _body(spec: Spec) -> Document:
-    match spec:
-        case Frequency():
-            return {"values": _values(spec.values), "method": spec.method.value, "randomizer": spec.randomizer.describe()}
-        case Mean():
-            return {
-                "low": spec.low,
-                "high": spec.high,
-                "method": spec.method.value,
-                "randomizer": spec.randomizer.describe(),
-                "outputs": list(spec.outputs),
-            }
-        case Distribution():
-            return {"low": spec.low, "high": spec.high, "randomizer": spec.randomizer.describe()}
-        case Range():
-            oracles = [each.describe() for each in spec.oracles]
-            return {"size": spec.size, "fanout": spec.fanout, "oracles": oracles}
-        case KeyValue():
-            return {
-                "keys": _values(spec.keys),
-                "low": spec.low,
-                "high": spec.high,
-                "pairs": spec.pairs,
-                "randomizer": spec.randomizer.describe(),
-            }
-        case HeavyHitters():
-            return {"bits": spec.bits, "text": spec.text, "randomizer": spec.randomizer.describe()}
-        case Several():
-            return {"sharing": spec.sharing.value, "names": list(spec.names), "parts": _parts(spec.parts)}
-        case Hiera():
-            budgets = [plain(budget) for budget in spec.budgets]
-            return {"divisions": list(spec.divisions), "budgets": budgets, "randomizer": spec.randomizer.describe()}
-        case GradedMean():
-            budgets = [plain(budget) for budget in spec.budgets]
-            return {
-                "divisions": list(spec.divisions),
-                "budgets": budgets,
-                "randomizer": spec.randomizer.describe(),
-                "outputs": list(spec.outputs),
-            }
-        case PublicLevels():
-            return {"independent": spec.independent, "parts": _parts(spec.parts)}
-        case Block():
-            return {"parts": _parts(spec.parts)}
+    """The fields of a spec beyond those that all have, in the order in which it declares them."""
+    assert is_dataclass(spec)
+    return {each.name: _field(getattr(spec, each.name)) for each in fields(spec) if each.name != "epsilon"}
+
+
+def _field(value: object) -> Any:  # noqa: ANN401 -- JSON
+    match value:
+        case Fraction():
+            return plain(value)
+        case StrEnum():
+            return value.value
+        case Frequency() | Mean():
+            return {"kind": value.kind, "epsilon": plain(value.epsilon), **_body(value)}
+        case tuple():
+            return [_field(each) for each in value]
+        case str() | int() | float():
+            return value
         case _:
-            raise InputError(f"{type(spec).__name__} is no spec that has a document", culprit=spec)
-
-
-def _values(values: tuple[str, ...] | tuple[int, ...] | int) -> int | list[str | int]:
-    return values if isinstance(values, int) else list(values)
-
-
-def _parts(parts: tuple[Any, ...]) -> list[Document]:
-    return [{"kind": part.kind, "epsilon": plain(part.epsilon), **_body(part)} for part in parts]
+            return cast("Randomizer", value).describe()
 
 
 def _fraction(text: str) -> Fraction:
@@ -170,7 +148,9 @@ def _read_values(values: object) -> Any:  # noqa: ANN401 -- checked by the spec 
 
 def _frequency(document: Document) -> Frequency:
     randomizer: Any = parse_randomizer(document["randomizer"])
-    return Frequency(_read_values(document["values"]), _fraction(document["epsilon"]), Method(document["method"]), randomizer)
+    return Frequency(
+        _read_values(document["values"]), _fraction(document["epsilon"]), Method(document["method"]), randomizer
+    )
 
 
 def _mean(document: Document) -> Mean:

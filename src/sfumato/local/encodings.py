@@ -33,24 +33,30 @@ class CountMeanSketch:
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), self._head.itemsize + -(-self.width // 8))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self._hashed.functions * self.width
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         return self.coins.one / DENOMINATOR
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         return (self.coins.one + (self.width - 1) * self.coins.zero) / (self.width * DENOMINATOR)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return self.coins.ratio
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         functions = self._hashed.functions
         if self.inputs * functions << self.width > LARGEST_TABLE:
             raise SizeError(f"{functions} times 2^{self.width} reports are too many to enumerate")
@@ -59,16 +65,19 @@ class CountMeanSketch:
         return [[share for cell in row for share in cells[cell]] for row in hashed.tolist()]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         function = below(entropy, self._hashed.functions, codes.size)
         cell = self._hashed.hash(codes, function)
         return headed(function.astype(self._head), Unary(self.width, self.coins).draw(cell, entropy))
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         function, bits = self._split(reports)
         known = function.size == 0 or int(function.max()) < self._hashed.functions
         return known and Unary(self.width, self.coins).possible(bits)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         function, bits = self._split(reports)
         cells = [
             np.bincount(function[column], minlength=self._hashed.functions) for column in unpack(bits, self.width).T
@@ -76,12 +85,14 @@ class CountMeanSketch:
         return np.stack(cells, axis=1).astype(np.int64, copy=False).ravel()
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         functions = np.arange(self._hashed.functions)
         cells = self._hashed.hash(np.arange(self.inputs)[:, None], functions[None, :])
         counts: Counts = tally[functions * self.width + cells].sum(axis=1)
         return counts
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "sketch", "inputs": self.inputs, "width": self.width, "coins": self.coins.describe()}
 
     @cached_property
@@ -110,26 +121,32 @@ class BucketRun:
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), smallest(self.inputs).itemsize + -(-self.run // 8))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.inputs
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         return self.run * self.coins.one / (self.inputs * DENOMINATOR)
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         return self.run * self.coins.zero / (self.inputs * DENOMINATOR)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         one, zero = self.coins.one, self.coins.zero
         moved = max(Fraction(one, zero), Fraction(DENOMINATOR - zero, DENOMINATOR - one))
         return self.coins.ratio if self.run > 1 else moved
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         if self.inputs**2 << self.run > LARGEST_TABLE:
             raise SizeError(f"{self.inputs} times 2^{self.run} reports are too many to enumerate")
         one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
@@ -148,6 +165,7 @@ class BucketRun:
         return table
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         start = below(entropy, self.inputs, codes.size).astype(smallest(self.inputs))
         offset = (codes.astype(np.int64) - start) % self.inputs
         bits = flips(entropy, (codes.size, self.run), self.coins.zero)
@@ -156,6 +174,7 @@ class BucketRun:
         return headed(start, pack(bits))
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         start, bits = split(reports, smallest(self.inputs))
         spare = self.run % 8
         return (start.size == 0 or int(start.max()) < self.inputs) and (
@@ -163,6 +182,7 @@ class BucketRun:
         )
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         start, bits = split(reports, smallest(self.inputs))
         counts = np.zeros(self.inputs, dtype=np.int64)
         for place, column in enumerate(unpack(bits, self.run).T):
@@ -170,9 +190,11 @@ class BucketRun:
         return counts
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return tally
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "run", "inputs": self.inputs, "run": self.run, "coins": self.coins.describe()}
 
 

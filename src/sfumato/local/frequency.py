@@ -46,7 +46,9 @@ class Frequency:
     def __post_init__(self) -> None:
         size = self.values if isinstance(self.values, int) else len(self.values)
         if self.randomizer.inputs != size:
-            raise InputError(f"the randomizer is for {self.randomizer.inputs} values, the domain has {size}", culprit=self)
+            raise InputError(
+                f"the randomizer is for {self.randomizer.inputs} values, the domain has {size}", culprit=self
+            )
         if self.randomizer.ratio() > exp_below(self.epsilon):
             raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
 
@@ -112,7 +114,9 @@ class Frequency:
         return Estimate(self.labels, values, variance, reports)
 
 
-def frequencies(randomizer: FrequencyOracle, tally: Counts, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def frequencies(
+    randomizer: FrequencyOracle, tally: Counts, reports: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Unbiased frequencies and their variance (Wang et al. 2017, equations 1 and 2)."""
     if reports == 0:
         raise InputError("there are no reports to estimate from")
@@ -137,7 +141,8 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
         bad = values.size > 0 and (int(values.min()) < 0 or int(values.max()) >= domain)
         if bad:
             raise _unknown((values < 0) | (values >= domain))
-        return values
+        whole: Codes = values
+        return whole
     known = np.array(domain)
     if known.dtype.kind == "U":
         values = values.astype(np.str_) if values.dtype.kind == "U" else _texts(values)
@@ -183,4 +188,7 @@ def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:
         raise InputError("the likeliest distribution needs counts of whole reports, which this method does not keep")
     incidence = randomizer.design.incidence()
     inside = incidence.sum(axis=1, keepdims=True)
-    return np.where(incidence, randomizer.truth / inside, (1 - randomizer.truth) / (incidence.shape[1] - inside))
+    channel: NDArray[np.float64] = np.where(
+        incidence, randomizer.truth / inside, (1 - randomizer.truth) / (incidence.shape[1] - inside)
+    )
+    return channel

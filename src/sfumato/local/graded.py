@@ -50,7 +50,9 @@ class GradedMean:
     outputs: tuple[float, ...]
 
     kind: ClassVar[str] = "graded_mean"
-    neighbours: ClassVar[str] = "one person's value replaced; each pair of values has the smaller budget of their levels"
+    neighbours: ClassVar[str] = (
+        "one person's value replaced; each pair of values has the smaller budget of their levels"
+    )
 
     def __post_init__(self) -> None:
         check_division(self.divisions, len(self.budgets))
@@ -106,7 +108,9 @@ class GradedMean:
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
         """
-        plain = Mean(self.divisions[0], self.divisions[-1], self.epsilon, MeanMethod.OPTIMAL, self.randomizer, self.outputs)
+        plain = Mean(
+            self.divisions[0], self.divisions[-1], self.epsilon, MeanMethod.OPTIMAL, self.randomizer, self.outputs
+        )
         return plain.estimate(tally, reports, post)
 
 
@@ -124,7 +128,9 @@ class PublicLevels:
     independent: bool
 
     kind: ClassVar[str] = "public_levels"
-    neighbours: ClassVar[str] = "one person's value replaced, with the epsilon of the person's own level; levels are public"
+    neighbours: ClassVar[str] = (
+        "one person's value replaced, with the epsilon of the person's own level; levels are public"
+    )
 
     @classmethod
     def design(cls, low: float, high: float, *, budgets: Sequence[Number], independent: bool) -> PublicLevels:

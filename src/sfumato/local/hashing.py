@@ -46,35 +46,44 @@ class Hashed:
     @property
     def functions(self) -> int:
         """Size of the hash family."""
-        return self.buckets**self.digits
+        count: int = self.buckets**self.digits
+        return count
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return self.functions * self.buckets
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(1, self.buckets)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         return Fraction(1, self.buckets), Fraction(1, self.buckets)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.outputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.outputs if self.outputs <= LARGEST_TALLY else self.inputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         function = below(entropy, self.functions, codes.size)
         shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
         shift[inside] = 0
         bucket = self._sum.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
         dtype = self.layout.dtype
-        return function.astype(dtype, copy=False) * dtype.type(self.buckets) + bucket.astype(dtype, copy=False)
+        report: Reports = function.astype(dtype, copy=False) * dtype.type(self.buckets)
+        report += bucket.astype(dtype, copy=False)
+        return report
 
     def hash(self, codes: Codes, function: Codes) -> NDArray[np.uint16]:
         """Buckets of values under hash functions, broadcast against each other."""
@@ -83,14 +92,17 @@ class Hashed:
         return self._digitwise(codes, function)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return reports.size == 0 or int(reports.max()) < self.outputs
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         if self.outputs <= LARGEST_TALLY:
             return count_outputs(reports, self.outputs)
         return self.supporting(reports, np.arange(self.inputs))
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         if self.outputs > LARGEST_TALLY:
             return tally
         reports = np.flatnonzero(tally)
@@ -106,6 +118,7 @@ class Hashed:
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         if self.outputs > LARGEST_TALLY:
             raise SizeError(f"{self.outputs} reports are too many to enumerate")
         function, bucket = np.divmod(np.arange(self.outputs), self.buckets)
@@ -113,6 +126,7 @@ class Hashed:
         return met
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "hashed", "inputs": self.inputs, "buckets": self.buckets}
 
     @property

@@ -52,7 +52,9 @@ class HeavyHitters:
 
     def __post_init__(self) -> None:
         if self.bits % _BYTE or not _BYTE <= self.bits <= LONGEST:
-            raise InputError(f"heavy hitters need a multiple of 8 from 8 to {LONGEST} bits, not {self.bits}", culprit=self)
+            raise InputError(
+                f"heavy hitters need a multiple of 8 from 8 to {LONGEST} bits, not {self.bits}", culprit=self
+            )
         designs = self.designs
         step = designs[0].inputs.bit_length() - 1
         if [each.inputs for each in designs] != [1 << step * place for place in range(1, -(-self.bits // step) + 1)]:
@@ -122,7 +124,10 @@ class HeavyHitters:
             support = _extensions(design, mine.astype(np.uint64), kept, step)
             values = (support / mine.size - part.lie) / (part.truth - part.lie)
             best = np.argsort(-values, kind="stable")[:most]
-            kept, values = (kept[best >> step] << np.uint64(step)) | (best & ((1 << step) - 1)).astype(np.uint64), values[best]
+            kept, values = (
+                (kept[best >> step] << np.uint64(step)) | (best & ((1 << step) - 1)).astype(np.uint64),
+                values[best],
+            )
             share = np.clip(values, 0, 1)
             chance = share * part.truth * (1 - part.truth) + (1 - share) * part.lie * (1 - part.lie)
             spread = chance / ((part.truth - part.lie) ** 2 * mine.size)
@@ -145,7 +150,9 @@ class HeavyHitters:
         encoded = [value.encode() if isinstance(value, str) else b"" for value in texts]
         wrong = [place for place, value in enumerate(encoded) if not 0 < len(value) <= width or b"\0" in value]
         if wrong:
-            raise InputError(f"{len(wrong)} values are no texts of 1 to {width} bytes, the first at position {wrong[0]}")
+            raise InputError(
+                f"{len(wrong)} values are no texts of 1 to {width} bytes, the first at position {wrong[0]}"
+            )
         padded = np.zeros((len(encoded), 8), dtype=np.uint8)
         padded[:, 8 - width :] = np.array(encoded, dtype=f"S{width}").view(np.uint8).reshape(len(encoded), width)
         return padded.view(">u8").ravel().astype(np.uint64)

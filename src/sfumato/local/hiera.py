@@ -2,7 +2,8 @@
 
 The domain is cut into levels with decreasing budgets.  A person reports a level, randomised with the budget of the
 *true* level, then the sign of the value, randomised with the budget of the *reported* level (LHP).  The collector
-re-randomises reports of generous levels up to stricter ones, so that it can use them there too (PLC), and pools all levels.
+re-randomises reports of generous levels up to stricter ones, so that it can use them
+there too (PLC), and pools all levels.
 
 The budgets are not the guarantee.  The level alone, and level and sign together, distinguish values by more than the
 budget of either; ``Hiera.epsilon`` is the exact worst case, by enumeration of the integer table.  With budgets
@@ -95,7 +96,10 @@ class Hiera:
     @cached_property
     def level_epsilon(self) -> Fraction:
         """What the reported level alone gives away."""
-        levels = [[plus + minus for plus, minus in zip(row[::2], row[1::2], strict=True)] for row in self.randomizer.numerators]
+        levels = [
+            [plus + minus for plus, minus in zip(row[::2], row[1::2], strict=True)]
+            for row in self.randomizer.numerators
+        ]
         return proven(max(Fraction(max(column), min(column)) for column in zip(*levels, strict=True)))
 
     @property
@@ -153,7 +157,9 @@ def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> Floats:
     return rows
 
 
-def convert(plus: int, minus: int, *, source: Fraction, target: Fraction, generator: np.random.Generator) -> tuple[int, int]:
+def convert(
+    plus: int, minus: int, *, source: Fraction, target: Fraction, generator: np.random.Generator
+) -> tuple[int, int]:
     """PLC: re-randomise a level's sign counts to the smaller budget of another level.
 
     A sign is kept with probability (p_i + p_j - 1) / (2 p_i - 1), where p = e^epsilon / (e^epsilon + 1), and flipped
@@ -170,7 +176,9 @@ def convert(plus: int, minus: int, *, source: Fraction, target: Fraction, genera
     return kept_plus + minus - kept_minus, kept_minus + plus - kept_plus
 
 
-def aggregate(tally: Counts, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator) -> float:
+def aggregate(
+    tally: Counts, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator
+) -> float:
     """The published aggregator: every report is used ``mu`` times, in its own level and the stricter ones below.
 
     Level j takes its own reports mu - k + j times where j + mu - 1 > k (once otherwise), and the conversions from
@@ -191,7 +199,9 @@ def aggregate(tally: Counts, budgets: Sequence[Fraction], *, mu: int, clamp: boo
         copies = max(1, mu - depth + level + 1)
         up, down = copies * plus[level], copies * minus[level]
         for source in range(max(0, level - mu + 1), level):
-            more = convert(plus[source], minus[source], source=budgets[source], target=budgets[level], generator=generator)
+            more = convert(
+                plus[source], minus[source], source=budgets[source], target=budgets[level], generator=generator
+            )
             up, down = up + more[0], down + more[1]
         number = up + down
         people += number

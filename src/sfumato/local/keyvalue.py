@@ -46,17 +46,21 @@ class SignedUnary:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return 2 * self.keys + 1
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), 2 * -(-self.keys // 8))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return 2 * self.keys
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         own, other = self._cell(own=True), self._cell(own=False)
         up = max(a / b for a, b in zip(own, other, strict=True))
         down = max(b / a for a, b in zip(own, other, strict=True))
@@ -64,6 +68,7 @@ class SignedUnary:
         return max(up * down if self.keys > 1 else max(up, down), flipped)
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         if self.inputs * 3**self.keys > LARGEST_TABLE:
             raise SizeError(f"3^{self.keys} reports are too many to enumerate")
         plus, minus, absent = self._cell(own=True)
@@ -73,10 +78,11 @@ class SignedUnary:
             key, positive = divmod(code, 2)
             mine = (plus, minus, absent) if positive else (minus, plus, absent)
             cells = [mine if k == key else other for k in range(self.keys)]
-            table.append([math.prod(chances) for chances in product(*cells)])
+            table.append([math.prod(chances, start=Fraction(1)) for chances in product(*cells)])
         return table
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         present = flips(entropy, (codes.size, self.keys), self.zero)
         positive = flips(entropy, (codes.size, self.keys), _HALF)
         key, sign = np.divmod(codes, 2)
@@ -87,17 +93,26 @@ class SignedUnary:
         return np.concatenate(bits, axis=1)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         present, positive = self._planes(reports)
         spare = self.keys % 8
         tail = spare != 0 and bool(np.any(present[:, -1] >> np.uint8(spare)))
         return not tail and not np.any(positive & ~present)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         present, positive = self._planes(reports)
         return np.concatenate([column_counts(plane)[: self.keys] for plane in (present, positive)])
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "signed", "keys": self.keys, "one": str(self.one), "zero": str(self.zero), "sign": str(self.sign)}
+        """Plain JSON."""
+        return {
+            "kind": "signed",
+            "keys": self.keys,
+            "one": str(self.one),
+            "zero": str(self.zero),
+            "sign": str(self.sign),
+        }
 
     def _planes(self, reports: Reports) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         present, positive = np.split(reports.astype(np.uint8, copy=False), 2, axis=1)
@@ -139,12 +154,16 @@ class KeyValue:
         check_bounds(self.low, self.high)
         size = self.keys if isinstance(self.keys, int) else len(self.keys)
         if self.pairs < 1 or size != self.randomizer.keys:
-            raise InputError("a key-value spec needs at least one pair, and a randomizer for all its keys", culprit=self)
+            raise InputError(
+                "a key-value spec needs at least one pair, and a randomizer for all its keys", culprit=self
+            )
         if self.randomizer.ratio() > exp_below(self.epsilon):
             raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
 
     @classmethod
-    def design(cls, keys: tuple[str, ...] | tuple[int, ...] | int, low: float, high: float, *, pairs: int, epsilon: Number) -> KeyValue:
+    def design(
+        cls, keys: tuple[str, ...] | tuple[int, ...] | int, low: float, high: float, *, pairs: int, epsilon: Number
+    ) -> KeyValue:
         """PCKV-UE with its optimised budgets (Gu, Li, Cheng, Xiong, Cao 2020).
 
         Raises:
@@ -159,7 +178,14 @@ class KeyValue:
         zero = math.ceil(DENOMINATOR * 2 / (limit + 3))
         # the sign coin takes what integers leave after the presence coins
         sign = int(min(DENOMINATOR * limit / (limit + 1), limit * zero * _HALF / (DENOMINATOR - zero)))
-        return cls(keys if isinstance(keys, int) else tuple(keys), float(low), float(high), pairs, exact, SignedUnary(size, _HALF, zero, sign))
+        return cls(
+            keys,
+            float(low),
+            float(high),
+            pairs,
+            exact,
+            SignedUnary(size, _HALF, zero, sign),
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -180,7 +206,12 @@ class KeyValue:
         keys, column, counts = (np.asarray(part) for part in values)
         scaled = (numbers(column, self.low, self.high) - self.low) / (self.high - self.low)
         codes = codes_of(self.keys, keys).astype(np.int64)
-        if counts.dtype.kind not in "iu" or (counts.size and int(counts.min()) < 0) or codes.size != int(counts.sum()) or codes.size != scaled.size:
+        if (
+            counts.dtype.kind not in "iu"
+            or (counts.size and int(counts.min()) < 0)
+            or codes.size != int(counts.sum())
+            or codes.size != scaled.size
+        ):
             raise InputError("the counts of pairs must be whole numbers that add up to the number of pairs")
         place = below(entropy, np.maximum(counts, self.pairs).astype(np.uint32), counts.size)
         held = np.flatnonzero(place < counts)
@@ -191,14 +222,16 @@ class KeyValue:
         return chosen
 
     def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
-        """Shares and means; a mean is a ratio, so it is only asymptotically unbiased, with variance by the delta method.
+        """Shares, unbiased, and means, which are ratios: asymptotically unbiased, with variance by the delta method.
 
         Raises:
             InputError: no reports, or a post-processing other than none.
         """
         if reports == 0 or post is not Post.NONE:
             raise InputError("key-value estimates need reports, and no post-processing")
-        one, zero, sign = (part / DENOMINATOR for part in (self.randomizer.one, self.randomizer.zero, self.randomizer.sign))
+        one, zero, sign = (
+            part / DENOMINATOR for part in (self.randomizer.one, self.randomizer.zero, self.randomizer.sign)
+        )
         present, positive = np.split(tally / reports, 2)
         held = (present - zero) / (one - zero)  # share that sampled the key
         signed = (2 * positive - present) / (one * (2 * sign - 1))  # mean sign times that share
@@ -209,4 +242,6 @@ class KeyValue:
         variance_mean = (variance_signed + mean**2 * variance_held) / safe**2
         half, centre = (self.high - self.low) / 2, (self.high + self.low) / 2
         values = np.concatenate([held * self.pairs, centre + half * mean])
-        return Estimate(self.labels, values, np.concatenate([variance_held * self.pairs**2, half**2 * variance_mean]), reports)
+        return Estimate(
+            self.labels, values, np.concatenate([variance_held * self.pairs**2, half**2 * variance_mean]), reports
+        )

@@ -210,7 +210,10 @@ def piecewise(epsilon: Fraction) -> Solution:
     favoured = (limit - 1) * low
     scale = 1 / (favoured * lengths * (_PIECES - lengths) / 2)  # so that the last window has mean one
     squares = np.concatenate([[0], np.cumsum(place**2)])
-    windows = [np.max((squares[n:] - squares[:-n]) * f - ((place[n - 1 :] + place[: _PIECES - n + 1]) / 2 * n * f) ** 2) for n, f in zip(lengths, favoured, strict=True)]
+    windows = [
+        np.max((squares[n:] - squares[:-n]) * f - ((place[n - 1 :] + place[: _PIECES - n + 1]) / 2 * n * f) ** 2)
+        for n, f in zip(lengths, favoured, strict=True)
+    ]
     length = int(lengths[np.argmin(scale**2 * (low * squares[-1] + windows))])
     table = Table.windows(_PIECES - length + 1, _PIECES, epsilon)
     return Solution(table, unbiased(table, place * scale[length - 1], np.linspace(-1, 1, table.inputs)))
@@ -246,7 +249,7 @@ def laplace(epsilon: Fraction) -> Solution:
     rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
     rows[:, [0, -1]] /= 1 - decay
     rows /= rows.sum(axis=1, keepdims=True)
-    values = outputs * step
+    values: Floats = outputs * float(step)
     values[[0, -1]] += np.array([-1, 1]) * step * decay / (1 - decay)
     table = Table.rounded(rows, exp_below(epsilon))
-    return Solution(table, unbiased(table, values, grid * step))
+    return Solution(table, unbiased(table, values, (grid * step).astype(np.float64)))

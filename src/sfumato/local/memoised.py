@@ -45,48 +45,61 @@ class Rappor:
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return self._once.layout
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.inputs
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         return self._chance(self.first.one)
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         return self._chance(self.first.zero)
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return self.first.ratio
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         return Unary(self.inputs, self.first).rows()
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+        """The answer that is kept for each value."""
         return Unary(self.inputs, self.first).draw(codes, entropy)
 
     def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+        """Fresh reports from kept answers."""
         bits = unpack(kept, self.inputs)
         ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
         zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
         return pack(np.where(bits, ones, zeros))
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return self._once.possible(reports)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return self._once.tally(reports)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return tally
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {
             "kind": "rappor",
             "inputs": self.inputs,
@@ -116,38 +129,48 @@ class Loloha:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return self.hashed.inputs
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return self.hashed.layout
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.hashed.tally_size
 
     @property
     def truth(self) -> float:
+        """P(report supports the value it was made from)."""
         first, second = Fraction(self.first, DENOMINATOR), Fraction(self.second, DENOMINATOR)
         return float(first * second + (1 - first) * (1 - second) / (self.hashed.buckets - 1))
 
     @property
     def lie(self) -> float:
+        """P(report supports another given value)."""
         return 1 / self.hashed.buckets
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         return self._kept.ratio()
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         return self._kept.rows()
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+        """The answer that is kept for each value."""
         return self._kept.draw(codes, entropy)
 
     def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+        """Fresh reports from kept answers."""
         buckets = self.hashed.buckets
         bucket = kept % kept.dtype.type(buckets)
         stay = coins(entropy, kept.size, self.second)
@@ -156,15 +179,19 @@ class Loloha:
         return kept - bucket + np.where(stay, bucket, other)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return self.hashed.possible(reports)
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return self.hashed.tally(reports)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return self.hashed.support(tally)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {
             "kind": "loloha",
             "design": self.hashed.describe(),

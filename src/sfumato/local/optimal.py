@@ -88,7 +88,8 @@ def variances(solution: Solution, grid: Floats) -> Floats:
 def within(table: Table, levels: list[int], limits: list[Fraction]) -> bool:
     """Whether every pair of inputs keeps the smaller limit of their levels, by integers."""
     groups = [
-        [row for row, level in zip(table.numerators, levels, strict=True) if level == each] for each in range(len(limits))
+        [row for row, level in zip(table.numerators, levels, strict=True) if level == each]
+        for each in range(len(limits))
     ]
     highest = [[max(column) for column in zip(*group, strict=True)] for group in groups]
     lowest = [[min(column) for column in zip(*group, strict=True)] for group in groups]
@@ -108,7 +109,9 @@ def _rounded(probabilities: Floats, levels: list[int], limits: list[Fraction]) -
         table = Table.nearest((1 - blend) * probabilities + blend * centre)
         if within(table, levels, limits):
             return table
-    raise InfeasibleError("the solver's table is further from its epsilon than rounding can explain: ask for a smaller one")
+    raise InfeasibleError(
+        "the solver's table is further from its epsilon than rounding can explain: ask for a smaller one"
+    )
 
 
 def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: Floats) -> Floats:
@@ -128,8 +131,17 @@ def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: 
     blocks = [hstack([each, -picked, none, coo_array((size, 1))]), hstack([-each, none, picked, coo_array((size, 1))])]
     for i in range(depth):  # highest[i] <= limit * lowest[j]; variables: p, highest, lowest, worst variance
         for j in range(depth):
-            high = coo_array((np.full(outputs, 1 / min(limits[i], limits[j])), (np.arange(outputs), np.arange(outputs) + i * outputs)), shape=(outputs, depth * outputs))
-            low = coo_array((-np.ones(outputs), (np.arange(outputs), np.arange(outputs) + j * outputs)), shape=(outputs, depth * outputs))
+            high = coo_array(
+                (
+                    np.full(outputs, 1 / min(limits[i], limits[j])),
+                    (np.arange(outputs), np.arange(outputs) + i * outputs),
+                ),
+                shape=(outputs, depth * outputs),
+            )
+            low = coo_array(
+                (-np.ones(outputs), (np.arange(outputs), np.arange(outputs) + j * outputs)),
+                shape=(outputs, depth * outputs),
+            )
             blocks.append(hstack([coo_array((outputs, size)), high, low, coo_array((outputs, 1))]))
     bounds = np.zeros(sum(block.shape[0] for block in blocks))
     if depth == 1:
@@ -142,7 +154,7 @@ def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: 
     sums = csr_array((np.ones(size), (row, place)), shape=(inputs, size))
     means = csr_array((values[column], (row, place)), shape=(inputs, size))
     equal = hstack([vstack([sums, means]), coo_array((2 * inputs, 2 * depth * outputs + 1))])
-    found = linprog(
+    found = linprog(  # type: ignore[call-overload] -- the stubs do not know sparse arrays
         cost, A_ub=vstack(blocks), b_ub=bounds, A_eq=equal, b_eq=np.concatenate([np.ones(inputs), grid]), method="highs"
     )
     if found.x is None:

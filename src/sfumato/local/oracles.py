@@ -84,7 +84,7 @@ def oracle(
 
 
 def least_variance(size: int, epsilon: Fraction) -> tuple[Method, FrequencyOracle]:
-    """The method of least exact variance at a value of average frequency, among those of at most eight bytes a report."""
+    """The method of least exact variance at a value of average frequency, of at most eight bytes a report."""
     methods = [Method.GRR, Method.HR, Method.OLH]  # the first of equals wins: GRR where subsets have one element
     methods += [Method.SS] if size <= _EIGHT_BYTES else []
     methods += [Method.PGR] if geometries(size) else []
@@ -153,7 +153,9 @@ def _design(size: int, epsilon: Fraction, method: Method) -> Design:
         case Method.PGR:
             designs = geometries(size)
             if not designs:
-                raise InputError(f"projective geometry serves domains far below {size} values: use hr or olh", culprit=size)
+                raise InputError(
+                    f"projective geometry serves domains far below {size} values: use hr or olh", culprit=size
+                )
             return _best(designs, epsilon)
         case _:
             widths = [1 << bits for bits in range(1, 9)]
@@ -161,7 +163,9 @@ def _design(size: int, epsilon: Fraction, method: Method) -> Design:
             return _best([sketch for sketch in sketches if sketch.outputs <= LARGEST_TALLY], epsilon)
 
 
-def _best(designs: list[Design] | list[Subset] | list[Hashed] | list[Projective] | list[HadamardSketch], epsilon: Fraction) -> Design:
+def _best(
+    designs: list[Design] | list[Subset] | list[Hashed] | list[Projective] | list[HadamardSketch], epsilon: Fraction
+) -> Design:
     return min(designs, key=lambda design: variance(Choice.within(design, epsilon), 1 / design.inputs))
 
 
@@ -200,6 +204,7 @@ def _rappor(size: int, epsilon: Fraction, first_report: Fraction) -> Rappor:
 
 def _loloha(size: int, epsilon: Fraction, first_report: Fraction) -> Loloha:
     """Direct response over the buckets twice: together they have the odds of ``first_report``."""
+
     def made(hashed: Hashed) -> Loloha:
         buckets = hashed.buckets
         permanent = Choice.within(hashed, epsilon).numerator

@@ -61,7 +61,9 @@ class Range:
         """
         exact = claimed(epsilon)
         if not 2 <= size <= LARGEST_RANGE or not 2 <= fanout <= size:  # noqa: PLR2004
-            raise InputError(f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size)
+            raise InputError(
+                f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size
+            )
         oracles = tuple(oracle(-(-size // width), exact, Method.AUTO, None)[1] for width in _widths(size, fanout))
         return cls(size, fanout, exact, oracles)
 

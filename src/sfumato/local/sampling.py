@@ -65,18 +65,20 @@ def below(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int) -> Unsi
 
 def _multiply_and_reject(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:
     part, whole, bits = (np.uint16, np.uint32, 16) if narrow else (np.uint32, np.uint64, 32)
-    limit = whole(bounds) if isinstance(bounds, int) else bounds
-    product = np.multiply(leading(entropy, size, part), limit, dtype=whole)
-    drawn = (product >> whole(bits)).astype(part)
-    suspects = np.flatnonzero(product.astype(part) < limit)
+    limits: Unsigned = np.full(1, bounds, dtype=np.uint32) if isinstance(bounds, int) else bounds
+    product: Unsigned = np.multiply(leading(entropy, size, part), limits, dtype=whole)
+    drawn: Unsigned = (product >> np.uint8(bits)).astype(part)
+    low: Unsigned = product.astype(part)
+    suspects = np.flatnonzero(low < limits)  # only these can lie in the part that is rejected
     while suspects.size:
-        limits = np.full(suspects.size, bounds) if isinstance(bounds, int) else bounds[suspects].astype(np.int64)
-        again = suspects[product[suspects].astype(part) < (1 << bits) % limits]
-        fresh = np.multiply(
-            leading(entropy, again.size, part), limit if isinstance(bounds, int) else bounds[again], dtype=whole
+        mine = limits if limits.size == 1 else limits[suspects]
+        uneven = (1 << bits) % mine.astype(np.int64)
+        low = product[suspects].astype(part)
+        again = suspects[low < uneven]
+        product[again] = np.multiply(
+            leading(entropy, again.size, part), limits if limits.size == 1 else limits[again], dtype=whole
         )
-        product[again] = fresh
-        drawn[again] = (fresh >> whole(bits)).astype(part)
+        drawn[again] = product[again] >> np.uint8(bits)
         suspects = again
     return drawn
 

@@ -75,7 +75,13 @@ class State:
         _, spec, reports, refused, tally, kept = _HEAD.unpack_from(body)
         numbers = np.frombuffer(body, dtype="<i8", count=tally, offset=_HEAD.size).astype(np.int64)
         rest = np.frombuffer(body, dtype=np.uint8, count=kept, offset=_HEAD.size + 8 * tally)
-        return cls(spec.hex(), reports, refused, numbers, rest.reshape(reports if kept else 0, -1) if kept else rest.reshape(0, 0))
+        return cls(
+            spec.hex(),
+            reports,
+            refused,
+            numbers,
+            rest.reshape(reports if kept else 0, -1) if kept else rest.reshape(0, 0),
+        )
 
 
 class Server:

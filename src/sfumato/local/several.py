@@ -70,7 +70,11 @@ class Several:
 
     @classmethod
     def design(
-        cls, attributes: Mapping[str, Sequence[str] | Sequence[int] | int | Bounds], *, epsilon: Number, sharing: Sharing
+        cls,
+        attributes: Mapping[str, Sequence[str] | Sequence[int] | int | Bounds],
+        *,
+        epsilon: Number,
+        sharing: Sharing,
     ) -> Several:
         """A spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
 
@@ -98,7 +102,9 @@ class Several:
     @property
     def labels(self) -> tuple[str, ...]:
         """Attribute and value, one a frequency or mean."""
-        return tuple(f"{name}: {label}" for name, part in zip(self.names, self.parts, strict=True) for label in part.labels)
+        return tuple(
+            f"{name}: {label}" for name, part in zip(self.names, self.parts, strict=True) for label in part.labels
+        )
 
     def encode(self, values: Mapping[str, NDArray[Any] | Sequence[Any]], entropy: Entropy) -> Codes:
         """Codes of columns by name, ``(n, attributes)``.

@@ -5,7 +5,8 @@ epsilon0-LDP randomizer, in random order and without names, one person's value i
 
     (A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
 
-with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and D ~ Bernoulli(e^epsilon0 / (e^epsilon0 + 1)).
+with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and
+D ~ Bernoulli(e^epsilon0 / (e^epsilon0 + 1)).
 The divergence of the pair is summed numerically; tails that are not summed are added to delta.
 """
 

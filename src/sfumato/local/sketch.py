@@ -29,49 +29,62 @@ class HadamardSketch:
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return self._hashed.functions * self.width * 2
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(1, 2)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         agree = Fraction(self.width + 1, 2 * self.width)  # same cell, or an even parity by chance
         return agree, 1 - agree
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.outputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.outputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         place = below(entropy, self.outputs // 2, codes.size)
         function, coefficient = np.divmod(place, place.dtype.type(self.width))
         cell = self._hashed.hash(codes, function)
         even = (np.bitwise_count(cell & coefficient) & 1) == 0
         dtype = self.layout.dtype
-        return place.astype(dtype) * dtype.type(2) + (even != inside).astype(dtype)
+        report: Reports = place.astype(dtype) * dtype.type(2)
+        report += (even != inside).astype(dtype)
+        return report
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return reports.size == 0 or int(reports.max()) < self.outputs
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         counts = np.empty(self.inputs, dtype=np.int64)
         for value in range(self.inputs):
             counts[value] = tally[self._supports(np.asarray(value))].sum()
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         return self._supports(np.arange(self.inputs)[:, None])
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "hadamard_sketch", "inputs": self.inputs, "width": self.width}
 
     @cached_property

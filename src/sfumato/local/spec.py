@@ -17,6 +17,10 @@ class Spec(Protocol):
     kind: ClassVar[str]
     neighbours: ClassVar[str]
 
+    def __hash__(self) -> int:
+        """Specs are values."""
+        ...
+
     @property
     def epsilon(self) -> Fraction:
         """What every report claims, for the neighbours that ``neighbours`` names."""

@@ -35,25 +35,31 @@ class Subset:
 
     @property
     def outputs(self) -> int:
+        """Number of reports that can occur."""
         return comb(self.inputs, self.size)
 
     @property
     def share(self) -> Fraction:
+        """Share of all reports that support a given value."""
         return Fraction(self.size, self.inputs)
 
     @property
     def meeting(self) -> tuple[Fraction, Fraction]:
+        """P(another value is supported), given that the true one is, and given that it is not."""
         return Fraction(self.size - 1, self.inputs - 1), Fraction(self.size, self.inputs - 1)
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(np.dtype(np.uint8), -(-self.inputs // 8))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.inputs
 
     def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
         others = np.zeros(codes.size, dtype=np.uint64)
@@ -68,18 +74,22 @@ class Subset:
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
         sizes = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
         spare = self.inputs % 8
         return bool(np.all(sizes == self.size)) and (spare == 0 or not np.any(packed[:, -1] >> np.uint8(spare)))
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
     def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
         if self.outputs * self.inputs > LARGEST_TABLE:
             raise SizeError(f"{self.outputs} subsets are too many to enumerate")
         incidence = np.zeros((self.inputs, self.outputs), dtype=np.bool_)
@@ -88,6 +98,7 @@ class Subset:
         return incidence
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "subset", "inputs": self.inputs, "size": self.size}
 
     @cached_property

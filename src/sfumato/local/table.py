@@ -64,6 +64,7 @@ class Table:
 
     @property
     def inputs(self) -> int:
+        """Number of input codes."""
         return len(self.numerators)
 
     @property
@@ -73,10 +74,12 @@ class Table:
 
     @property
     def layout(self) -> Layout:
+        """The form of one report."""
         return Layout(smallest(self.outputs))
 
     @property
     def tally_size(self) -> int:
+        """Length of a tally."""
         return self.outputs
 
     @cached_property
@@ -85,6 +88,7 @@ class Table:
         return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
 
     def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
         worst = (1, 1)
         for column in zip(*self.numerators, strict=True):
             high, low = max(column), min(column)
@@ -93,18 +97,23 @@ class Table:
         return Fraction(*worst)
 
     def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
         return [[Fraction(numerator, DENOMINATOR) for numerator in row] for row in self.numerators]
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
         return self._sampler.draw(codes, entropy).astype(self.layout.dtype, copy=False)
 
     def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
         return reports.size == 0 or int(reports.max()) < self.outputs
 
     def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
         return {"kind": "table", "rows": [[str(numerator) for numerator in row] for row in self.numerators]}
 
     @cached_property
