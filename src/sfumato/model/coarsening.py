@@ -18,8 +18,7 @@ from sfumato.model.sampling import Codes, spread
 class Coarsening:
     """The group of every code, and how the rows of a group are shared out over its codes.
 
-    ``groups`` has shape ``(codes,)`` with values 0 .. size-1; ``weights`` are positive or zero, and at
-    least one code of every group has a positive weight.
+    ``groups`` has shape ``(codes,)`` with values 0 .. size-1; ``weights`` are not negative.
     """
 
     groups: NDArray[np.int64]
@@ -41,15 +40,23 @@ class Coarsening:
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of counts, shape ``(codes,)``, over the groups."""
-        return np.bincount(self.groups, weights=counts, minlength=self.size)
+        sums = np.zeros(self.size)
+        np.add.at(sums, self.groups, counts)
+        return sums
+
+    def table(self) -> NDArray[np.float64]:
+        """Weight of each code in its group: shape ``(groups, codes)``."""
+        table = np.zeros((self.size, len(self.groups)))
+        table[self.groups, np.arange(len(self.groups))] = self.weights
+        return table
+
+    def restricted(self, allowed: NDArray[np.bool_]) -> Coarsening:
+        """The same groups, shared out over the allowed codes alone; a group without any must not be drawn."""
+        return Coarsening(self.groups, np.where(allowed, self.weights, 0.0))
 
     def expand(self, groups: Codes, generator: np.random.Generator) -> Codes:
         """For every row a code of its group, shared out by weight and rounded, not drawn."""
-        if self.trivial:
-            return groups
-        table = np.zeros((self.size, len(self.groups)))
-        table[self.groups, np.arange(len(self.groups))] = self.weights
-        return spread(groups, table, generator)
+        return groups if self.trivial else spread(groups, self.table(), generator)
 
 
 def identity(size: int) -> Coarsening:

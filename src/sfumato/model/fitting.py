@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.errors import InfeasibleError, QueryError
+from sfumato.model.cascade import project_all
 from sfumato.model.factor import Factor, Table
 from sfumato.model.graphical_model import GraphicalModel, calibrate
 
@@ -29,14 +30,14 @@ _SUFFICIENT = 0.1  # share of the linear decrease that a step must reach
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Noisy counts of a marginal: ``counts`` has one axis an attribute, ``variance`` is that of one cell."""
+    """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number)."""
 
     attributes: tuple[str, ...]
     counts: Table
-    variance: float
+    variance: Table | float
 
     def __post_init__(self) -> None:
-        if self.counts.ndim != len(self.attributes) or not self.variance > 0:
+        if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
             raise QueryError("an observation needs one axis an attribute and a positive variance", culprit=self)
 
 
@@ -47,8 +48,8 @@ _Direction: TypeAlias = Callable[[Table, Observation], Table]
 class Patience:
     """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of it."""
 
-    iterations: int = 300
-    tolerance: float = 1e-3
+    iterations: int = 150
+    tolerance: float = 3e-3
 
     def exhausted(self, history: Sequence[float]) -> bool:
         """Whether losses, one an iteration, have stopped falling."""
@@ -59,7 +60,7 @@ def estimate_total(observations: Sequence[Observation]) -> float:
     """The number of rows: mean of the sums of the observations, weighted by inverse variance, at least one."""
     if not observations:
         raise QueryError("the number of rows cannot be estimated without an observation")
-    weights = np.array([1 / (observation.counts.size * observation.variance) for observation in observations])
+    weights = np.array([1 / np.broadcast_to(o.variance, o.counts.shape).sum() for o in observations])
     sums = np.array([observation.counts.sum() for observation in observations])
     return max(1.0, float(weights @ sums / weights.sum()))
 
@@ -112,18 +113,20 @@ class _Problem:
     def __init__(self, model: GraphicalModel, observations: Sequence[Observation]) -> None:
         self._model = model
         self._observations = observations
-        self._holders = [_held(model, observation) for observation in observations]
+        self._held: list[list[int]] = [[] for _ in model.tree.cliques]
+        for index, observation in enumerate(observations):
+            self._held[_holder(model, observation)].append(index)
         keys = [frozenset(factor.attributes) for factor in model.factors]
         self._places = [keys.index(frozenset(observation.attributes)) for observation in observations]
-        self.curvature = model.total * max((1 / o.variance for o in observations), default=0.0)
+        self.curvature = model.total * max((1 / np.min(o.variance) for o in observations), default=0.0)
 
     def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[Table]) -> _State:
-        cliques, total = self._model.tree.cliques, self._model.total
-        expected = tuple(
-            total * Factor(cliques[holder], beliefs[holder]).project(observation.attributes).values
-            for observation, holder in zip(self._observations, self._holders, strict=True)
-        )
-        squares = (float(((e - o.counts) ** 2).sum()) / (2 * o.variance) for e, o in self._pairs(expected))
+        found: dict[int, Table] = {}
+        for clique, belief, held in zip(self._model.tree.cliques, beliefs, self._held, strict=True):
+            targets = [self._observations[index].attributes for index in held]
+            found.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
+        expected = tuple(self._model.total * found[index] for index in range(len(self._observations)))
+        squares = (float(((e - o.counts) ** 2 / o.variance).sum()) / 2 for e, o in self._pairs(expected))
         return _State(factors, expected, sum(squares))
 
     def search(
@@ -137,7 +140,7 @@ class _Problem:
             if beliefs is not None:
                 found = self.evaluate(factors, beliefs)
                 promised = sum(
-                    float(((old - o.counts) * (old - new)).sum()) / o.variance
+                    float(((old - o.counts) * (old - new) / o.variance).sum())
                     for (old, o), new in zip(self._pairs(state.expected), found.expected, strict=True)
                 )
                 if promised > 0 and state.loss - found.loss >= _SUFFICIENT * promised:
@@ -171,7 +174,7 @@ def _relative(expected: Table, observation: Observation) -> Table:
     return centred
 
 
-def _held(model: GraphicalModel, observation: Observation) -> int:
+def _holder(model: GraphicalModel, observation: Observation) -> int:
     holder = model.tree.holder(observation.attributes)
     assert holder is not None
     return holder

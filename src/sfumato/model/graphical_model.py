@@ -8,14 +8,14 @@ Jensen, Lauritzen and Olesen 1990).  Potentials are kept as logarithms, so a cel
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.errors import InfeasibleError, QueryError
+from sfumato.errors import InfeasibleError
+from sfumato.model.cascade import sum_all
 from sfumato.model.factor import Factor, Table
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
@@ -68,31 +68,25 @@ class GraphicalModel:
         table: Table = self.total * self.probabilities(attributes).values
         return table
 
-    def without(self, attributes: Sequence[str], impossible: NDArray[np.bool_]) -> GraphicalModel:
-        """The model given that no row lies in the cells where ``impossible`` (one axis an attribute) is true."""
-        barred = Factor(tuple(attributes), np.where(impossible, -np.inf, 0.0))
-        return replace(self, factors=(*self.factors, barred))
+    def times(self, factor: Factor) -> GraphicalModel:
+        """The model with one more log potential: minus infinity makes a cell impossible (a structural zero)."""
+        return replace(self, factors=(*self.factors, factor))
 
-    def given(self, codes: Mapping[str, Iterable[int]]) -> GraphicalModel:
-        """The conditional distribution of rows whose named attributes have one of the given codes.
+    def given(self, log_shares: Mapping[str, Table]) -> GraphicalModel:
+        """The distribution of the rows kept, when a row is kept with the share of its cell of each named attribute.
 
-        ``total`` becomes the expected number of such rows.
+        ``log_shares`` are logarithms of numbers from 0 to 1, shape ``(cells,)``; ``total`` becomes the
+        expected number of rows kept.
 
         Raises:
-            QueryError: an attribute or code that the model does not have.
-            InfeasibleError: no row can meet the conditions.
+            InfeasibleError: no row would be kept.
         """
         model = self
-        for name, allowed in codes.items():
-            kept = list(allowed)
-            if name not in self.sizes or not all(0 <= code < self.sizes[name] for code in kept):
-                raise QueryError(f"the model has no such cell of {name!r}", culprit=(name, kept))
-            barred = np.ones(self.sizes[name], dtype=np.bool_)
-            barred[kept] = False
-            share = model.probabilities((name,)).values[kept].sum()
-            model = replace(model.without((name,), barred), total=model.total * float(share))
-        if model.total <= 0:
-            raise InfeasibleError("no combination of cells is possible under these structural zeros or conditions")
+        for name, shares in log_shares.items():
+            kept = float(np.exp(shares) @ model.probabilities((name,)).values)
+            if not kept > 0:
+                raise InfeasibleError(f"no row of the model meets the condition on {name!r}", culprit=name)
+            model = replace(model.times(Factor((name,), shares)), total=model.total * kept)
         return model
 
 
@@ -121,11 +115,14 @@ def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str,
 
 def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[Table]:
     """Exponentials of the sums of potentials, one table a clique, each scaled to a largest cell of one."""
-    tables = [np.zeros([sizes[name] for name in clique]) for clique in tree.cliques]
+    held: list[list[Factor]] = [[] for _ in tree.cliques]
     for factor in factors:
         holder = tree.holder(factor.attributes)
         assert holder is not None
-        tables[holder] += factor.expand(tree.cliques[holder])
+        held[holder].append(factor)
+    tables = [
+        sum_all(parts, {name: sizes[name] for name in clique}) for parts, clique in zip(held, tree.cliques, strict=True)
+    ]
     for table in tables:
         most = float(table.max())
         np.subtract(table, most if np.isfinite(most) else 0.0, out=table)

@@ -32,9 +32,10 @@ class JunctionTree:
         return sum(_volume(clique, sizes) for clique in self.cliques)
 
     def holder(self, attributes: Iterable[str]) -> int | None:
-        """The first clique that contains all of ``attributes``, or None."""
+        """A clique with the fewest attributes that contains all of ``attributes``, or None."""
         wanted = set(attributes)
-        return next((index for index, clique in enumerate(self.cliques) if wanted <= set(clique)), None)
+        holding = [index for index, clique in enumerate(self.cliques) if wanted <= set(clique)]
+        return min(holding, key=lambda index: len(self.cliques[index]), default=None)
 
 
 def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> JunctionTree:

@@ -18,7 +18,7 @@ from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Measured
-from sfumato.synthesize.total import Charged, Public, Total
+from sfumato.synthesize.total import Charged, Public, Summed, Total
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
@@ -71,9 +71,7 @@ class State:
         return Observation(names, measurement.values.astype(np.float64).reshape(shape), measurement.noise.variance)
 
 
-def begin(
-    doors: Doors, allowance: Allowance, total: Total, *, share: Fraction | None, zeros: Sequence[Zeros]
-) -> State:
+def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction | None, zeros: Sequence[Zeros]) -> State:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
@@ -110,6 +108,17 @@ def begin(
     return State(coarsenings, observations, fit(observations, model), measured)
 
 
+def count_share(total: Total) -> Fraction:
+    """Share of the loss that :func:`begin` takes for the row count."""
+    match total:
+        case Public():
+            return Fraction(0)
+        case Charged(share=share):
+            return share
+        case Summed():
+            return COUNT_SHARE
+
+
 def one_way_share(division: Division, domain: Domain, rows: float) -> float:
     """Share of the loss for the one-way marginals: twice the root of the error they would have at all of it.
 
@@ -135,8 +144,7 @@ def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[
 def _count(doors: Doors, allowance: Allowance, total: Total) -> tuple[Observation, ...]:
     if isinstance(total, Public):
         return ()
-    share = total.share if isinstance(total, Charged) else COUNT_SHARE
-    (counted,) = doors.measure([Marginal(())], allowance.take(share))
+    (counted,) = doors.measure([Marginal(())], allowance.take(count_share(total)))
     return (Observation((), counted.values.astype(np.float64).reshape(()), counted.noise.variance),)
 
 

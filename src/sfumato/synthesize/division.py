@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.errors import BudgetError
 from sfumato.privacy.loss import Epsilon, Rho
 
@@ -50,9 +53,10 @@ class Division:
         whole = sum(parts)
         return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
 
-    def error(self, parts: float, share: float) -> float:
+    def error(self, parts: NDArray[np.float64], share: float) -> NDArray[np.float64]:
         """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
-        return float(self.absolute(share) * parts ** (1 / self._power))
+        errors: NDArray[np.float64] = self.absolute(share) * parts ** (1 / self._power)
+        return errors
 
     @property
     def _power(self) -> float:

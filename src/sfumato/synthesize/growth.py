@@ -8,8 +8,9 @@ the junction tree stays under its cap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import Clique, tree_cells
+from sfumato.model.junction_tree import Clique
 from sfumato.model.sampling import sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.beginning import State
@@ -85,51 +86,81 @@ def score(
     doors: Doors, state: State, candidates: Sequence[Clique], loss: Epsilon | Rho, random: np.random.Generator
 ) -> Scored:
     """Noisy L1 distances of candidates from the model, together at ``loss``: each has sensitivity one row."""
-    sampled = _sampled(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
-    references = [_reference(state.model, clique, sampled) for clique in candidates]
+    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
+    references = [reference(state.model, clique, sampled) for clique in candidates]
     questions = [
         Distance(clique, reference, state.groups(clique))
         for clique, reference in zip(candidates, references, strict=True)
     ]
     distances: list[float] = []
     for chunk in _chunks(questions, doors.domain):
-        answers = doors.measure(chunk, loss * (len(chunk)) / len(questions))
+        answers = doors.measure(chunk, loss * Fraction(len(chunk), len(questions)))
         distances += [float(answer.values[0]) for answer in answers]
     cells = np.array([float(reference.size) for reference in references])
     return Scored(tuple(candidates), np.array(distances), cells)
 
 
 def grow(
-    measured: Sequence[Clique],
     scored: Scored,
     weights: NDArray[np.float64],
     *,
     division: Division,
     share: float,
-    fits: Fits,
-) -> list[int]:
-    """Indices of the candidates to measure together at ``share`` of the loss, in the order they joined.
+    fits: Callable[[Sequence[Clique]], bool],
+) -> tuple[list[Clique], tuple[Fraction, ...]]:
+    """The candidates to measure together at ``share`` of the loss, and the shares of that share for each.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`Division.spread`).
+    the loss is divided over them in the best way (:meth:`Division.spread`).  ``fits`` says whether the
+    junction tree has room for the candidates chosen and one more.
     """
-    parts = np.array([division.spread(size) for size in weights * scored.cells])
+    sizes = weights * scored.cells
+    parts = np.array([division.spread(size) for size in sizes])
     waiting = weights * scored.distances
-    cliques = list(measured)
     chosen: list[int] = []
     total, refused = 0.0, 0
     while refused < _PATIENCE:
-        costs = np.array([division.error(total + part, share) for part in parts]) - division.error(total, share)
-        gains = waiting - costs
+        gains = waiting - division.error(total + parts, share) + division.error(np.array(total), share)
         best = int(gains.argmax())
         if not gains[best] > 0:
             break
         waiting[best] = -np.inf
-        if not fits([*cliques, scored.cliques[best]]):
+        if fits([scored.cliques[index] for index in (*chosen, best)]):
+            refused = 0
+            chosen.append(best)
+            total += float(parts[best])
+        else:
             refused += 1
-            continue
-        refused = 0
-        cliques.append(scored.cliques[best])
-        chosen.append(best)
-        total += float(parts[best])
-    return chosen
+    return [scored.cliques[index] for index in chosen], division.shares([float(sizes[index]) for index in chosen])
+
+
+def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, NDArray[np.int64]]:
+    """Rows to count marginals on that no clique holds, where exact elimination could be very large."""
+    return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
+
+
+def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The model's counts of a marginal as integers: exact, or those of ``sampled`` rows for three attributes or more
+    that no clique holds.
+    """
+    if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
+        return np.rint(model.expected(clique)).astype(np.int64).reshape(-1)
+    shape = [model.sizes[name] for name in clique]
+    cell = np.ravel_multi_index([sampled[name] for name in clique], shape)
+    counts = np.bincount(cell, minlength=math.prod(shape)) * (model.total / len(cell))
+    rounded: NDArray[np.int64] = np.rint(counts).astype(np.int64)
+    return rounded
+
+
+def _chunks(questions: Sequence[Distance], domain: Domain) -> Iterator[list[Distance]]:
+    chunk: list[Distance] = []
+    held = 0
+    for question in questions:
+        size = domain.project(question.attributes).size
+        if chunk and held + size > _CHUNK_CELLS:
+            yield chunk
+            chunk, held = [], 0
+        chunk.append(question)
+        held += size
+    if chunk:
+        yield chunk

@@ -1,0 +1,156 @@
+"""AIM: measure the marginals that the model gets most wrong, and fit again.
+
+After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data", in batches: instead of one marginal a round chosen by the
+exponential mechanism, each round scores all candidates in one noisy vector and measures many of them.
+Two rounds do: pairs first, then triples of attributes.  ``annealed`` is the method as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from sfumato.model.junction_tree import Clique, refuse_larger, tree_cells
+from sfumato.model.simulation import generator
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import total as totals
+from sfumato.synthesize.beginning import State, Zeros, begin
+from sfumato.synthesize.division import Allowance, Division
+from sfumato.synthesize.graphical import Graphical, expected_errors
+from sfumato.synthesize.growth import Limits, Scored, affordable, grow, relevant, score
+from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.total import Total
+from sfumato.synthesize.workload import Marginals
+from sfumato.vault.doors import Doors
+from sfumato.vault.vault import Request
+
+ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
+"""Of each round: attributes of its candidates at most, share of the loss left, share of the cell cap."""
+
+SCORES = Fraction(7, 100)
+"""Share of a round's loss that its scores take."""
+
+
+def aim(
+    vault: Keeper,
+    *,
+    loss: Loss,
+    total: Total,
+    workload: Marginals,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
+) -> Synthetic:
+    """Release a graphical model of the whole table, fitted to adaptively chosen marginals, and rows.
+
+    Args:
+        vault: the protected table.
+        loss: the whole cost.  Noise is discrete Gaussian under rho and (epsilon, delta), which is far more
+            accurate for many marginals than the discrete Laplace noise of pure epsilon.
+        total: where the number of rows comes from; ``Summed`` adds a rough count at half a percent of the loss.
+        workload: the marginals that the rows should preserve.
+        limits: how large inference may get.
+        zeros: cells that are impossible by their meaning.
+
+    Raises:
+        QueryError: the workload does not fit the domain.
+        SizeError: the structural zeros alone exceed the limits.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    limits = limits or Limits()
+    request = Request("synthesize", "aim", describe(vault, total, workload, limits, zeros))
+    settled = vault.release(
+        request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
+    )
+    model = Graphical.restore(vault.domain, settled.payload)
+    return settle(settled, model, expected_errors(model.measured))
+
+
+def adapt(
+    doors: Doors, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
+) -> Graphical:
+    """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
+    allowance = Allowance(totals.divisible(loss))
+    division = Division(allowance.whole, doors.domain.unit.rows)
+    random = generator()
+    state = begin(doors, allowance, total, share=None, zeros=zeros)
+    wanted = workload.over(doors.domain)
+    interest: dict[Clique, float] = {}
+    for ways, part, room in ROUNDS:
+        candidates = _candidates(doors, state, wanted, interest, ways=ways, limits=limits)
+        if not candidates:
+            continue
+        share = allowance.left * part
+        scored = score(doors, state, list(candidates), allowance.take(share * SCORES), random)
+        interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
+        chosen, shares = _grow(state, scored, candidates, division, share * (1 - SCORES), int(limits.cells * room))
+        if chosen:
+            loss_of_round = allowance.take(share * (1 - SCORES))
+            state = state.learn(doors.measure([state.question(c) for c in chosen], loss_of_round, shares=shares))
+    if allowance.left > 0:  # nothing more was worth its noise: make sure of what there is
+        again = [(name,) for name in doors.domain.names]
+        shares = division.shares([float(state.model.sizes[name]) for (name,) in again])
+        questions = [state.question(clique) for clique in again]
+        state = state.learn(doors.measure(questions, allowance.take(allowance.left), shares=shares))
+    return Graphical(doors.domain, state.coarsenings, state.model, state.measured)
+
+
+def describe(
+    vault: Keeper, total: Total, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
+) -> dict[str, Any]:
+    """What shapes a release, beside its loss, as JSON values; what can be refused is refused here."""
+    sizes = dict(zip(vault.domain.names, vault.domain.shape, strict=True))
+    refuse_larger([zero.attributes for zero in zeros], sizes, max(limits.cells, *sizes.values()))
+    workload.attributes(vault.domain)
+    return {
+        "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
+        "total": totals.describe(total),
+        "limits": asdict(limits),
+        "zeros": [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros],
+    }
+
+
+def _candidates(
+    doors: Doors,
+    state: State,
+    wanted: Sequence[Clique],
+    interest: dict[Clique, float],
+    *,
+    ways: int,
+    limits: Limits,
+) -> dict[Clique, float]:
+    """Marginals of two to ``ways`` attributes that were not measured, with their weights.
+
+    Where there are more than the limit, those of the largest known distances are kept; a triple's is the
+    sum of its pairs'.
+    """
+    known = {frozenset(clique): distance for clique, distance in interest.items()}
+    measured = {table.attributes for table in state.measured}
+    found: dict[Clique, float] = {}
+    for size in range(2, ways + 1):
+        weights = relevant(wanted, size)
+        fresh = [clique for clique in weights if clique not in measured]
+        small = affordable(fresh, doors.domain, state, limits)
+        small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
+        kept = small if known == {} else small[: limits.candidates]
+        found |= {clique: weights[clique] for clique in kept}
+    return found
+
+
+def _grow(
+    state: State, scored: Scored, weights: dict[Clique, float], division: Division, share: Fraction, cap: int
+) -> tuple[list[Clique], tuple[Fraction, ...]]:
+    present = [factor.attributes for factor in state.model.factors]
+    most = max(cap, tree_cells(present, state.model.sizes))
+    return grow(
+        scored,
+        np.array([weights[clique] for clique in scored.cliques]),
+        division=division,
+        share=float(share),
+        fits=lambda more: tree_cells([*present, *more], state.model.sizes) <= most,
+    )
