@@ -18,6 +18,7 @@ from sfumato.synthesize import (
     Output,
     Public,
     Schedule,
+    Summed,
     all_marginals,
     all_ranges,
     mwem,
@@ -240,6 +241,8 @@ def test_more_rounds_than_queries_are_refused(vault_over, child):
     vault = vault_over(domain, counts)
     with pytest.raises(InputError, match="no query twice"):
         mwem(vault, loss=Epsilon(1), total=Public(1), workload=ranges("age", [(0, 1)]), schedule=Schedule(2, 1))
+    with pytest.raises(InputError, match="number of rows first"):
+        mwem(vault, loss=Epsilon(1), total=Summed(), workload=ranges("age", [(0, 1)]), schedule=Schedule(1, 1))
     with pytest.raises(InputError, match="at least one round"):
         Schedule(0, 1)
     assert vault.reserved == []

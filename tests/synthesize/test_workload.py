@@ -82,6 +82,7 @@ def test_explicit_rows_answer_as_given():
         lambda domain: ranges("a0", [(0, 3)]).matrix(domain),
         lambda _: rectangles(("a0",), [[0, 0]], [[1, 1]]),
         lambda domain: Explicit(("a0",), np.ones((1, 4), dtype=bool)).matrix(domain),
+        lambda domain: Explicit(("a0",), np.full((1, 3), 2)).matrix(domain),
         lambda _: all_marginals(0),
         lambda domain: all_marginals(2).over(domain),
         lambda _: Marginals(),

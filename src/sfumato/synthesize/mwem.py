@@ -21,7 +21,7 @@ from sfumato.synthesize import total as totals
 from sfumato.synthesize.multiplicative_weights import History, Weights, replay
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
-from sfumato.synthesize.total import Bought, after_count
+from sfumato.synthesize.total import Bought, Summed, after_count
 from sfumato.synthesize.workload import Workload, counting
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
@@ -63,10 +63,12 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
     included.  The table covers the attributes that the workload mentions.
 
     Raises:
-        InputError: more rounds than queries (none is measured twice).
+        InputError: more rounds than queries (none is measured twice), or no number of rows to start from.
         SizeError: the dense table would not fit in memory.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    if isinstance(total, Summed):
+        raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
     queries = _checked(vault.domain, workload, schedule)
     expected = expected_errors(vault.domain, loss, total, schedule)
     request = Request("synthesize", "mwem", _describe(queries, total, schedule))

@@ -170,8 +170,10 @@ class Explicit:
     def attributes(self, domain: Domain) -> tuple[str, ...]:
         """The attributes mentioned; the rows are checked to be as long as their cells."""
         size = domain.project(self.axes).size
-        if self.rows.ndim != _PLANE or self.rows.shape[1] != size or not len(self.rows):
-            raise QueryError(f"queries over {', '.join(self.axes)} need rows of {size} cells", culprit=self.axes)
+        if self.rows.ndim != _PLANE or self.rows.shape[1] != size or not len(self.rows) or self.rows.dtype != bool:
+            raise QueryError(
+                f"queries over {', '.join(self.axes)} need boolean rows of {size} cells", culprit=self.axes
+            )
         return self.axes
 
     def length(self, domain: Domain) -> int:  # noqa: ARG002
