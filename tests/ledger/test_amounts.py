@@ -19,7 +19,7 @@ from sfumato.ledger.amounts import (
     loss_text,
     spent_units,
 )
-from sfumato.privacy.accountant import Charge, admits, charge_for
+from sfumato.privacy.accountant import Charge, admits, charge_for, concentrated
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 positive = st.fractions(min_value=Fraction(1, 10**15), max_value=10**9, max_denominator=10**15)
@@ -75,16 +75,17 @@ def test_what_is_left_fits_and_a_little_more_does_not():
 
 def test_what_is_left_under_an_approximate_limit_fits():
     limit = EpsilonDelta(1, "1e-6")
-    for spent in (NO_CHARGE, Charge(None, Fraction(1, 1000), Fraction(1, 10**7))):
+    for spent in (NO_CHARGE, Charge(None, Fraction(1, 1000), Fraction(1, 10**8))):
         account = Account(limit, spent)
         assert account.left > 0
         assert account.admits(Charge(None, account.left, Fraction(0)))
         assert not account.admits(Charge(None, account.left * Fraction(101, 100), Fraction(0)))
 
 
-def test_nothing_is_left_once_delta_is_spent():
-    spent = Charge(None, Fraction(0), Fraction(1, 10**6))
-    assert Account(EpsilonDelta(1, "1e-6"), spent).left == 0
+def test_delta_that_is_spent_leaves_rho_as_it_is_and_admits_no_more_delta():
+    account = Account(EpsilonDelta(1, "1e-6"), Charge(None, Fraction(0), Fraction(1, 10**8)))
+    assert account.left == concentrated(EpsilonDelta(1, "1e-6")).value
+    assert not account.admits(Charge(None, Fraction(1, 1000), Fraction(1, 10**12)))
 
 
 def test_sums_too_long_to_write_down_are_refused():

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.ledger.amounts import add
-from sfumato.privacy.accountant import Charge, Limit, admits
-from sfumato.privacy.conversion import rho_within
+from sfumato.privacy.accountant import Charge, Limit, admits, concentrated
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 
 
@@ -45,10 +44,8 @@ class Account:
                 left = value - (value if self.spent.epsilon is None else self.spent.epsilon)
             case Rho(value=value):
                 left = value - self.spent.rho
-            case EpsilonDelta(epsilon=epsilon, delta=delta):
-                if self.spent.delta >= delta:
-                    return Fraction(0)
-                left = rho_within(EpsilonDelta(epsilon, delta - self.spent.delta)).value - self.spent.rho
+            case EpsilonDelta():
+                left = concentrated(self.limit).value - self.spent.rho
         return max(left, Fraction(0))
 
     def __str__(self) -> str:

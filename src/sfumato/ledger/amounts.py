@@ -8,8 +8,7 @@ from fractions import Fraction
 
 from sfumato.errors import LossError
 from sfumato.ledger.question import canonical
-from sfumato.privacy.accountant import Charge, Limit
-from sfumato.privacy.conversion import rho_within
+from sfumato.privacy.accountant import Charge, Limit, concentrated, spendable_delta
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 PICO = 10**12
@@ -88,7 +87,6 @@ def limit_units(limit: Limit) -> tuple[int, int]:
     match limit:
         case Epsilon(value=value) | Rho(value=value):
             return min(math.ceil(value * PICO), MOST), 0
-        case EpsilonDelta(delta=delta):
-            # rho_within keeps twelve digits, and admits may use more: one part in 1e9 covers the difference
-            rho = rho_within(limit).value * (1 + Fraction(1, 10**9))
+        case EpsilonDelta():
+            rho, delta = concentrated(limit).value, spendable_delta(limit)
             return min(math.ceil(rho * PICO), MOST), math.ceil(delta * ATTO)

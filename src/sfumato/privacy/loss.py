@@ -157,10 +157,10 @@ class EpsilonDelta:
         return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
 
     def as_rho(self) -> Rho:
-        """The largest rho, to twelve digits and rounded down, whose conversion stays within (epsilon, delta)."""
-        from sfumato.privacy.conversion import rho_within
+        """The rho that it is kept as, see :func:`sfumato.privacy.accountant.concentrated`."""
+        from sfumato.privacy.accountant import concentrated
 
-        return rho_within(self)
+        return concentrated(self)
 
 
 Loss: TypeAlias = Epsilon | Rho | EpsilonDelta
