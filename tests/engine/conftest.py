@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.services import require
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.predicate import All, Among, Not, Predicate
@@ -109,21 +112,21 @@ def write_csv(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
+@dataclass(frozen=True)
 class Adapter:
     """One way to bring rows to an engine: ``open`` opens them, ``seen`` are the rows as that engine sees them."""
 
-    def __init__(self, name: str, opener: Callable[[Sequence[Row], Path], Table], *, text_only: bool = False) -> None:
-        self.name = name
-        self._opener = opener
-        self._text_only = text_only
-
-    def open(self, rows: Sequence[Row], folder: Path) -> Table:
-        return self._opener(rows, folder)
+    name: str
+    open: Callable[[Sequence[Row], Path], Table]
+    text_only: bool = False
+    finite_only: bool = False  # there is no NaN and no infinity, and booleans are integers
 
     def seen(self, rows: Sequence[Row]) -> list[Row]:
-        return (
-            [{name: spelled(value) for name, value in row.items()} for row in rows] if self._text_only else list(rows)
-        )
+        if self.finite_only:
+            return [finite(row) for row in rows]
+        if self.text_only:
+            return [{name: spelled(value) for name, value in row.items()} for row in rows]
+        return list(rows)
 
     def __repr__(self) -> str:
         return self.name
@@ -154,12 +157,51 @@ def _arrow(rows: Sequence[Row], folder: Path) -> Table:
     return open_table(arrow(rows))
 
 
+def _database(variable: str) -> Callable[[Sequence[Row], Path], Table]:
+    def opener(rows: Sequence[Row], folder: Path) -> Table:
+        import sqlalchemy as sa
+
+        url = sa.make_url(require(variable))
+        maria = url.drivername == "mysql"
+        driver = "mysql+pymysql" if maria else "postgresql+psycopg"
+        engine = sa.create_engine(url.set(drivername=driver), poolclass=sa.NullPool)
+        types = [sa.BigInteger, sa.String(255), sa.String(255), sa.Boolean, sa.BigInteger, sa.Double, sa.Double,
+                 sa.Numeric(18, 2), sa.Date]  # fmt: skip
+        name = f"odd_{secrets.token_hex(6)}"
+        columns = [sa.Column(*pair) for pair in zip(SCHEMA.names, [sa.String(255), *types], strict=True)]
+        table = sa.Table(name, sa.MetaData(), *columns)
+        with engine.begin() as connection:
+            table.create(connection)
+            connection.execute(table.insert(), [finite(row) if maria else row for row in rows])
+        _MADE.append((url.render_as_string(hide_password=False), name))
+        return open_table(url.update_query_dict({"table": name}).render_as_string(hide_password=False))
+
+    return opener
+
+
+_MADE: list[tuple[str, str]] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_dropped():
+    yield
+    import sqlalchemy as sa
+
+    for text, name in _MADE:
+        url = sa.make_url(text)
+        driver = "mysql+pymysql" if url.drivername == "mysql" else "postgresql+psycopg"
+        with sa.create_engine(url.set(drivername=driver), poolclass=sa.NullPool).begin() as connection:
+            connection.exec_driver_sql(f"DROP TABLE {name}")
+
+
 ADAPTERS = [
     Adapter("duckdb-csv", _csv, text_only=True),
     Adapter("duckdb-parquet", _parquet),
     Adapter("duckdb-pandas", _pandas),
     Adapter("duckdb-polars", _polars),
     Adapter("duckdb-arrow", _arrow),
+    Adapter("postgres", _database("SFUMATO_TEST_POSTGRES")),
+    Adapter("mariadb", _database("SFUMATO_TEST_MARIADB"), finite_only=True),
 ]
 
 
@@ -167,6 +209,11 @@ ADAPTERS = [
 def adapter(request: pytest.FixtureRequest) -> Adapter:
     """Every engine in turn."""
     return request.param
+
+
+def finite(row: Row) -> Row:
+    """The row for a database without NaN and infinity."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 class Oracle:

@@ -16,6 +16,11 @@ NUMBER = f"[+-]?({_PLAIN}|{_SCIENTIFIC})"
 class Dialect(Protocol):
     """How one engine writes identifiers, literals and the few functions that an encoding needs."""
 
+    @property
+    def random(self) -> str:
+        """A uniform random number, anew for each row; not for privacy."""
+        ...
+
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
         ...

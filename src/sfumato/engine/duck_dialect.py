@@ -21,6 +21,8 @@ _CODE_TYPES = {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER"}
 class DuckDialect:
     """DuckDB's SQL."""
 
+    random = "RANDOM()"
+
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
         return '"' + identifier.replace('"', '""') + '"'

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 import tempfile
@@ -19,17 +18,21 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.fingerprint import Fingerprint, words_of
-from sfumato.engine.plan import Counts, Plan
+from sfumato.engine.output import complete
+from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import Rewriting
 from sfumato.engine.sources import Source, quoted
 from sfumato.engine.tally import Tally
-from sfumato.errors import EngineError, InputError, TableError
+from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
 SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 90 % of the disk
@@ -80,10 +83,9 @@ class DuckTable:
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
         """Facts for a draft domain.  Not private: for the owner of the table only."""
-        from sfumato.engine.profile import profiles
-
         with self.reading() as cursor:
-            return profiles(cursor, self.source.relation(cursor), self._columns, distinct_limit)
+            profiler = Profiler(lambda text: cursor.sql(text).fetchall(), DIALECT, self.source.relation(cursor))
+            return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
 
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
@@ -135,6 +137,8 @@ class DuckTable:
 class DuckStore:
     """Implements :class:`sfumato.engine.encoded.Store`: one table of the database, dropped with the store."""
 
+    cover_cells = COVER_CELLS
+
     def __init__(self, table: DuckTable, encoding: Encoding, relation: str) -> None:
         self._table = table
         self._encoding = encoding
@@ -148,12 +152,12 @@ class DuckStore:
         with self._table.reading() as cursor:
             return cursor.sql(statement).to_arrow_table()
 
-    def tally(self, plan: Plan, where: str) -> Sequence[Counts]:
+    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
         """Stream batches of codes into the tables of the plan."""
         tally = Tally(plan)
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
         unused = np.empty(0, dtype=np.uint8)
-        for batch in self._stream([f"c{axis}" for axis in used], where):
+        for batch in self._stream([f"c{axis}" for axis in used], condition(where, self.domain)):
             columns = [unused] * len(plan.shape)
             for place, axis in enumerate(used):
                 columns[axis] = batch.column(place).to_numpy()
@@ -215,17 +219,9 @@ def _delivered(cursor: Any, select: str, out: Path | None) -> pa.Table | None:  
     """The rows themselves, or a file that is complete or not there."""
     if out is None:
         return cursor.sql(select).to_arrow_table()
-    form = {".csv": "csv, HEADER", ".parquet": "parquet"}.get(out.suffix)
-    if form is None:
-        raise InputError(f"cannot write {out.name}; its name should end in .csv or .parquet", culprit=out)
-    if not out.parent.is_dir():
-        raise InputError(f"there is no directory {out.parent} to write {out.name} to", culprit=out)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
+    with complete(out) as part:
+        form = "csv, HEADER" if out.suffix == ".csv" else "parquet"
         cursor.execute(f"COPY ({select}) TO {quoted(str(part))} (FORMAT {form})")
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
     return None
 
 

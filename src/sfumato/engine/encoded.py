@@ -41,11 +41,16 @@ class Store(Protocol):
         """What stands after FROM."""
         ...
 
+    @property
+    def cover_cells(self) -> int:
+        """How large the tables should be over which marginals are tallied together."""
+        ...
+
     def query(self, statement: str) -> pa.Table:
         """The result of a SELECT over ``relation``: never rows of the table, always groups of them."""
         ...
 
-    def tally(self, plan: Plan, where: str) -> Sequence[Counts]:
+    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
         """One flat table a cover of the plan, over the rows that meet ``where``."""
         ...
 
@@ -91,8 +96,9 @@ class EncodedRows:
         places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
         for clique in cliques:
             _refuse_repeats(clique)
-        wanted = plan(places, self.domain.shape)
-        tables = self._store.tally(wanted, condition(where, self.domain))
+        wanted = plan(places, self.domain.shape, cover_cells=self._store.cover_cells)
+        condition(where, self.domain)  # refuse before anything is read
+        tables = self._store.tally(wanted, where)
         return tuple(Exact(counts) for counts in wanted.project(tables))
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[Groups]:

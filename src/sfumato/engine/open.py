@@ -13,10 +13,12 @@ def open_table(source: object) -> Table:
 
     Args:
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
-            pattern of them; a pandas, polars or Arrow frame, which is never changed.
+            pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
+            ``postgresql://user:password@host/database?table=people`` (also mysql, mariadb).
 
     Raises:
         InputError: the source is none of these.
+        EngineError: the database does not answer, or gives no permission.
         TableError: it cannot be read, has no rows, or has two columns of one name.
     """
     from sfumato.engine.duckdb import DuckTable
@@ -25,6 +27,10 @@ def open_table(source: object) -> Table:
     if not isinstance(source, str | Path):
         return DuckTable(frame_source(source))
     scheme, separator, _ = str(source).partition("://")
+    if scheme in ("postgresql", "mysql", "mariadb") and separator:
+        from sfumato.engine.sql import SqlTable
+
+        return SqlTable(str(source))
     if separator:
         raise InputError(f"cannot open a table by a URL of scheme {scheme!r}", culprit=source)
     return DuckTable(file_source(source))

@@ -60,8 +60,13 @@ def marginal(table: Counts, cover: Clique, clique: Clique, shape: Sequence[int])
     return np.ascontiguousarray(summed.transpose([kept.index(axis) for axis in clique])).reshape(-1)
 
 
-def plan(cliques: Iterable[Clique], shape: Sequence[int]) -> Plan:
+def plan(cliques: Iterable[Clique], shape: Sequence[int], *, cover_cells: int = COVER_CELLS) -> Plan:
     """Choose covers for ``cliques`` over attributes of ``shape`` cells.
+
+    Args:
+        cliques: wanted marginals, as positions in ``shape``.
+        shape: cells of every attribute.
+        cover_cells: cells of a cover, at most, unless a clique alone has more.
 
     Raises:
         SizeError: the marginals themselves need more than ``TOTAL_CELLS`` counters.
@@ -78,7 +83,7 @@ def plan(cliques: Iterable[Clique], shape: Sequence[int]) -> Plan:
             "ask for fewer or smaller ones",
             culprit=wanted,
         )
-    limit = COVER_CELLS
+    limit = cover_cells
     while True:
         covers = _covers({frozenset(clique) for clique in wanted}, shape, limit)
         if limit <= 1 or sum(math.prod(shape[axis] for axis in cover) for cover in covers) <= TOTAL_CELLS:

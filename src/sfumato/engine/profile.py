@@ -4,62 +4,89 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.engine.dialect import NUMBER
+from sfumato.engine.dialect import NUMBER, Dialect, number
 from sfumato.engine.port import Column, Kind, Profile
-from sfumato.engine.sources import quoted
+
+Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
-_BOOLEAN = "true|false|True|False|TRUE|FALSE"
+_CODE = "[+-]?0[0-9].*"
+_TRUE = "true|True|TRUE"
+_BOOLEAN = f"{_TRUE}|false|False|FALSE"
 
 
-def profiles(cursor: Any, relation: str, columns: tuple[Column, ...], distinct_limit: int) -> tuple[Profile, ...]:  # noqa: ANN401
-    """One profile a column.
+@dataclass(frozen=True)
+class Profiler:
+    """Profiles columns of ``relation`` by what ``query`` answers."""
 
-    A text column that only holds whole numbers is profiled as integers, and so on, since CSV knows text
-    only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
-    """
-    return tuple(_profile(cursor, relation, column, distinct_limit) for column in columns)
+    query: Query
+    dialect: Dialect
+    relation: str
+
+    def profile(self, column: Column, distinct_limit: int) -> Profile:
+        """Profile one column.
+
+        A text column that only holds whole numbers is profiled as integers, and so on, since CSV knows
+        text only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
+        """
+        kind = self._guessed(column)
+        value = self._value(column, kind)
+        finite = f"ABS({value}) <= 1.7976931348623157e308" if kind is Kind.REAL else "1 = 1"
+        ((rows, held, distinct, low, high),) = self.query(
+            f"SELECT COUNT(*), COUNT({value}), COUNT(DISTINCT {value}), MIN(CASE WHEN {finite} THEN {value} END), "
+            f"MAX(CASE WHEN {finite} THEN {value} END) FROM {self.relation}"
+        )
+        values = None
+        if distinct <= distinct_limit:
+            inner = f"SELECT DISTINCT {value} AS x FROM {self.relation}"
+            found = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
+            values = tuple(_typed(value, kind) for (value,) in found)
+        return Profile(replace(column, kind=kind), distinct, rows - held, _typed(low, kind), _typed(high, kind), values)
+
+    def _value(self, column: Column, kind: Kind) -> str:
+        name = self.dialect.name(column.name)
+        text = self.dialect.text(name)
+        match kind:
+            case Kind.INTEGER:
+                if column.kind is Kind.INTEGER:
+                    return name
+                return self.dialect.integer(text if column.kind is Kind.TEXT else number(self.dialect, column))
+            case Kind.REAL:
+                return number(self.dialect, column)
+            case Kind.BOOLEAN:
+                true = self.dialect.matches(text, _TRUE) if column.kind is Kind.TEXT else name
+                return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # booleans have no MIN everywhere
+            case _:
+                return text
+
+    def _guessed(self, column: Column) -> Kind:
+        if column.kind is Kind.REAL:
+            value = number(self.dialect, column)
+            tests = {Kind.INTEGER: (value, f"FLOOR({value}) = {value} AND ABS({value}) < 9007199254740992")}
+        elif column.kind is Kind.TEXT and not column.type.upper().startswith("DATE"):
+            text = self.dialect.text(self.dialect.name(column.name))
+            matches = {pattern: self.dialect.matches(text, pattern) for pattern in (_WHOLE, _BOOLEAN, NUMBER, _CODE)}
+            tests = {
+                Kind.INTEGER: (text, matches[_WHOLE]),
+                Kind.BOOLEAN: (text, matches[_BOOLEAN]),
+                Kind.REAL: (text, f"{matches[NUMBER]} AND NOT {matches[_CODE]}"),
+            }
+        else:
+            return column.kind
+        cases = (
+            f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)" for value, test in tests.values()
+        )
+        (held,) = self.query(f"SELECT {', '.join(cases)} FROM {self.relation}")
+        return next((kind for kind, holds in zip(tests, held, strict=True) if holds == 1), column.kind)
 
 
-def _profile(cursor: Any, relation: str, column: Column, distinct_limit: int) -> Profile:  # noqa: ANN401
-    name = '"' + column.name.replace('"', '""') + '"'
-    kind = _guessed(cursor, relation, column, name)
-    present = f"{name} IS NOT NULL"
-    match kind:
-        case Kind.INTEGER:
-            value = f"CAST({name} AS HUGEINT)"
-        case Kind.REAL:
-            value = f"CAST({name} AS DOUBLE)"
-            present += f" AND NOT isnan({value})"
-        case Kind.BOOLEAN:
-            value = f"CAST({name} AS BOOLEAN)"
-        case _:
-            value = f"CAST({name} AS VARCHAR)"
-    extreme = f"isfinite({value})" if kind is Kind.REAL else "true"
-    rows, held, distinct, low, high = cursor.sql(
-        f"SELECT COUNT(*), COUNT(*) FILTER ({present}), COUNT(DISTINCT {value}) FILTER ({present}), "
-        f"MIN({value}) FILTER ({present} AND {extreme}), MAX({value}) FILTER ({present} AND {extreme}) FROM {relation}"
-    ).fetchall()[0]
-    values = None
-    if distinct <= distinct_limit:
-        found = cursor.sql(f"SELECT DISTINCT {value} AS x FROM {relation} WHERE {present} ORDER BY x").fetchall()
-        values = tuple(value for (value,) in found)
-    return Profile(replace(column, kind=kind), distinct, rows - held, low, high, values)
-
-
-def _guessed(cursor: Any, relation: str, column: Column, name: str) -> Kind:  # noqa: ANN401
-    if column.kind is Kind.REAL:
-        value = f"CAST({name} AS DOUBLE)"
-        tests = [f"isnan({value}) OR (floor({value}) = {value} AND abs({value}) < 9007199254740992)"]
-        kinds = [Kind.INTEGER]
-    elif column.kind is Kind.TEXT and not column.type.startswith("DATE"):
-        tests = [f"regexp_full_match(CAST({name} AS VARCHAR), {quoted(text)})" for text in (_WHOLE, _BOOLEAN, NUMBER)]
-        kinds = [Kind.INTEGER, Kind.BOOLEAN, Kind.REAL]
-        tests[2] += f" AND NOT regexp_full_match(CAST({name} AS VARCHAR), '[+-]?0[0-9].*')"
-    else:
-        return column.kind
-    held = cursor.sql(f"SELECT {', '.join(f'bool_and({test})' for test in tests)} FROM {relation}").fetchall()[0]
-    return next((kind for kind, holds in zip(kinds, held, strict=True) if holds), column.kind)
+def _typed(value: Any, kind: Kind) -> object:  # noqa: ANN401 - what a database driver returned
+    if value is None:
+        return None
+    if kind is Kind.BOOLEAN:
+        return bool(value)
+    return int(value) if kind is Kind.INTEGER else value

@@ -17,7 +17,7 @@ from sfumato.engine.port import Recode
 class Rewriting:
     """The join of encoded rows, which carry raw columns as ``r0, r1, …``, with levels and classes.
 
-    Tables ``level0, level1, …`` have columns ``code, level``; table ``classes`` has ``k0, k1, …`` (coarser
+    Tables ``sfumato_level0, …`` have columns ``code, level``; table ``sfumato_classes`` has ``k0, k1, …`` (coarser
     codes), ``l0, l1, …`` (labels), and ``first, last``: which of the shuffled rows of the tuple it takes.
     """
 
@@ -29,13 +29,15 @@ class Rewriting:
         """The small tables, by name."""
         recode = self.recode
         levels = {
-            f"level{place}": pa.table({"code": np.arange(len(level), dtype=np.int64), "level": level.astype(np.int64)})
+            f"sfumato_level{place}": pa.table(
+                {"code": np.arange(len(level), dtype=np.int64), "level": level.astype(np.int64)}
+            )
             for place, level in enumerate(recode.levels)
         }
         columns = {f"k{place}": pa.array(recode.classes[:, place].astype(np.int64)) for place in range(len(levels))}
         columns |= {f"l{place}": column for place, column in enumerate(recode.labels.columns)}
         first, last = _turns(recode)
-        return levels | {"classes": pa.table(columns | {"first": first, "last": last})}
+        return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,24 +53,28 @@ class Rewriting:
         dialect, recode = self.encoding.dialect, self.recode
         keys = range(len(recode.attributes))
         carried = [f"r{place}" for place in range(len(self.raw))]
-        coarse = ", ".join([*(f"level{key}.level AS k{key}" for key in keys), *carried])
+        coarse = ", ".join([*(f"sfumato_level{key}.level AS k{key}" for key in keys), *carried])
         joins = " ".join(
-            f"JOIN level{key} ON level{key}.code = c{self.encoding.domain.index(name)}"
+            f"JOIN sfumato_level{key} ON sfumato_level{key}.code = c{self.encoding.domain.index(name)}"
             for key, name in enumerate(recode.attributes)
         )
         listed = ", ".join([*(f"k{key}" for key in keys), *carried])
-        drawn = f"SELECT {coarse}, RANDOM() AS draw FROM {rows} {joins}"
+        drawn = f"SELECT {coarse}, {dialect.random} AS draw FROM {rows} {joins}"
         turn = "1"
         if recode.rows is not None:
             turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(f'k{key}' for key in keys)} ORDER BY draw)"
         dealt = f"SELECT {listed}, draw, {turn} AS turn FROM ({drawn}) AS drawn_rows"
-        same = " AND ".join([*(f"dealt.k{key} = classes.k{key}" for key in keys), "turn >= first", "turn <= last"])
+        same = " AND ".join(
+            [*(f"dealt.k{key} = sfumato_classes.k{key}" for key in keys), "turn >= first", "turn <= last"]
+        )
         join = "JOIN" if recode.suppressed is None else "LEFT JOIN"
         written = [*(self._label(f"l{place}") for place in range(recode.labels.num_columns)), *carried]
         names = [dialect.name(name) for name in self.names]
         final = ", ".join(f"{column} AS {name}" for column, name in zip(written, names, strict=True))
         # A second draw: the one that dealt the rows would give away, by the order, which turn a row took.
-        joined = f"SELECT {final}, RANDOM() AS position FROM ({dealt}) AS dealt {join} classes ON {same}"
+        joined = (
+            f"SELECT {final}, {dialect.random} AS position FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
+        )
         return f"SELECT {', '.join(names)} FROM ({joined}) AS rewritten ORDER BY position"
 
     def _label(self, column: str) -> str:

@@ -1,0 +1,342 @@
+"""PostgreSQL and MariaDB (or MySQL): the database counts, this process sees tallies only.
+
+Encoding makes a temporary table in a session of its own, in one statement and so from one snapshot: the
+tallies of one encoding agree with each other whatever happens to the table meanwhile.  The session is
+read-only but for its temporary tables.  ``keys`` and ``recoded`` read the table again, as it then is.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import Encoding
+from sfumato.engine.output import write_batches
+from sfumato.engine.plan import Counts, Plan
+from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
+from sfumato.engine.rewriting import Rewriting
+from sfumato.engine.sql_dialect import MariaDialect, PostgresDialect
+from sfumato.engine.statements import Cells
+from sfumato.errors import EngineError, InputError, TableError
+
+BATCH_ROWS = 1 << 16
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+_DENIED = {"42501", "28000", "28P01", 1044, 1045, 1142, 1143, 1227}
+_ARROW = {Kind.TEXT: pa.string(), Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.REAL: pa.float64()}
+
+
+class SqlTable:
+    """Implements :class:`sfumato.engine.port.Table` over one table or view of a database."""
+
+    def __init__(self, url: str) -> None:
+        """Connect.
+
+        Args:
+            url: ``postgresql://user:password@host/database?table=schema.name``, or mysql, or mariadb.
+
+        Raises:
+            InputError: not such a URL, or the driver is not installed.
+            EngineError: no connection, or no permission.
+            TableError: no such table, or no rows.
+        """
+        import sqlalchemy as sa
+
+        try:
+            parsed = sa.make_url(url)
+            name = parsed.query.get("table")
+        except sa.exc.ArgumentError:
+            name = None
+        if not isinstance(name, str) or not name:
+            raise InputError("a database URL looks like postgresql://user@host/database?table=name", culprit=url)
+        self._url = parsed.set(drivername=_DRIVERS[parsed.drivername]).difference_update_query(["table"])
+        self.title = f"table {name} of {self._url.set(username=None, password=None).render_as_string()}"
+        schema, _, table = name.rpartition(".")
+        try:
+            self._engine = sa.create_engine(self._url, poolclass=sa.NullPool)
+        except ModuleNotFoundError as error:
+            extra = "postgres" if parsed.drivername == "postgresql" else "mysql"
+            raise InputError(f"{error.name} is not installed; install sfumato[{extra}]", culprit=url) from None
+        with self.session() as session:
+            self.dialect = session.dialect
+            self._columns = session.columns(table, schema or None)
+            self.relation = ".".join(self.dialect.name(part) for part in (schema, table) if part)
+            if not session.rows(f"SELECT 1 FROM {self.relation} LIMIT 1"):
+                raise TableError(f"{self.title} has no rows", culprit=name)
+
+    def schema(self) -> tuple[Column, ...]:
+        """Columns in order; reads no row."""
+        return self._columns
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        with self.session() as session:
+            profiler = Profiler(session.rows, self.dialect, self.relation)
+            return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+
+    def encode(self, domain: Domain) -> Recodable:
+        """Encode into a temporary table of a session that the result keeps."""
+        encoding = Encoding(domain, {column.name: column for column in self._columns}, self.dialect)
+        session = Session(self._engine, self.title)
+        try:
+            session.make(SqlStore.relation, encoding, self.selected(encoding, ()))
+        except BaseException:
+            session.close()
+            raise
+        return EncodedRows(SqlStore(self, encoding, session))
+
+    def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
+        """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
+        select = encoding.select(self.relation, raw)
+        if encoding.domain.unit.column is None:
+            return select
+        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+        return bounded(f"({select}) AS encoded_rows", encoding, columns)
+
+    def raw(self, name: str) -> Column:
+        """A raw column."""
+        found = next((column for column in self._columns if column.name == name), None)
+        if found is None:
+            raise TableError(f"the table has no column {name!r}", culprit=name)
+        return found
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A session for one piece of work."""
+        session = Session(self._engine, self.title)
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+class SqlStore:
+    """Implements :class:`sfumato.engine.encoded.Store`: a temporary table, gone with its session."""
+
+    relation = "sfumato_encoded"
+    cover_cells = 1 << 17  # measured on PostgreSQL: a pass costs more than cells do, until hash tables spill
+
+    def __init__(self, table: SqlTable, encoding: Encoding, session: Session) -> None:
+        self._table = table
+        self._encoding = encoding
+        self._session = session
+        self.domain = encoding.domain
+        self.dialect = encoding.dialect
+        weakref.finalize(self, session.close)
+
+    def query(self, statement: str) -> pa.Table:
+        """The result of a grouping query."""
+        names, rows = self._session.named_rows(statement)
+        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+        """One GROUP BY over the mixed-radix key of each cover."""
+        return [self._tallied(plan, cover, where) for cover in range(len(plan.covers))]
+
+    def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Codes, read at once into arrays: the one session cannot be left in the middle of a result."""
+        types = [np.min_scalar_type(self.domain.attributes[place].size - 1) for place in columns]
+        listed = ", ".join(f"c{place}" for place in columns)
+        chunks = [
+            [np.fromiter((row[place] for row in rows), kind, len(rows)) for place, kind in enumerate(types)]
+            for rows in self._session.chunks(f"SELECT {listed} FROM {self.relation}")
+        ]
+        names = [f"c{place}" for place in columns]
+        return (pa.record_batch([pa.array(array) for array in chunk], names=names) for chunk in chunks)
+
+    def fingerprint(self) -> str:
+        """Sum of row hashes."""
+        stored = (f"COALESCE({self.dialect.text(name)}, '')" for name in self._encoding.stored)
+        row = self.dialect.digest("CONCAT(" + ", ' ', ".join(stored) + ")")
+        first, second = self._session.dialect.words("digest")
+        inner = f"SELECT {row} AS digest FROM {self.relation}"
+        (sums,) = self._session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
+        text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def keys(self, columns: tuple[str, ...]) -> pa.Table:
+        """Read the table again for raw keys."""
+        raw = [self.dialect.text(self.dialect.name(self._table.raw(name).name)) for name in columns]
+        names = [f"r{place}" for place in range(len(columns))]
+        select = self._encoding.select(self._table.relation, raw)
+        present = " AND ".join(f"{name} IS NOT NULL" for name in names)
+        held = f"(SELECT * FROM ({select}) AS carried WHERE {present}) AS held"
+        rows = self._session.rows(bounded_keys(held, names, self._encoding))
+        found = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(columns)}
+        return pa.table(found | {"units": pa.array([int(row[-1]) for row in rows], pa.int64())})
+
+    def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
+        """Read the table again, rewrite, shuffle; rows pass through this process in batches."""
+        rewriting = Rewriting(self._encoding, recode, raw)
+        columns = [self._table.raw(name) for name in raw]
+        types = [pa.string()] * recode.labels.num_columns + [_ARROW.get(column.kind, pa.string()) for column in columns]
+        schema = pa.schema(list(zip(rewriting.names, types, strict=True)))
+        with self._table.session() as session:
+            for name, small in rewriting.tables().items():
+                session.load(name, small)
+            carried = [self._carried(column) for column in columns]
+            rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
+            batches = (_batch(chunk, schema) for chunk in session.chunks(rewriting.select(rows)))
+            if out is None:
+                return pa.Table.from_batches(batches, schema)
+            write_batches(batches, schema, out)
+        return None
+
+    def _carried(self, column: Column) -> str:
+        name = self.dialect.name(column.name)
+        match column.kind:
+            case Kind.REAL:
+                return self.dialect.double(name)
+            case Kind.OTHER:
+                return self.dialect.text(name)
+            case _:
+                return name
+
+    def _tallied(self, plan: Plan, cover: int, where: Predicate | None) -> Counts:
+        names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
+        counts = np.zeros(plan.cells(cover), dtype=np.int64)
+        rows = self._session.rows(Cells(self.relation, self.domain, self.dialect, names, where).counts())
+        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        counts[found[:, 0]] = found[:, 1]
+        return counts
+
+
+class Session:
+    """One connection, used by one thread at a time; errors come out as ours, without data values."""
+
+    def __init__(self, engine: Any, title: str) -> None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
+        self._title = title
+        self._lock = threading.Lock()
+        with self._translating():
+            self._connection = engine.connect().execution_options(no_parameters=True)
+        self.dialect = _dialect(self._connection)
+        with self._translating():
+            self._run(*self.dialect.session, *self.dialect.read_only)
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """All rows of a result."""
+        return self.named_rows(statement)[1]
+
+    def named_rows(self, statement: str) -> tuple[list[str], Sequence[Sequence[Any]]]:
+        """Column names and all rows of a result."""
+        with self._lock, self._translating():
+            result = self._connection.exec_driver_sql(statement)
+            names, rows = list(result.keys()), result.fetchall()
+            self._connection.commit()
+            return names, rows
+
+    def chunks(self, statement: str) -> Iterator[Sequence[Sequence[Any]]]:
+        """A result in chunks of ``BATCH_ROWS``, streamed by the server."""
+        with self._lock, self._translating():
+            streaming = self._connection.execution_options(stream_results=True, max_row_buffer=BATCH_ROWS)
+            result = streaming.exec_driver_sql(statement)
+            while chunk := result.fetchmany(BATCH_ROWS):
+                yield chunk
+            self._connection.commit()
+            self._connection.execution_options(stream_results=False)
+
+    def make(self, name: str, encoding: Encoding, select: str) -> None:
+        """Make a temporary table of encoded rows."""
+        with self._lock, self._translating():
+            self._run(
+                *self.dialect.read_write,
+                f"CREATE TEMPORARY TABLE {name} {self.dialect.definition(encoding.domain)} AS {select}",
+                *self.dialect.analyzed(name),
+                *self.dialect.read_only,
+            )
+
+    def load(self, name: str, small: pa.Table) -> None:
+        """Make a temporary table of a few codes and labels."""
+        types = [self.dialect.text_type if pa.types.is_string(kind) else "BIGINT" for kind in small.schema.types]
+        columns = ", ".join(f"{column} {kind}" for column, kind in zip(small.column_names, types, strict=True))
+        with self._lock, self._translating():
+            self._run(*self.dialect.read_write, f"CREATE TEMPORARY TABLE {name} ({columns})")
+            for batch in small.to_batches(max_chunksize=1000):
+                values = ", ".join(
+                    "("
+                    + ", ".join(self.dialect.string(v) if isinstance(v, str) else str(v) for v in row.values())
+                    + ")"
+                    for row in batch.to_pylist()
+                )
+                self._run(f"INSERT INTO {name} VALUES {values}")
+            self._run(*self.dialect.analyzed(name), *self.dialect.read_only)
+
+    def columns(self, table: str, schema: str | None) -> tuple[Column, ...]:
+        """Columns of a table or view."""
+        import sqlalchemy as sa
+
+        with self._lock, self._translating(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", sa.exc.SAWarning)  # a type that SQLAlchemy does not know is Kind.OTHER
+            try:
+                found = sa.inspect(self._connection).get_columns(table, schema)
+            except sa.exc.NoSuchTableError:
+                raise TableError(f"there is no {self._title}", culprit=table) from None
+            self._connection.commit()
+        return tuple(Column(column["name"], _kind(column["type"]), str(column["type"])) for column in found)
+
+    def close(self) -> None:
+        """End the session and drop its temporary tables."""
+        self._connection.close()
+
+    def _run(self, *statements: str) -> None:
+        for statement in statements:
+            self._connection.exec_driver_sql(statement)
+            self._connection.commit()
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        import sqlalchemy as sa
+
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            original = error.orig
+            codes = {getattr(original, "sqlstate", None), *(original.args[:1] if original is not None else ())}
+            if _DENIED & codes:
+                raise EngineError(
+                    f"no permission on {self._title}; it takes SELECT on the table and the right to make temporary tables",
+                    culprit=self._title,
+                ) from None
+            if error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
+                raise EngineError(f"no connection to {self._title}, or it was lost", culprit=self._title) from None
+            raise EngineError(
+                f"the database failed over {self._title}: {type(original).__name__}", culprit=self._title
+            ) from None
+
+
+def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
+    if connection.dialect.name == "postgresql":
+        return PostgresDialect()
+    return MariaDialect("utf8mb4_nopad_bin" if connection.dialect.is_mariadb else "utf8mb4_0900_bin")
+
+
+def _kind(kind: Any) -> Kind:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
+    import sqlalchemy as sa
+
+    known = (
+        (sa.Boolean, Kind.BOOLEAN),
+        (sa.Integer, Kind.INTEGER),
+        (sa.Numeric | sa.Float, Kind.REAL),
+        (sa.String | sa.Uuid | sa.Date, Kind.TEXT),
+    )
+    return next((ours for theirs, ours in known if isinstance(kind, theirs)), Kind.OTHER)
+
+
+def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    return pa.record_batch(columns, schema=schema)
