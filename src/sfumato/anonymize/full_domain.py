@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from sfumato.anonymize import optimal as least_loss
-from sfumato.anonymize import samarati as lowest_height
+from sfumato.anonymize import optimal_search, samarati_search
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.criteria import Criterion
 from sfumato.anonymize.lattice import Lattice
@@ -15,7 +14,7 @@ from sfumato.anonymize.plan import Plan, of_vector
 from sfumato.anonymize.problem import Problem, allowed_rows
 from sfumato.anonymize.quasi import Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
-from sfumato.anonymize.samarati import Order
+from sfumato.anonymize.samarati_search import Order
 from sfumato.anonymize.source import microdata
 from sfumato.errors import InfeasibleError
 from sfumato.vault.vault import Vault
@@ -53,7 +52,7 @@ def optimal(
 
     def decide() -> Plan:
         lattice = _lattice(vault, asked, suppression)
-        optimum = least_loss.search(lattice, height=height, seconds=seconds)
+        optimum = optimal_search.search(lattice, height=height, seconds=seconds)
         if optimum.node is None:
             raise _infeasible(lattice)
         return of_vector(
@@ -94,7 +93,7 @@ def samarati(
 
     def decide() -> Plan:
         lattice = _lattice(vault, asked, suppression)
-        node = lowest_height.search(lattice, order=order)
+        node = samarati_search.search(lattice, order=order)
         if node is None:
             raise _infeasible(lattice)
         return of_vector(lattice, node.vector, asked=asked, domain=vault.domain, certificate=None)

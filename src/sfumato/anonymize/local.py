@@ -8,14 +8,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from sfumato.anonymize import k_member as clustering
-from sfumato.anonymize import mdav
-from sfumato.anonymize import mondrian as cutting
+from sfumato.anonymize import k_member_clustering, mdav, mondrian_cuts
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.classes import Classes
 from sfumato.anonymize.criteria import Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.mondrian import Cutter, Region
+from sfumato.anonymize.mondrian_cuts import Cutter, Region
 from sfumato.anonymize.plan import Plan, of_classes
 from sfumato.anonymize.problem import check_criteria
 from sfumato.anonymize.quasi import Quasi, read
@@ -41,11 +39,11 @@ class Cut(StrEnum):
 
 
 _CUTTERS: Mapping[Cut, Cutter] = {
-    Cut.GREEDY: cutting.greedy,
-    Cut.BALANCED: cutting.balanced,
-    Cut.RELAXED: cutting.relaxed,
-    Cut.STRICT: cutting.strict,
-    Cut.IN_ORDER: cutting.in_order,
+    Cut.GREEDY: mondrian_cuts.greedy,
+    Cut.BALANCED: mondrian_cuts.balanced,
+    Cut.RELAXED: mondrian_cuts.relaxed,
+    Cut.STRICT: mondrian_cuts.strict,
+    Cut.IN_ORDER: mondrian_cuts.in_order,
 }
 
 
@@ -96,7 +94,7 @@ def mondrian(
         if not publishable(Region(np.arange(len(data.counts)), data.counts)):
             wanted = " and ".join(map(str, asked.criteria))
             raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=asked.criteria)
-        partition = cutting.partition(space, cutter=_CUTTERS[cut], safe=publishable)
+        partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], safe=publishable)
         return of_classes(data, space, partition, asked=asked, domain=vault.domain)
 
     return disclose(vault, asked, keep, decide)
@@ -129,7 +127,7 @@ def k_member(
         # the same table and question give the same classes, so that asking twice reveals nothing more
         digest = hashlib.sha256(f"{vault.encoded.version} {asked.request()}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
-        partition = clustering.partition(space, k=k, effort=effort, rng=rng)
+        partition = k_member_clustering.partition(space, k=k, effort=effort, rng=rng)
         return of_classes(data, space, partition, asked=asked, domain=vault.domain)
 
     return disclose(vault, asked, keep, decide)

@@ -48,8 +48,8 @@ def interval_loss_metric(counts: Integers, widths: Integers, spans: Sequence[int
 def weighted(losses: Sequence[float], weights: Sequence[float]) -> float:
     """Weighted sum of the attributes' losses, divided by the mean weight, so that equal weights change nothing.
 
-    >>> weighted((0.4, 0.6), (3.0, 1.0))
-    0.9
+    >>> weighted((0.5, 0.25), (3.0, 1.0))
+    0.875
     """
     mean = sum(weights) / len(weights)
     return float(sum(weight * loss for weight, loss in zip(weights, losses, strict=True)) / mean)

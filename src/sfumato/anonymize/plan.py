@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.anonymize.asked import Asked
-from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.criteria import Criterion, safe
+from sfumato.anonymize.hierarchy import Level
 from sfumato.anonymize.lattice import Lattice
 from sfumato.anonymize.loss import (
     average_class_size,
@@ -22,9 +24,10 @@ from sfumato.anonymize.loss import (
     weighted,
 )
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.optimal import Certificate
+from sfumato.anonymize.optimal_search import Certificate
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.problem import Vector
+from sfumato.anonymize.quasi import Quasi, suppressed_codes
 from sfumato.anonymize.recoding import FullDomain, Local, Recoding
 from sfumato.anonymize.recount import Count, count, refuse_unsafe
 from sfumato.anonymize.rewrite import of_full_domain, of_partition
@@ -35,6 +38,9 @@ from sfumato.engine.port import Recode
 
 Integers = NDArray[np.int64]
 Losses = NDArray[np.float64]
+
+
+LEFT_OUT = "(left out)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +76,9 @@ def of_vector(
         quasi=problem.data.quasi,
         criteria=_spelled(problem.criteria),
         leaves=tuple(labels),
-        cells=tuple(level.cells for level in levels),
-        labels=tuple(level.labels for level in levels),
+        cells=tuple(_cells(level, each, domain) for level, each in zip(levels, asked.quasi, strict=True)),
+        labels=tuple((*level.labels, LEFT_OUT) for level in levels),
+        losses=tuple(np.append(level.losses, 1.0) for level in levels),
         kept=cells,
     )
     losses = np.stack([level.losses[column] for level, column in zip(levels, cells.T, strict=True)], axis=1)
@@ -83,6 +90,21 @@ def of_vector(
     if certificate is not None:
         facts["certificate"] = asdict(certificate) | {"proven": certificate.proven}
     return _verified(problem.data, of_full_domain(recoding, labels), recoding, facts, problem.criteria)
+
+
+def of_recoding(data: Microdata, recode: Recode, recoding: Recoding, losses: Losses, asked: Asked) -> Plan:
+    """The plan of a saved recoding on other rows: classes that are not safe among them are left out.
+
+    ``losses`` are those of each listed class of ``recode``, shape ``(classes, quasi)``.
+    """
+    counted = count(data, recode)
+    good = safe(asked.criteria, counted.classes) & (counted.classes.counts > 0)
+    listed = (counted.numbers >= 0) & good[counted.numbers]
+    kept = replace(recode, classes=recode.classes[listed], labels=recode.labels.filter(pa.array(listed)))
+    per_class = np.zeros((len(good), losses.shape[1]))
+    per_class[counted.numbers[listed]] = losses[listed]
+    facts = _facts(counted.classes.counts[good], per_class[good], data, asked)
+    return _verified(data, kept, recoding, facts, asked.criteria)
 
 
 def of_classes(
@@ -103,6 +125,8 @@ def of_classes(
     described = [space.describe(*ends) for ends in zip(low, high, strict=True)]
     named = tuple(labels for labels, _, _ in described) if names is None else tuple(names)
     labels = tuple(domain[name].labels() for name in data.quasi)
+    weights = np.array([each.weight for each in asked.quasi])
+    losses = space.cells(low, high) / np.where(weights > 0, weights, 1.0)
     recoding = Local(
         quasi=data.quasi,
         criteria=_spelled(asked.criteria),
@@ -111,13 +135,19 @@ def of_classes(
         low=np.stack([least for _, least, _ in described]),
         high=np.stack([greatest for _, _, greatest in described]),
         names=named,
+        losses=losses,
     )
-    weights = np.array([each.weight for each in asked.quasi])
-    losses = space.cells(low, high) / np.where(weights > 0, weights, 1.0)
     facts = _facts(partition.counts(), losses, data, asked)
     facts |= _penalty(partition.counts(), losses, [scale.domain_size for scale in space.scales], facts["suppressed"])
     recode = of_partition(data, partition, named, [len(each) for each in labels])
     return _verified(data, recode, recoding, facts, asked.criteria)
+
+
+def _cells(level: Level, quasi: Quasi, domain: Domain) -> Integers:
+    """Cells of a level; codes that are suppressed by policy get a cell of their own, which no class keeps."""
+    cells = level.cells.copy()
+    cells[list(suppressed_codes(quasi, domain[quasi.name]))] = level.size
+    return cells
 
 
 def _verified(

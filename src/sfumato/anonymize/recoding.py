@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 
 Integers = NDArray[np.int64]
+Losses = NDArray[np.float64]
 
 VERSION = 1
 
@@ -26,8 +27,8 @@ VERSION = 1
 class FullDomain:
     """Every code of an attribute becomes one cell, whatever the others are.
 
-    ``leaves[a]`` are the labels of the codes, ``cells[a]`` the cell of each code, ``labels[a]`` the names of
-    cells; ``kept`` the classes that are published, as cells, shape ``(classes, quasi)``.
+    ``leaves[a]`` are the labels of the codes, ``cells[a]`` the cell of each code, ``labels[a]`` and ``losses[a]``
+    the names and losses of cells; ``kept`` the classes that are published, as cells, shape ``(classes, quasi)``.
     """
 
     quasi: tuple[str, ...]
@@ -35,6 +36,7 @@ class FullDomain:
     leaves: tuple[tuple[str, ...], ...]
     cells: tuple[Integers, ...]
     labels: tuple[tuple[str, ...], ...]
+    losses: tuple[Losses, ...]
     kept: Integers
 
     def describe(self) -> dict[str, Any]:
@@ -44,8 +46,14 @@ class FullDomain:
             "kind": "full-domain",
             "criteria": list(self.criteria),
             "attributes": [
-                {"name": name, "leaves": list(leaves), "cells": cells.tolist(), "labels": list(labels)}
-                for name, leaves, cells, labels in zip(self.quasi, self.leaves, self.cells, self.labels, strict=True)
+                {
+                    "name": name,
+                    "leaves": list(self.leaves[place]),
+                    "cells": self.cells[place].tolist(),
+                    "labels": list(self.labels[place]),
+                    "losses": self.losses[place].tolist(),
+                }
+                for place, name in enumerate(self.quasi)
             ],
             "kept": self.kept.tolist(),
         }
@@ -56,7 +64,8 @@ class Local:
     """Classes are boxes of ranks, and may overlap.
 
     ``leaves[a]`` are the labels of the codes, ``ranks[a]`` their ranks; ``low`` and ``high`` the boxes, each of
-    shape ``(classes, quasi)``; ``names[class]`` what its rows are published with.
+    shape ``(classes, quasi)``; ``names[class]`` what its rows are published with, ``losses``
+    the losses of its cells, same shape.
     """
 
     quasi: tuple[str, ...]
@@ -66,6 +75,7 @@ class Local:
     low: Integers
     high: Integers
     names: tuple[tuple[str, ...], ...]
+    losses: Losses
 
     def describe(self) -> dict[str, Any]:
         """The document that ``parse`` reads."""
@@ -80,6 +90,7 @@ class Local:
             "low": self.low.tolist(),
             "high": self.high.tolist(),
             "names": [list(names) for names in self.names],
+            "losses": self.losses.tolist(),
         }
 
 
@@ -126,12 +137,13 @@ def _full_domain(document: Mapping[str, Any]) -> FullDomain:
         leaves=tuple(_texts(attribute["leaves"]) for attribute in attributes),
         cells=tuple(np.array(attribute["cells"], dtype=np.int64) for attribute in attributes),
         labels=tuple(_texts(attribute["labels"]) for attribute in attributes),
+        losses=tuple(np.array(attribute["losses"], dtype=np.float64) for attribute in attributes),
         kept=np.array(document["kept"], dtype=np.int64).reshape(-1, len(attributes)),
     )
-    for leaves, cells, labels, kept in zip(
-        recoding.leaves, recoding.cells, recoding.labels, recoding.kept.T, strict=True
-    ):
-        _check(len(cells) == len(leaves) and _below(cells, len(labels)) and _below(kept, len(labels)))
+    for place, kept in enumerate(recoding.kept.T):
+        cells, labels = recoding.cells[place], recoding.labels[place]
+        _check(len(cells) == len(recoding.leaves[place]) and len(labels) == len(recoding.losses[place]))
+        _check(_below(cells, len(labels)) and _below(kept, len(labels)))
     return recoding
 
 
@@ -145,8 +157,10 @@ def _local(document: Mapping[str, Any]) -> Local:
         low=np.array(document["low"], dtype=np.int64).reshape(-1, len(attributes)),
         high=np.array(document["high"], dtype=np.int64).reshape(-1, len(attributes)),
         names=tuple(_texts(names) for names in document["names"]),
+        losses=np.array(document["losses"], dtype=np.float64).reshape(-1, len(attributes)),
     )
-    _check(recoding.low.shape == recoding.high.shape == (len(recoding.names), len(attributes)))
+    shape = (len(recoding.names), len(attributes))
+    _check(recoding.low.shape == recoding.high.shape == recoding.losses.shape == shape)
     _check(all(len(names) == len(attributes) for names in recoding.names))
     _check(all(len(ranks) == len(leaves) for ranks, leaves in zip(recoding.ranks, recoding.leaves, strict=True)))
     return recoding

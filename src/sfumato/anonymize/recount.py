@@ -27,9 +27,14 @@ ROWS = "rows of the class"
 
 @dataclass(frozen=True, eq=False)
 class Count:
-    """Classes that would be published, by their labels: a table of labels and rows, in order."""
+    """Classes that would be published, by their labels.
+
+    ``numbers`` is the class of each listed class of the rewriting (-1 where it has no row), ``table`` the
+    labels and rows, in order.
+    """
 
     classes: Classes
+    numbers: Integers
     table: pa.Table
 
     @property
@@ -69,16 +74,18 @@ def count(data: Microdata, recode: Recode) -> Count:
         )
         grouping = group(Keys(place[here][kept], max(len(names), 1)))
         classes = part.merge(grouping)
-        occurring = names.take(pa.array(place[here][kept][grouping.members]))
-        filled = classes.counts > 0
-        return Count(classes, _sorted(occurring.append_column(ROWS, pa.array(classes.counts)).filter(pa.array(filled))))
+        labelled = place[here][kept][grouping.members]
+        number = np.full(len(names), -1)
+        number[labelled] = np.arange(len(labelled))
+        occurring = names.take(pa.array(labelled)).append_column(ROWS, pa.array(classes.counts))
+        return Count(classes, number[label], _sorted(occurring.filter(pa.array(classes.counts > 0))))
     dealt = np.bincount(there, weights=recode.rows, minlength=int(keys.max(initial=0)) + 1)
     there_are = np.bincount(here, weights=data.counts, minlength=len(dealt))
     if np.any(dealt > there_are) or np.any(recode.rows <= 0):
         raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
     counts = np.bincount(label, weights=recode.rows, minlength=len(names)).astype(np.int64)
     classes = Classes(np.arange(len(names)), counts, None, {}, {})
-    return Count(classes, _sorted(names.append_column(ROWS, pa.array(counts))))
+    return Count(classes, label, _sorted(names.append_column(ROWS, pa.array(counts))))
 
 
 def refuse_unsafe(counted: Count, criteria: Sequence[Criterion]) -> None:

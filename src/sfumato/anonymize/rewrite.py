@@ -50,8 +50,11 @@ def of_partition(data: Microdata, partition: Partition, names: Sequence[Sequence
     )
 
 
-def for_new_rows(recoding: Local, data: Microdata, labels: Sequence[Sequence[str]]) -> Recode:
-    """Each tuple of another table goes to the smallest class whose box holds it; others to none."""
+def for_new_rows(recoding: Local, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Integers]:
+    """Each tuple of another table goes to the smallest class whose box holds it; others to none.
+
+    Returns the rewriting, and the class that each of its listed tuples goes to.
+    """
     saved = codes_as_saved(recoding, labels)
     points = np.stack(
         [ranks[codes[column]] for ranks, codes, column in zip(recoding.ranks, saved, data.codes.T, strict=True)], axis=1
@@ -63,7 +66,7 @@ def for_new_rows(recoding: Local, data: Microdata, labels: Sequence[Sequence[str
         inside = ((points >= recoding.low[number]) & (points <= recoding.high[number])).all(axis=1)
         chosen[inside & (chosen < 0)] = number
     held = np.flatnonzero(chosen >= 0)
-    return Recode(
+    recode = Recode(
         attributes=data.quasi,
         levels=tuple(np.arange(len(here), dtype=np.uint32) for here in labels),
         classes=data.codes[held].astype(np.uint32),
@@ -72,6 +75,7 @@ def for_new_rows(recoding: Local, data: Microdata, labels: Sequence[Sequence[str
             [[recoding.names[number][attribute] for number in chosen[held]] for attribute in range(len(data.quasi))],
         ),
     )
+    return recode, chosen[held]
 
 
 def _table(quasi: Sequence[str], columns: Sequence[Sequence[str]]) -> pa.Table:

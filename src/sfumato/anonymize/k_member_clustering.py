@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.anonymize.clusters import Clusters
 from sfumato.anonymize.grower import Grower
 from sfumato.anonymize.local_search import improve
-from sfumato.anonymize.mondrian import Halves, Region, Safe, balanced, regions
+from sfumato.anonymize.mondrian_cuts import Halves, Region, Safe, balanced, regions
 from sfumato.anonymize.partition import Group, Partition
 from sfumato.anonymize.space import Space
 
