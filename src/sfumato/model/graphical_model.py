@@ -19,6 +19,8 @@ from sfumato.model.cascade import sum_all
 from sfumato.model.factor import Factor, Table
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
+_LEAST = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True, eq=False)
 class GraphicalModel:
@@ -93,23 +95,24 @@ class GraphicalModel:
 def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[Table, ...] | None:
     """Clique marginals of the distribution with these log potentials; None where no cell has positive mass."""
     tables = _tables(tree, factors, sizes)
-    sums: dict[int, Table] = {}
-    for child in range(len(tables) - 1, -1, -1):
-        mass = float(tables[child].max())
-        if not mass > 0:
-            return None
-        tables[child] /= mass  # keeps products of many messages far from underflow
-        parent = tree.parents[child]
-        if parent >= 0:
-            sums[child] = _onto(tree, child, tables[child])
-            tables[parent] *= Factor(tree.separators[child], sums[child]).expand(tree.cliques[parent])
-    for index, parent in enumerate(tree.parents):
+    for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
-            tables[index] /= tables[index].sum()
             continue
-        wanted = Factor(tree.cliques[parent], tables[parent]).project(tree.separators[index]).values
-        ratio = np.divide(wanted, sums[index], out=np.zeros_like(wanted), where=sums[index] > 0)
-        tables[index] *= Factor(tree.separators[index], ratio).expand(tree.cliques[index])
+        clique, separator = tree.cliques[child], tree.separators[child]
+        sums = Factor(clique, tables[child]).project(separator).values
+        if not float(sums.max()) > 0:
+            return None
+        possible = sums >= _LEAST
+        tables[child] *= Factor(separator, _inverse(sums)).expand(clique)
+        tables[parent] *= Factor(separator, np.where(possible, sums / sums.max(), 0.0)).expand(tree.cliques[parent])
+    for index, parent in enumerate(tree.parents):
+        if parent >= 0:
+            carried = Factor(tree.cliques[parent], tables[parent]).project(tree.separators[index])
+            tables[index] *= carried.expand(tree.cliques[index])
+        elif (mass := float(tables[index].sum())) > 0:
+            tables[index] /= mass
+        else:
+            return None
     return tuple(tables)
 
 
@@ -130,8 +133,10 @@ def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, i
     return tables
 
 
-def _onto(tree: JunctionTree, child: int, table: Table) -> Table:
-    return Factor(tree.cliques[child], table).project(tree.separators[child]).values
+def _inverse(sums: Table) -> Table:
+    """One over each sum, and zero for a sum that is none (or so small that its inverse would be infinite)."""
+    inverse: Table = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums >= _LEAST)
+    return inverse
 
 
 def _across(tree: JunctionTree, beliefs: Sequence[Table], attributes: Clique) -> Factor:
@@ -147,8 +152,7 @@ def _across(tree: JunctionTree, beliefs: Sequence[Table], attributes: Clique) ->
         arrived = {name for factor in inbox[index] for name in factor.attributes}
         own = Factor(clique, beliefs[index])
         if parent >= 0 and needed[parent]:
-            margin = own.project(separator).values
-            inverse = np.divide(1.0, margin, out=np.zeros_like(margin), where=margin > 0)
+            inverse = _inverse(own.project(separator).values)
             keep = set(separator) | (wanted & (set(clique) | arrived))
             inbox[parent].append(_combine([own * Factor(separator, inverse), *inbox[index]], keep))
         else:

@@ -1,0 +1,68 @@
+"""Groups of codes: what is merged, and how rows find their way back."""
+
+import numpy as np
+import pytest
+
+from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
+from sfumato.model.simulation import generator
+
+
+def test_identity_changes_nothing():
+    same = identity(4)
+    assert same.trivial
+    assert same.labels() is None
+    assert same.expand(np.array([3, 1]), generator(1)).tolist() == [3, 1]
+
+
+def test_rare_codes_share_the_last_group():
+    groups = merge_rare(np.array([2.0, 90.0, -5.0, 80.0, 1.0]), 10.0)
+    assert groups.labels() == (2, 0, 2, 1, 2)
+    assert groups.merge(np.array([2.0, 90.0, -5.0, 80.0, 1.0])).tolist() == [90.0, 80.0, -2.0]
+
+
+@pytest.mark.parametrize("counts", [[5.0, 90.0, 70.0], [1.0, 2.0, 3.0]])
+def test_one_rare_code_or_nothing_but_rare_codes_are_left_alone(counts):
+    assert merge_rare(np.array(counts), 10.0).trivial
+
+
+def partition_cost(counts, cuts, charge):
+    pieces = np.split(counts, cuts)
+    return sum(((piece - piece.mean()) ** 2).sum() + charge for piece in pieces)
+
+
+def test_runs_of_neighbours_are_the_cheapest_of_all_partitions():
+    random = np.random.default_rng(2)
+    for _ in range(20):
+        counts = np.concatenate([random.normal(level, 3, 3) for level in random.choice([0, 10, 30], 3)])
+        variance = 9.0
+        charge = variance * (2 * np.log(len(counts)) + 1)
+        found = merge_neighbours(counts, variance, len(counts))
+        cuts = np.flatnonzero(np.diff(found.groups)) + 1
+        every = ([i + 1 for i in range(8) if mask >> i & 1] for mask in range(1 << 8))
+        assert partition_cost(counts, cuts, charge) == pytest.approx(
+            min(partition_cost(counts, cuts, charge) for cuts in every)
+        )
+
+
+def test_levels_far_above_the_noise_are_kept_apart_and_noise_is_not():
+    random = np.random.default_rng(3)
+    flat = merge_neighbours(random.normal(100, 5, 60), 25.0, 60)
+    steps = merge_neighbours(np.repeat([0.0, 500.0, 200.0], 20) + random.normal(0, 5, 60), 25.0, 60)
+    assert flat.size <= 2
+    assert steps.groups.tolist() == np.repeat([0, 1, 2], 20).tolist()
+
+
+def test_missing_and_unknown_cells_stay_apart():
+    assert merge_neighbours(np.array([1.0, 1.0, 1.0, 1.0]), 4.0, 2).groups.tolist() == [0, 0, 1, 2]
+
+
+def test_rows_of_a_group_are_shared_out_evenly_by_weight():
+    groups = Coarsening(np.array([0, 1, 1, 0]), np.array([1.0, 3.0, 1.0, 0.0]))
+    codes = groups.expand(np.repeat([0, 1], [10, 40]), generator(4))
+    assert np.bincount(codes, minlength=4).tolist() == [10, 30, 10, 0]
+    assert (groups.groups[codes] == np.repeat([0, 1], [10, 40])).all()
+
+
+def test_a_restriction_keeps_the_groups_and_drops_the_codes():
+    some = Coarsening(np.array([0, 0, 1]), np.ones(3)).restricted(np.array([False, True, True]))
+    assert some.expand(np.array([0, 0, 1]), generator(5)).tolist() == [1, 1, 2]

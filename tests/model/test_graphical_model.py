@@ -1,0 +1,76 @@
+"""Exact inference against the full joint distribution."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.errors import InfeasibleError
+from sfumato.model.factor import Factor
+from sfumato.model.graphical_model import GraphicalModel
+
+NAMES = tuple("abcde")
+SIZES = {"a": 2, "b": 3, "c": 2, "d": 3, "e": 2}
+CLIQUES = st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True).map(tuple), max_size=7)
+
+
+def random_model(cliques, seed):
+    random = np.random.default_rng(seed)
+    factors = tuple(Factor(c, 3 * random.normal(size=[SIZES[name] for name in c])) for c in cliques)
+    return GraphicalModel(SIZES, factors, 100.0)
+
+
+def joint(model):
+    logs = np.zeros([model.sizes[name] for name in model.sizes])
+    for factor in model.factors:
+        logs = logs + factor.expand(tuple(model.sizes))
+    table = np.exp(logs)
+    return Factor(tuple(model.sizes), table / table.sum())
+
+
+@given(CLIQUES, st.integers(0, 100))
+def test_every_marginal_is_that_of_the_joint(cliques, seed):
+    model = random_model(cliques, seed)
+    whole = joint(model)
+    for ways in range(len(NAMES) + 1):
+        for attributes in combinations(NAMES, ways):
+            expected = whole.project(attributes).values
+            np.testing.assert_allclose(model.probabilities(attributes).values, expected, atol=1e-12)
+    for attributes in permutations(NAMES, 2):
+        np.testing.assert_allclose(model.expected(attributes), 100 * whole.project(attributes).values, atol=1e-10)
+
+
+@given(CLIQUES, st.integers(0, 100))
+def test_conditioning_multiplies_and_rescales(cliques, seed):
+    model = random_model(cliques, seed)
+    shares = np.log([0.25, 0.0, 1.0], where=[True, False, True], out=np.full(3, -np.inf))
+    whole = joint(model).values * np.array([0.25, 0.0, 1.0])[:, None, None, None].transpose(1, 0, 2, 3)[..., None]
+    found = model.given({"b": shares})
+    assert found.total == pytest.approx(100 * whole.sum())
+    np.testing.assert_allclose(found.probabilities(NAMES).values, whole / whole.sum(), atol=1e-12)
+
+
+def test_a_structural_zero_is_exactly_zero_everywhere():
+    model = random_model([("a", "b"), ("b", "c")], 1)
+    barred = np.full((2, 2), 0.0)
+    barred[0, 1] = -np.inf
+    table = model.times(Factor(("a", "c"), barred)).probabilities(("a", "c", "b")).values
+    assert table[0, 1].tolist() == [0.0, 0.0, 0.0]
+    assert table.sum() == pytest.approx(1)
+
+
+def test_nothing_possible_is_refused():
+    nothing = GraphicalModel.uniform(SIZES, [], 1.0).times(Factor(("a",), np.full(2, -np.inf)))
+    with pytest.raises(InfeasibleError, match="no combination"):
+        _ = nothing.beliefs
+    with pytest.raises(InfeasibleError, match="'b'"):
+        GraphicalModel.uniform(SIZES, [], 1.0).given({"b": np.full(3, -np.inf)})
+
+
+def test_potentials_far_apart_do_not_underflow():
+    chain = [(f"x{i}", f"x{i + 1}") for i in range(60)]
+    factors = tuple(Factor(clique, np.array([[0.0, -700.0], [-700.0, -20.0 * i]])) for i, clique in enumerate(chain))
+    model = GraphicalModel({f"x{i}": 2 for i in range(61)}, factors, 1.0)
+    np.testing.assert_allclose(model.probabilities(("x0", "x60")).values, [[1, 0], [0, 0]], atol=1e-12)

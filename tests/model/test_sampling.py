@@ -1,0 +1,91 @@
+"""Sampled rows: rounded where the model speaks, independent where it says so."""
+
+import numpy as np
+import pytest
+
+from sfumato.errors import SizeError
+from sfumato.model.factor import Factor
+from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.sampling import sample, spread
+from sfumato.model.simulation import generator
+
+SIZES = {"a": 3, "b": 4, "c": 5}
+
+
+def random_model(cliques, seed=1):
+    random = np.random.default_rng(seed)
+    return GraphicalModel(
+        SIZES, tuple(Factor(c, random.normal(size=[SIZES[name] for name in c])) for c in cliques), 1000.0
+    )
+
+
+def counts(rows, names):
+    shape = [SIZES[name] for name in names]
+    return np.bincount(np.ravel_multi_index([rows[name] for name in names], shape), minlength=np.prod(shape))
+
+
+def test_the_root_clique_is_met_to_within_one_row_a_cell():
+    model = random_model([("a", "b", "c")])
+    rows = sample(model, 777, generator(1))
+    expected = 777 * model.probabilities(("a", "b", "c")).values.ravel()
+    assert (np.abs(counts(rows, ("a", "b", "c")) - expected) < 1).all()
+
+
+def test_every_child_cell_is_rounded_within_its_parent_cell():
+    model = random_model([("a", "b"), ("b", "c")])
+    rows = sample(model, 5000, generator(2))
+    parents = counts(rows, ("b",))
+    for clique in (("a", "b"), ("b", "c")):
+        axis = clique.index("b")
+        table = np.moveaxis(model.probabilities(clique).values, axis, 0)
+        conditional = table / table.sum(axis=1, keepdims=True)
+        found = np.moveaxis(counts(rows, clique).reshape([SIZES[n] for n in clique]), axis, 0)
+        # the root is rounded as a whole, its child within each cell of b
+        assert (
+            np.abs(found - parents[:, None] * conditional) < 2 + SIZES[clique[1 - axis]] * (clique == ("a", "b"))
+        ).all()
+
+
+def test_counts_are_right_on_average():
+    model = random_model([("a", "b"), ("b", "c")])
+    random = generator(3)
+    mean = np.mean([counts(sample(model, 10, random), ("a", "b", "c")) for _ in range(3000)], axis=0)
+    np.testing.assert_allclose(mean, 10 * model.probabilities(("a", "b", "c")).values.ravel(), atol=0.05)
+
+
+def test_pairs_that_were_never_measured_are_as_independent_as_the_model_says():
+    model = GraphicalModel.uniform({"a": 2, "b": 2, "c": 2}, [("a",), ("b", "c")], 1.0)
+    rows = sample(model, 20_000, generator(4))
+    for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
+        assert abs(np.corrcoef(rows[one], rows[other])[0, 1]) < 0.04  # 5.6 standard errors
+    star = random_model([("a", "b"), ("b", "c")])
+    rows = sample(star, 200_000, generator(5))
+    found = counts(rows, ("a", "c")).reshape(3, 5) / 200_000
+    np.testing.assert_allclose(found, star.probabilities(("a", "c")).values, atol=0.005)
+
+
+def test_rows_come_in_random_order():
+    rows = sample(random_model([("a", "b")]), 10_000, generator(6))
+    assert abs(np.corrcoef(rows["a"][:-1], rows["a"][1:])[0, 1]) < 0.06
+
+
+def test_impossible_cells_are_never_drawn():
+    barred = np.zeros((3, 4))
+    barred[:, 1] = barred[2, 2] = -np.inf
+    model = random_model([("b", "c")]).times(Factor(("a", "b"), barred))
+    rows = sample(model, 50_000, generator(7))
+    assert not (rows["b"] == 1).any()
+    assert not ((rows["a"] == 2) & (rows["b"] == 2)).any()
+
+
+def test_cells_of_almost_no_mass_do_not_break_the_rounding():
+    table = np.array([[1e-300, 1.0, 1e-17, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    drawn = spread(np.repeat([0, 1], [100_000, 3]), table, generator(8))
+    assert set(drawn[:100_000]) <= {0, 1, 2}
+    assert drawn[100_000:].tolist() == [3, 3, 3]
+
+
+def test_no_rows_and_fewer_than_none():
+    assert sample(random_model([("a", "b")]), 0, generator(9))["c"].shape == (0,)
+    with pytest.raises(SizeError):
+        sample(random_model([]), -1, generator(9))
