@@ -12,6 +12,7 @@ Integers = NDArray[np.int64]
 Losses = NDArray[np.float64]
 
 CLOSE = 64  # nearest tuples that a class grows from
+SPLITTING = 0.25  # share of trials that may divide the rows of a small tuple among classes
 JOINABLE = 4  # a home of up to this many times k may become a mixed class
 
 
@@ -53,12 +54,15 @@ class Grower:
         low = high = space.points[seed]
         size, cost, parts = int(clusters.need[seed]), 0.0, {seed: int(clusters.need[seed])}
         served = size
+        splits = noise > 0 and self.rng.random() < SPLITTING
         need[around == seed] = 0
         while size < k:
             lows, highs = np.minimum(low, points), np.maximum(high, points)
             inside = ((points >= lows[:, None]) & (points <= highs[:, None])).all(axis=2)  # (boxes, tuples)
             needed = inside @ need
             rows = needed + np.minimum(inside @ spare, np.maximum(k - size - needed, 0))
+            if splits:
+                rows = np.minimum(rows, k - size)
             costs = space.cost(lows, highs)
             score = np.where(rows > 0, ((size + rows) * costs - size * cost) / np.maximum(rows, 1), np.inf)
             if noise:
@@ -68,10 +72,12 @@ class Grower:
                 return None
             low, high, cost = lows[best], highs[best], float(costs[best])
             for index in np.flatnonzero(inside[best] & (need > 0)).tolist():
-                parts[int(around[index])] = int(need[index])
-                size += int(need[index])
-                served += int(need[index])
-                need[index] = 0
+                taken = min(int(need[index]), k - size) if splits else int(need[index])
+                if taken > 0:
+                    parts[int(around[index])] = parts.get(int(around[index]), 0) + taken
+                    size += taken
+                    served += taken
+                    need[index] -= taken
             lenders = np.flatnonzero(inside[best] & (spare > 0))
             for index in lenders[np.argsort(-spare[lenders])].tolist():
                 lent = min(int(spare[index]), k - size)
