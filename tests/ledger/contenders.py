@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Barrier
 
 from tests.ledger.asking import ask
 
@@ -19,6 +20,7 @@ from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon
 
 ANALYSTS = ("ann", "bob", "cyd")
+_PATIENCE = 60
 _PRELOAD = (
     "sfumato.ledger",
     "alembic.command",
@@ -41,12 +43,16 @@ def outcome(call: Callable[[], object]) -> object:
         return error
 
 
-def ask_once(url: str, number: int, start: Callable[[], object], results: Connection) -> None:
-    """Open the ledger, wait for all others, ask, and report what came of it."""
-    with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
-        start()
-        result = outcome(lambda: ask(ledger, number))
-    results.send(type(result).__name__)
+def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> None:
+    """Open the ledger when all others do, ask when all others do, and report what came of it."""
+
+    def race() -> object:
+        everybody.wait(_PATIENCE)
+        with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
+            everybody.wait(_PATIENCE)
+            return ask(ledger, number)
+
+    results.send(type(outcome(race)).__name__)
     results.close()
 
 

@@ -45,7 +45,7 @@ class Child:
         try:
             while True:
                 arrived.append(self.pipe.recv())
-        except EOFError:  # the end, or a message that the kill cut in two
+        except (EOFError, OSError):  # the end, or a message that the kill cut in two
             self.pipe.close()
             return arrived
 

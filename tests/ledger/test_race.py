@@ -81,7 +81,7 @@ def race_of_processes(url, numbers):
     children, results = [], []
     for number in numbers:
         receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=ask_once, args=(url, number, barrier.wait, sender))
+        child = context.Process(target=ask_once, args=(url, number, barrier, sender))
         child.start()
         sender.close()
         children.append(child)

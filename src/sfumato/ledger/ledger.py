@@ -198,7 +198,7 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
     with store.reading() as connection:
         account = reading.dataset_account(connection, dataset)
     if account is None and limit is not None:
-        with store.writing() as connection:
+        with store.founding() as connection:
             enrol(connection, dataset, limit)
             account = reading.dataset_account(connection, dataset)
     if account is None or account.limit is None:

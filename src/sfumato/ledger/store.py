@@ -17,7 +17,7 @@ from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
 
 _PATIENCE = 30  # seconds to wait for a lock
-_MIGRATION_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
+_FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
 
 class Store:
@@ -52,6 +52,14 @@ class Store:
         ):
             yield connection
 
+    @contextmanager
+    def founding(self) -> Iterator[Connection]:
+        """A write transaction that no other of its kind overlaps: for making what must be made once."""
+        with self.writing() as connection:
+            if not self._file:  # SQLite has one writer at a time anyhow
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FOUNDING_LOCK})
+            yield connection
+
     def prepare(self, *, create: bool) -> None:
         """Bring the tables up to date; with ``create``, make them where there are none.
 
@@ -68,7 +76,7 @@ class Store:
             raise MissingLedgerError(f"there is no ledger at {self.place}; name a limit", culprit=self.place)
         if self._file:
             self._use_write_ahead_log()
-        with self.writing() as connection:
+        with self.founding() as connection:
             self._migrate(connection)
 
     def close(self) -> None:
@@ -103,8 +111,6 @@ class Store:
         from alembic.config import Config
         from alembic.util import CommandError
 
-        if not self._file:
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
         config.attributes["connection"] = connection
