@@ -150,7 +150,7 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
         raise InputError("values must be whole numbers, as the domain's are")
     order = np.argsort(known, kind="stable")
     place = np.searchsorted(known, values, sorter=order).clip(max=known.size - 1)
-    codes = order[place]
+    codes: Codes = order[place]
     wrong = known[codes] != values
     if wrong.any():
         raise _unknown(wrong)

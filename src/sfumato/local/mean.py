@@ -249,7 +249,7 @@ def laplace(epsilon: Fraction) -> Solution:
     rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
     rows[:, [0, -1]] /= 1 - decay
     rows /= rows.sum(axis=1, keepdims=True)
-    values: Floats = outputs * float(step)
+    values: Floats = (outputs * step).astype(np.float64)
     values[[0, -1]] += np.array([-1, 1]) * step * decay / (1 - decay)
     table = Table.rounded(rows, exp_below(epsilon))
     return Solution(table, unbiased(table, values, (grid * step).astype(np.float64)))

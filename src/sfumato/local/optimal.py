@@ -154,7 +154,7 @@ def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: 
     sums = csr_array((np.ones(size), (row, place)), shape=(inputs, size))
     means = csr_array((values[column], (row, place)), shape=(inputs, size))
     equal = hstack([vstack([sums, means]), coo_array((2 * inputs, 2 * depth * outputs + 1))])
-    found = linprog(  # type: ignore[call-overload] -- the stubs do not know sparse arrays
+    found = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse arrays
         cost, A_ub=vstack(blocks), b_ub=bounds, A_eq=equal, b_eq=np.concatenate([np.ones(inputs), grid]), method="highs"
     )
     if found.x is None:

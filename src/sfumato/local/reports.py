@@ -1,0 +1,113 @@
+"""Reports in files: Arrow or Parquet with the spec's hash and a checksum in the schema's metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import InputError, ReportError
+from sfumato.local.client import Reports
+from sfumato.local.composite import from_bytes, to_bytes
+from sfumato.local.document import fingerprint
+from sfumato.local.spec import Spec
+
+_COLUMN = "report"
+_SPEC = b"sfumato.local.spec"
+_CHECK = b"sfumato.local.sha256"
+_FORMATS = {".parquet", ".arrow"}
+
+
+def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
+    """Reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec."""
+    import pyarrow as pa
+
+    data = reports.data
+    if data.ndim == 1:
+        column = pa.array(data)
+    else:
+        packed = np.ascontiguousarray(data, dtype=np.uint8)
+        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(data.shape[1]), len(data), [None, pa.py_buffer(packed)])
+    check = hashlib.sha256(to_bytes(data).tobytes()).hexdigest().encode()
+    schema = pa.schema([pa.field(_COLUMN, column.type, nullable=False)], {_SPEC: reports.spec.encode(), _CHECK: check})
+    return pa.Table.from_arrays([column], schema=schema)
+
+
+def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
+    """Reports of a table that :func:`to_arrow` made.
+
+    Raises:
+        ReportError: the table has another form, belongs to another spec, or its content changed.
+    """
+    import pyarrow as pa
+
+    metadata = table.schema.metadata or {}
+    if table.column_names != [_COLUMN] or _SPEC not in metadata or _CHECK not in metadata:
+        raise ReportError("the table is not one of local reports")
+    if metadata[_SPEC].decode(errors="replace") != fingerprint(spec):
+        raise ReportError("these reports were made under another spec")
+    layout = spec.randomizer.layout
+    wanted = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.binary(layout.width)
+    column = table.column(_COLUMN).combine_chunks()
+    if column.type != wanted or column.null_count:
+        raise ReportError("the reports do not have the form that their spec asks for")
+    if layout.width == 1:
+        data = column.to_numpy(zero_copy_only=False)
+    else:
+        packed = np.frombuffer(column.buffers()[1], dtype=np.uint8, count=(column.offset + len(column)) * layout.width)
+        data = from_bytes(packed.reshape(-1, layout.width)[column.offset :], layout)
+    if hashlib.sha256(to_bytes(data).tobytes()).hexdigest().encode() != metadata[_CHECK]:
+        raise ReportError("the reports do not match their checksum: the table is damaged or incomplete")
+    return Reports(fingerprint(spec), data)
+
+
+def write_reports(path: str | Path, reports: Reports) -> None:
+    """Write a file of reports, whole or not at all.
+
+    Raises:
+        InputError: the name ends neither in .parquet nor in .arrow, or the file cannot be written.
+    """
+    from pyarrow import feather, parquet
+
+    target = _named(path)
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        if target.suffix == ".parquet":
+            parquet.write_table(to_arrow(reports), draft, compression="zstd")
+        else:
+            feather.write_feather(to_arrow(reports), draft, compression="uncompressed")
+        draft.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}", culprit=target) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_reports(path: str | Path, spec: Spec) -> Reports:
+    """Read a file of reports.
+
+    Raises:
+        InputError: no such file, or another ending.
+        ReportError: damaged, truncated, or made under another spec.
+    """
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    source = _named(path)
+    if not source.is_file():
+        raise InputError(f"there is no file {source}", culprit=source)
+    try:
+        table = parquet.read_table(source) if source.suffix == ".parquet" else feather.read_table(source)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError):
+        raise ReportError(f"{source} is damaged, truncated, or no file of reports", culprit=source) from None
+    return from_arrow(table, spec)
+
+
+def _named(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in _FORMATS:
+        raise InputError(f"files of reports end in .parquet or .arrow, not {target.suffix or 'nothing'}", culprit=path)
+    return target
