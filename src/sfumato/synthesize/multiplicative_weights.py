@@ -25,30 +25,30 @@ class History:
     def __init__(self, size: int, most: int) -> None:
         self.count = 0
         self.direction = np.sin(np.arange(1.0, size + 1.0))  # of largest curvature, refined from round to round
-        self._target = np.zeros(size)  # sum of q m
         self._gram = np.zeros((size, size)) if size <= 2 * most else None
+        self._target = np.zeros(size)  # sum of q m
         self._rows = np.zeros((0 if self._gram is not None else most, size))
+        self._answers = np.zeros(most)
 
     def add(self, query: NDArray[np.bool_], answer: float) -> None:
         """Take in one measured query."""
         row = query.astype(np.float64)
-        self._target += answer * row
         if self._gram is not None:
             self._gram += row[:, None] * row
+            self._target += answer * row
         else:
             self._rows[self.count] = row
+            self._answers[self.count] = answer
         self.count += 1
 
-    def scaled(self, step: float, total: float) -> tuple[Callable[[Weights, Weights], object], Weights]:
-        """A function that writes ``step * sum of q (q . share)`` of its first argument into its second, and the
-        ``step * sum of q m`` in shares of ``total``.
-        """
-        target = self._target * (step / total)
+    def gradient(self, step: float, total: float) -> Callable[[Weights, Weights], object]:
+        """A function that writes ``step * sum of q (m / total - q . share)`` of its first argument into its second."""
         if self._gram is not None:
-            return (step * self._gram).dot, target
+            # shares sum to one, so the target can be taken into the matrix
+            return (self._target[:, None] * (step / total) - step * self._gram).dot
         rows = self._rows[: self.count]
-        scaled = step * rows
-        return lambda share, out: rows.dot(share).dot(scaled, out), target
+        answers, scaled = self._answers[: self.count] / total, step * rows
+        return lambda share, out: (answers - rows.dot(share)).dot(scaled, out)
 
     def pull(self, share: Weights) -> Weights:
         """``sum of q (q . share)``: shape ``(cells,)``."""
@@ -66,14 +66,14 @@ def replay(weights: Weights, measured: History, repetitions: int) -> Weights:
     curvature of the dual objective, beyond which simultaneous moves would overshoot.  With one measurement
     (L at most 1/4) a pass is the paper's update.
     """
-    total = float(weights.sum())
+    ones = np.ones(weights.size)
+    total = float(ones.dot(weights))
     share = np.maximum(weights / total, _SMALLEST)
     step = min(0.5, 1 / _curvature(share, measured), _LARGEST_EXPONENT / measured.count)
-    pull, target = measured.scaled(step, total)
-    exponents, ones = np.empty(share.size), np.ones(share.size)
+    gradient = measured.gradient(step, total)
+    exponents = np.empty(share.size)
     for _ in range(repetitions):
-        pull(share, exponents)
-        np.subtract(target, exponents, exponents)
+        gradient(share, exponents)
         np.exp(exponents, exponents)
         share *= exponents
         share /= ones.dot(share)
