@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.domain import Categorical, Domain
 from sfumato.domain import predicate as p
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Groups
@@ -81,6 +81,20 @@ class ArrayTable:
         scaled = np.zeros(len(numbers), dtype=np.int64)
         scaled[present] = np.rint(numbers[present] / float(unit)).astype(np.int64)
         return Exact(self._count(by, self._kept(where) * scaled))
+
+    def moments(
+        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: p.Predicate | None = None
+    ) -> Exact[Counts]:
+        """See :meth:`sfumato.engine.port.Encoded.moments`."""
+        attribute = self._domain[value]
+        assert not isinstance(attribute, Categorical)
+        numbers = self._values[value]
+        present = ~np.isnan(numbers)
+        steps = np.zeros(len(numbers), dtype=np.int64)
+        steps[present] = np.rint(numbers[present] / float(unit)).astype(np.int64)
+        steps -= round(Fraction(attribute.minimum) / unit)
+        weights = self._kept(where) * present
+        return Exact(np.stack([self._count(by, weights * steps**power) for power in range(degree + 1)], -1).reshape(-1))
 
     def units(self, by: tuple[str, ...], where: p.Predicate | None = None) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.units`; every row is a unit of its own here."""

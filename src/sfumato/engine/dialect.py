@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from sfumato.engine.port import Column, Kind
@@ -16,9 +16,8 @@ NUMBER = f"[+-]?({_PLAIN}|{_SCIENTIFIC})"
 class Dialect(Protocol):
     """How one engine writes identifiers, literals and the few functions that an encoding needs."""
 
-    @property
-    def random(self) -> str:
-        """A uniform random number, anew for each row; not for privacy."""
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """Something to shuffle rows of ``columns`` by, another for another salt; not for privacy."""
         ...
 
     def name(self, identifier: str) -> str:
@@ -57,6 +56,10 @@ class Dialect(Protocol):
         """MD5 of a text, as 32 lower-case hexadecimal digits."""
         ...
 
+    def words(self, digest: str) -> tuple[str, str]:
+        """Two integers of 60 bits from an MD5."""
+        ...
+
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """The code of a text, or NULL."""
         ...
@@ -89,7 +92,7 @@ def canonical_text(dialect: Dialect, column: Column) -> str:
     if column.kind is not Kind.REAL:
         return dialect.text(dialect.name(column.name))
     value = number(dialect, column)
-    whole = f"FLOOR({value}) = {value} AND ABS({value}) < 9007199254740992"
+    whole = f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
     return f"CASE WHEN {whole} THEN {dialect.text(dialect.integer(value))} END"
 
 

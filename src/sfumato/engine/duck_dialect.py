@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sfumato.engine.dialect import smallest_bits
 from sfumato.engine.port import Column, Kind
@@ -20,8 +20,6 @@ _CODE_TYPES = {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER"}
 
 class DuckDialect:
     """DuckDB's SQL."""
-
-    random = "RANDOM()"
 
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
@@ -58,6 +56,16 @@ class DuckDialect:
     def digest(self, expression: str) -> str:
         """MD5."""
         return f"md5({expression})"
+
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """The engine's own randomness."""
+        del columns, salt
+        return "RANDOM()"
+
+    def words(self, digest: str) -> tuple[str, str]:
+        """Two integers of 60 bits from an MD5."""
+        first, second = (f"CAST('0x' || substr({digest}, {start}, 15) AS BIGINT)" for start in (1, 17))
+        return first, second
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A cast to an ENUM is a hash look-up; booleans have several spellings and take CASE."""

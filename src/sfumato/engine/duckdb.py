@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain
@@ -24,7 +23,7 @@ from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
-from sfumato.engine.fingerprint import Fingerprint, words_of
+from sfumato.engine.fingerprint import Fingerprint
 from sfumato.engine.output import complete
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
@@ -156,12 +155,8 @@ class DuckStore:
         """Stream batches of codes into the tables of the plan."""
         tally = Tally(plan)
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
-        unused = np.empty(0, dtype=np.uint8)
         for batch in self._stream([f"c{axis}" for axis in used], condition(where, self.domain)):
-            columns = [unused] * len(plan.shape)
-            for place, axis in enumerate(used):
-                columns[axis] = batch.column(place).to_numpy()
-            tally.add(columns, batch.num_rows)
+            tally.add_batch(batch, used)
         return tally.tables
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -171,15 +166,12 @@ class DuckStore:
     def fingerprint(self) -> str:
         """Sum of row hashes."""
         encoding = self._encoding
-        codes = len(self.domain)
-        unit = ["md5_number_lower(u)"] if self.domain.unit.column is not None else []
+        unit = [DIALECT.words(DIALECT.digest("u"))[0]] if self.domain.unit.column is not None else []
         values = [f"CAST(v{place} AS DOUBLE)" for place in encoding.values]
-        names = [f"c{place}" for place in range(codes)]
+        names = [f"c{place}" for place in range(len(self.domain))]
         found = Fingerprint(self.domain.shape)
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
-            arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            words = [words_of(array) for array in arrays[codes : codes + len(values)]]
-            found.add(arrays[:codes], words + arrays[codes + len(values) :])
+            found.add_batch(batch)
         return found.digest(self.domain.hash)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:

@@ -115,6 +115,17 @@ class EncodedRows:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
         return self._dense(self._over(by, where).sums(value, unit), self._cells(by))
 
+    def moments(
+        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: Predicate | None = None
+    ) -> Exact[Counts]:
+        """Sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
+        found = self._store.query(self._over(by, where).moments(value, unit, degree))
+        sums = np.zeros((self._cells(by), degree + 1), dtype=np.int64)
+        cells = _integers(found.column("cell"))
+        for power in range(degree + 1) if len(found) else ():
+            sums[cells, power] = _integers(found.column(f"m{power}"))
+        return Exact(sums.reshape(-1))
+
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
         """Number of distinct units with a row in each cell of ``by``."""
         return self._dense(self._over(by, where).units(), self._cells(by))

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
@@ -26,7 +27,7 @@ class Fingerprint:
         self._rows = 0
         self._sums = [0, 0]
 
-    def add(self, codes: Sequence[NDArray[np.unsignedinteger]], values: Sequence[Words]) -> None:
+    def add(self, codes: Sequence[NDArray[np.integer]], values: Sequence[Words]) -> None:
         """Take in a batch: one array of codes an attribute, then any further words that tell rows apart."""
         words = [*self._packed(codes), *values]
         self._rows += len(codes[0])
@@ -36,11 +37,27 @@ class Fingerprint:
                 mixed = _mix(mixed ^ word) + np.uint64(seed)
             self._sums[lane] = (self._sums[lane] + int(_mix(mixed).sum(dtype=np.uint64))) % (1 << 64)
 
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Take in a batch of codes, one column an attribute, and of doubles and integers after them."""
+        arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        codes, more = arrays[: len(self._shape)], arrays[len(self._shape) :]
+        self.add(codes, [words_of(array) if array.dtype == np.float64 else array.astype(np.uint64) for array in more])
+
+    def state(self) -> bytes:
+        """The sums so far, for :meth:`merge` in another process."""
+        return b"".join(number.to_bytes(8, "little") for number in (self._rows, *self._sums))
+
+    def merge(self, state: bytes) -> None:
+        """Add the sums of another fingerprint."""
+        rows, *sums = (int.from_bytes(state[place : place + 8], "little") for place in (0, 8, 16))
+        self._rows += rows
+        self._sums = [(mine + other) % (1 << 64) for mine, other in zip(self._sums, sums, strict=True)]
+
     def digest(self, key: str) -> str:
         """Hexadecimal SHA-256 of the sums under ``key``."""
         return hashlib.sha256(f"{key} {self._rows} {self._sums[0]} {self._sums[1]}".encode()).hexdigest()
 
-    def _packed(self, codes: Sequence[NDArray[np.unsignedinteger]]) -> list[Words]:
+    def _packed(self, codes: Sequence[NDArray[np.integer]]) -> list[Words]:
         """Mixed-radix words, as many attributes in each as fit 63 bits."""
         words: list[Words] = []
         cells = _WORD
@@ -49,7 +66,7 @@ class Fingerprint:
                 words.append(code.astype(np.uint64))
                 cells = size
             else:
-                words[-1] = words[-1] * np.uint64(size) + code
+                words[-1] = words[-1] * np.uint64(size) + code.astype(np.uint64)
                 cells *= size
         return words
 

@@ -14,7 +14,8 @@ def open_table(source: object) -> Table:
     Args:
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
             pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
-            ``postgresql://user:password@host/database?table=people`` (also mysql, mariadb).
+            ``postgresql://user:password@host/database?table=people`` (also mysql, mariadb); ``spark:PATH`` of
+            Parquet, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
 
     Raises:
         InputError: the source is none of these.
@@ -24,8 +25,16 @@ def open_table(source: object) -> Table:
     from sfumato.engine.duckdb import DuckTable
     from sfumato.engine.sources import file_source, frame_source
 
+    if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
+        from sfumato.engine.spark import SparkTable
+
+        return SparkTable(source, "the Spark frame")
     if not isinstance(source, str | Path):
         return DuckTable(frame_source(source))
+    if str(source).startswith("spark:"):
+        from sfumato.engine.spark import spark_table
+
+        return spark_table(str(source))
     scheme, separator, _ = str(source).partition("://")
     if scheme in ("postgresql", "mysql", "mariadb") and separator:
         from sfumato.engine.sql import SqlTable

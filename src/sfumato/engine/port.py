@@ -154,6 +154,16 @@ class Encoded(Protocol):
         """
         ...
 
+    def moments(
+        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: Predicate | None = None
+    ) -> Exact[Counts]:
+        """Sums of k^0 .. k^degree over each cell of ``by``: shape ``(cells of by * (degree + 1),)``, flat in C order.
+
+        k is round(clamped value / unit) less what the attribute's minimum rounds to, so it is never negative;
+        rows whose value is missing or unknown are in none of the sums.
+        """
+        ...
+
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
         """Number of distinct units with a row in each cell of ``by``, flat in C order."""
         ...

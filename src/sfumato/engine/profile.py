@@ -66,7 +66,7 @@ class Profiler:
     def _guessed(self, column: Column) -> Kind:
         if column.kind is Kind.REAL:
             value = number(self.dialect, column)
-            tests = {Kind.INTEGER: (value, f"FLOOR({value}) = {value} AND ABS({value}) < 9007199254740992")}
+            tests = {Kind.INTEGER: (value, f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}")}
         elif column.kind is Kind.TEXT and not column.type.upper().startswith("DATE"):
             text = self.dialect.text(self.dialect.name(column.name))
             matches = {pattern: self.dialect.matches(text, pattern) for pattern in (_WHOLE, _BOOLEAN, NUMBER, _CODE)}

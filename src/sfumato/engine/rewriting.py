@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,9 @@ class Rewriting:
             for key, name in enumerate(recode.attributes)
         )
         listed = ", ".join([*(f"k{key}" for key in keys), *carried])
-        drawn = f"SELECT {coarse}, {dialect.random} AS draw FROM {rows} {joins}"
+        dealing, order = (secrets.token_hex(16) for _ in range(2))
+        codes = [f"c{self.encoding.domain.index(name)}" for name in recode.attributes]
+        drawn = f"SELECT {coarse}, {dialect.draw([*codes, *carried], dealing)} AS draw FROM {rows} {joins}"
         turn = "1"
         if recode.rows is not None:
             turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(f'k{key}' for key in keys)} ORDER BY draw)"
@@ -72,9 +75,7 @@ class Rewriting:
         names = [dialect.name(name) for name in self.names]
         final = ", ".join(f"{column} AS {name}" for column, name in zip(written, names, strict=True))
         # A second draw: the one that dealt the rows would give away, by the order, which turn a row took.
-        joined = (
-            f"SELECT {final}, {dialect.random} AS position FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
-        )
+        joined = f"SELECT {final}, {dialect.draw(written, order)} AS position FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
         return f"SELECT {', '.join(names)} FROM ({joined}) AS rewritten ORDER BY position"
 
     def _label(self, column: str) -> str:

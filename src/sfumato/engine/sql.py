@@ -163,7 +163,7 @@ class SqlStore:
         """Sum of row hashes."""
         stored = (f"COALESCE({self.dialect.text(name)}, '')" for name in self._encoding.stored)
         row = self.dialect.digest("CONCAT(" + ", ' ', ".join(stored) + ")")
-        first, second = self._session.dialect.words("digest")
+        first, second = self.dialect.words("digest")
         inner = f"SELECT {row} AS digest FROM {self.relation}"
         (sums,) = self._session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
         text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sfumato.domain import Domain
 from sfumato.engine.dialect import smallest_bits
@@ -26,7 +26,6 @@ class PostgresDialect:
     read_only = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",)
     read_write = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",)
     text_type = "TEXT"
-    random = "RANDOM()"
 
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
@@ -77,6 +76,11 @@ class PostgresDialect:
         """A CASE."""
         return cases(expression, codes, self)
 
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """The engine's own randomness."""
+        del columns, salt
+        return "RANDOM()"
+
     def words(self, digest: str) -> tuple[str, str]:
         """Two integers of 60 bits from an MD5."""
         halves = (f"SUBSTR({digest}, {start}, 15)" for start in (1, 17))
@@ -88,14 +92,13 @@ class MariaDialect:
     """MariaDB, or MySQL 8, under the SQL mode that the session sets."""
 
     session = (
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",
         "SET NAMES utf8mb4",
     )
     # Under READ COMMITTED a statement still reads one snapshot, and CREATE … SELECT takes no locks.
     read_only = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",)
     read_write = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",)
     text_type = "LONGTEXT CHARACTER SET utf8mb4"
-    random = "RAND()"
 
     def __init__(self, collation: str) -> None:
         """Take the server's bytewise collation that does not pad: MariaDB and MySQL name it differently."""
@@ -103,7 +106,7 @@ class MariaDialect:
 
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
-        return '"' + identifier.replace('"', '""') + '"'
+        return "`" + identifier.replace("`", "``") + "`"
 
     def string(self, value: str) -> str:
         """A text literal."""
@@ -154,6 +157,11 @@ class MariaDialect:
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A CASE."""
         return cases(expression, codes, self)
+
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """The engine's own randomness."""
+        del columns, salt
+        return "RAND()"
 
     def words(self, digest: str) -> tuple[str, str]:
         """Two integers of 60 bits from an MD5."""

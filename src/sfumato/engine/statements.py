@@ -20,6 +20,7 @@ from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real
 from sfumato.errors import QueryError, SizeError
 
+_MANY_BINS = 32
 FIXED_POINT_LIMIT = 1 << 31  # what one row may add: 2^32 rows stay within 64 bits
 
 
@@ -60,7 +61,7 @@ class Cells:
         edges = [float(edge) for edge in edges]
         if not _increasing(edges):
             raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
-        number = f"cell * {len(edges) - 1} + {bin_number('v', edges[:-1])}"
+        number = f"cell * {len(edges) - 1} + {_bin('v', edges)}"
         rows = self._rows(f"{self._clamped(value)} AS v")
         inside = f"v >= {real(edges[0])} AND v <= {real(edges[-1])}"
         return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE {inside}")
@@ -71,13 +72,29 @@ class Cells:
         The quotient is a double product and quotient, the same on every engine, and what rounding could
         move past the rounded bounds is moved back, so one row never adds more than its sensitivity says.
         """
+        return _grouped("SUM(fixed)", self._fixed(value, unit))
+
+    def moments(self, value: str, unit: Fraction, degree: int) -> str:
+        """Columns ``m0`` .. of the sums of powers of fixed-point ``value`` less its least, over each cell."""
+        low, high = fixed_bounds(self.domain, value, unit)
+        if (high - low) ** degree > FIXED_POINT_LIMIT:
+            raise SizeError(
+                f"sums of powers of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit",
+                culprit=unit,
+            )
+        powers = ["COUNT(*) AS m0"]
+        powers += [f"SUM({' * '.join(['k'] * power)}) AS m{power}" for power in range(1, degree + 1)]
+        shifted = f"SELECT cell, fixed - ({low}) AS k FROM ({self._fixed(value, unit)}) AS fixed_point"
+        return f"SELECT cell, {', '.join(powers)} FROM ({shifted}) AS shifted GROUP BY cell"
+
+    def _fixed(self, value: str, unit: Fraction) -> str:
+        """Rows with their ``cell`` and ``fixed``, the value in units."""
         low, high = fixed_bounds(self.domain, value, unit)
         quotient = f"{self._clamped(value)} * {real(unit.denominator)} / {real(unit.numerator)}"
         floored = f"SELECT cell, t, FLOOR(t) AS f FROM ({self._rows(f'{quotient} AS t')}) AS scaled WHERE t IS NOT NULL"
         up = "t - f > 0.5 OR (t - f = 0.5 AND f - 2 * FLOOR(f / 2) = 1)"
         rounded = f"LEAST(GREATEST(f + CASE WHEN {up} THEN 1 ELSE 0 END, {low}), {high})"
-        fixed = f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
-        return _grouped("SUM(fixed)", fixed)
+        return f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
 
     def _rows(self, *more: str) -> str:
         """The number of each row's cell, mixed radix.  Codes are widened, as the smallest types would overflow."""
@@ -135,6 +152,18 @@ def numeric(domain: Domain, name: str) -> Integer | Real:
 
 def _increasing(edges: list[float]) -> bool:
     return len(edges) > 1 and all(map(math.isfinite, edges)) and all(low < high for low, high in pairwise(edges))
+
+
+def _bin(value: str, edges: list[float]) -> str:
+    """Index of the bin of ``value``; many bins of one width are computed, a few or uneven ones looked up."""
+    start, width, bins = edges[0], edges[1] - edges[0], len(edges) - 1
+    if bins < _MANY_BINS or any(edge != start + place * width for place, edge in enumerate(edges)):
+        return bin_number(value, edges[:-1])
+    guess = f"LEAST(GREATEST(FLOOR(({value} - {real(start)}) / {real(width)}), 0), {bins - 1})"
+    # the quotient may be rounded past an edge by one ulp: compare with the edges themselves
+    below = f"{value} < {real(start)} + {guess} * {real(width)}"
+    above = f"{guess} < {bins - 1} AND {value} >= {real(start)} + ({guess} + 1) * {real(width)}"
+    return f"CASE WHEN {below} THEN {guess} - 1 WHEN {above} THEN {guess} + 1 ELSE {guess} END"
 
 
 def _grouped(aggregate: str, rows: str) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.engine.plan import Clique, Counts, Plan
 
 Codes = NDArray[np.unsignedinteger]
 
+_UNUSED = np.empty(0, dtype=np.uint8)
 _SLICE = 1 << 15  # rows at a time, so that their keys stay in the second-level cache
 
 
@@ -38,6 +40,13 @@ class Tally:
         """
         for start in range(0, rows, _SLICE):
             self._add([column[start : start + _SLICE] for column in columns], min(_SLICE, rows - start))
+
+    def add_batch(self, batch: pa.RecordBatch, axes: Sequence[int]) -> None:
+        """Count a batch that holds the codes of the attributes at ``axes``, all that the covers use."""
+        columns: list[Codes] = [_UNUSED] * len(self._plan.shape)
+        for place, axis in enumerate(axes):
+            columns[axis] = batch.column(place).to_numpy()
+        self.add(columns, batch.num_rows)
 
     def _add(self, columns: Sequence[Codes], rows: int) -> None:
         for axis in self._used:

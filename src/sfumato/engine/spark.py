@@ -1,0 +1,276 @@
+"""Apache Spark: executors encode and tally, the driver sees tallies only.
+
+Everything that runs on an executor is a function of its rows alone, the choice of bounded rows included
+(see ``bounding``), so a task that is retried, run twice, or run again because an executor was lost with
+its cache, gives the same tallies.  No noise is ever drawn there.  Executors need this package installed.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.condition import condition
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import Encoding
+from sfumato.engine.fingerprint import Fingerprint
+from sfumato.engine.output import complete, write_batches
+from sfumato.engine.plan import COVER_CELLS, Counts, Plan
+from sfumato.engine.port import Column, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
+from sfumato.engine.rewriting import Rewriting
+from sfumato.engine.spark_dialect import DIALECT, column
+from sfumato.engine.tally import Tally
+from sfumato.errors import EngineError, InputError, TableError
+
+BATCH_ROWS = 1 << 16
+_views = itertools.count()
+
+
+class SparkTable:
+    """Implements :class:`sfumato.engine.port.Table` over a Spark DataFrame."""
+
+    def __init__(self, frame: Any, title: str) -> None:  # noqa: ANN401 - a pyspark DataFrame, imported lazily
+        """Take a DataFrame; it is read again by every encoding.
+
+        Raises:
+            TableError: no rows, or two columns of one name.
+        """
+        self.title = title
+        self.spark = frame.sparkSession
+        self.loading = threading.Lock()  # small tables are loaded under fixed names
+        self.relation = f"sfumato_raw_{next(_views)}"
+        with self.translating():
+            self._columns = tuple(column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+            folded = [column.name.casefold() for column in self._columns]
+            twice = next((name for name in folded if folded.count(name) > 1), None)
+            if twice is not None:
+                raise TableError(f"{title} has two columns called {twice!r}", culprit=twice)
+            frame.createOrReplaceTempView(self.relation)
+            weakref.finalize(self, _drop, self.spark, self.relation)
+            if not frame.limit(1).count():
+                raise TableError(f"{title} has no rows", culprit=title)
+
+    def schema(self) -> tuple[Column, ...]:
+        """Columns in order; reads no row."""
+        return self._columns
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        with self.translating():
+            profiler = Profiler(lambda text: self.spark.sql(text).collect(), DIALECT, self.relation)
+            return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+
+    def encode(self, domain: Domain) -> Recodable:
+        """Encode on the executors, which keep the codes; what is lost with an executor is encoded again."""
+        encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
+        with self.translating():
+            frame = self.spark.sql(self.selected(encoding, ())).persist()
+            frame.count()
+        return EncodedRows(SparkStore(self, encoding, frame))
+
+    def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
+        """Encoded, bounded rows that carry ``raw`` columns along."""
+        select = encoding.select(self.relation, raw)
+        if encoding.domain.unit.column is None:
+            return select
+        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+        return bounded(f"({select}) AS encoded_rows", encoding, columns)
+
+    def raw(self, name: str) -> str:
+        """A quoted raw column."""
+        if name not in {column.name for column in self._columns}:
+            raise TableError(f"the table has no column {name!r}", culprit=name)
+        return DIALECT.name(name)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Spark's errors become ours, without their data values."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            raise EngineError(f"Spark failed over {self.title}: {type(error).__name__}", culprit=self.title) from None
+
+
+class SparkStore:
+    """Implements :class:`sfumato.engine.encoded.Store`: a cached DataFrame of codes."""
+
+    cover_cells = COVER_CELLS
+    dialect = DIALECT
+
+    def __init__(self, table: SparkTable, encoding: Encoding, frame: Any) -> None:  # noqa: ANN401
+        self._table = table
+        self._encoding = encoding
+        self._frame = frame
+        self.domain = encoding.domain
+        self.relation = f"sfumato_encoded_{next(_views)}"
+        frame.createOrReplaceTempView(self.relation)
+        weakref.finalize(self, _drop, table.spark, self.relation, frame)
+
+    def query(self, statement: str) -> pa.Table:
+        """The result of a grouping query."""
+        with self._table.translating():
+            return self._table.spark.sql(statement).toArrow()
+
+    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+        """Tally each partition, then add up the tables of each cover, both on the executors."""
+        used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
+        with self._table.translating():
+            rows = self._frame.where(condition(where, self.domain)).select(*(f"c{axis}" for axis in used))
+            # One task a core: each sends tables of its own, however few its rows are.
+            rows = rows.coalesce(self._table.spark.sparkContext.defaultParallelism)
+            schema = "cover int, counts binary"
+            parts = rows.mapInArrow(partial(_tally, plan, used), schema)
+            merged = parts.repartition("cover").mapInArrow(_merge, schema).toArrow()
+        tables = [np.zeros(plan.cells(cover), dtype=np.int64) for cover in range(len(plan.covers))]
+        for cover, counts in zip(merged["cover"].to_pylist(), merged["counts"], strict=True):
+            tables[cover] = np.frombuffer(counts.as_buffer(), dtype=np.int64)
+        return tables
+
+    def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Codes, brought to the driver at once."""
+        types = [np.min_scalar_type(self.domain.attributes[place].size - 1) for place in columns]
+        schema = pa.schema(
+            [(f"c{place}", pa.from_numpy_dtype(kind)) for place, kind in zip(columns, types, strict=True)]
+        )
+        with self._table.translating():
+            found = self._frame.select(*schema.names).toArrow()
+        yield from found.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
+
+    def fingerprint(self) -> str:
+        """Sum of row hashes, a few words a partition."""
+        encoding = self._encoding
+        unit = [DIALECT.words(DIALECT.digest("u"))[0]] if self.domain.unit.column is not None else []
+        values = [DIALECT.double(f"v{place}") for place in encoding.values]
+        codes = [f"c{place}" for place in range(len(self.domain))]
+        with self._table.translating():
+            rows = self._frame.selectExpr(*codes, *values, *unit)
+            found = rows.mapInArrow(partial(_fingerprint, self.domain.shape), "state binary").toArrow()
+        total = Fingerprint(self.domain.shape)
+        for state in found["state"].to_pylist():
+            total.merge(state)
+        return total.digest(self.domain.hash)
+
+    def keys(self, columns: tuple[str, ...]) -> pa.Table:
+        """Read the table again for raw keys."""
+        raw = [DIALECT.text(self._table.raw(name)) for name in columns]
+        names = [f"r{place}" for place in range(len(columns))]
+        select = self._encoding.select(self._table.relation, raw)
+        present = " AND ".join(f"{name} IS NOT NULL" for name in names)
+        held = f"(SELECT * FROM ({select}) AS carried WHERE {present}) AS held"
+        return self.query(bounded_keys(held, names, self._encoding)).rename_columns([*columns, "units"])
+
+    def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
+        """Read the table again, rewrite, shuffle.
+
+        A .parquet is a directory that the executors write; a .csv is one file, written by the driver.
+        """
+        rewriting = Rewriting(self._encoding, recode, raw)
+        carried = [self._table.raw(name) for name in raw]
+        spark = self._table.spark
+        with self._table.loading, self._table.translating():
+            for name, small in rewriting.tables().items():
+                spark.createDataFrame(small).createOrReplaceTempView(name)
+            try:
+                rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
+                frame = spark.sql(rewriting.select(rows))
+                if out is None:
+                    return frame.toArrow()
+                if out.suffix == ".csv":
+                    with complete(out) as part:
+                        found = frame.toArrow()
+                        write_batches(iter(found.to_batches()), found.schema, part)
+                    return None
+                with complete(out) as part:
+                    frame.write.parquet(part.absolute().as_uri())
+            finally:
+                for name in rewriting.tables():
+                    spark.catalog.dropTempView(name)
+        return None
+
+
+def spark_table(url: str) -> SparkTable:
+    """The table of ``spark:PATH`` (Parquet) or ``spark:NAME`` (a table of the session's catalogue).
+
+    The active session is used, or one made with Spark's own configuration.
+
+    Raises:
+        InputError: Spark is not installed.
+        TableError: there is no such table.
+        EngineError: Spark does not start.
+    """
+    place = url.partition(":")[2]
+    try:
+        from pyspark.errors import AnalysisException, PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise InputError("pyspark is not installed; install sfumato[spark]", culprit=url) from None
+    try:
+        quiet = SparkSession.builder.appName("sfumato").config("spark.ui.showConsoleProgress", "false")
+        spark = quiet.getOrCreate()
+    except (PySparkException, RuntimeError, OSError):
+        raise EngineError(
+            "Spark does not start; does JAVA_HOME name a Java of version 17 or newer?", culprit=url
+        ) from None
+    try:
+        is_path = "/" in place or place.endswith(".parquet")
+        return SparkTable(spark.read.parquet(place) if is_path else spark.table(place), f"the Spark table {place}")
+    except AnalysisException:
+        raise TableError(f"Spark finds no table {place}, or it is not Parquet", culprit=url) from None
+
+
+def _tally(plan: Plan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On an executor: the tables of one partition."""
+    tally = Tally(plan)
+    for batch in batches:
+        tally.add_batch(batch, used)
+    yield _sent(list(enumerate(tally.tables)))
+
+
+def _merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On an executor: the sum of the tables of each cover."""
+    merged: dict[int, Counts] = {}
+    for batch in batches:
+        for cover, counts in zip(batch["cover"].to_pylist(), batch["counts"], strict=True):
+            table = np.frombuffer(counts.as_buffer(), dtype=np.int64)
+            merged[cover] = merged[cover] + table if cover in merged else table
+    yield _sent(list(merged.items()))
+
+
+def _sent(tables: Sequence[tuple[int, Counts]]) -> pa.RecordBatch:
+    covers = pa.array([cover for cover, _ in tables], pa.int32())
+    return pa.record_batch({"cover": covers, "counts": pa.array([table.tobytes() for _, table in tables], pa.binary())})
+
+
+def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On an executor: the fingerprint of one partition."""
+    found = Fingerprint(shape)
+    for batch in batches:
+        found.add_batch(batch)
+    yield pa.record_batch({"state": pa.array([found.state()], pa.binary())})
+
+
+def _drop(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
+    """Forget a view and its cache, unless the session has been stopped."""
+    if spark.sparkContext._jsc is None:  # noqa: SLF001 - there is no public question for it
+        return
+    spark.catalog.dropTempView(view)
+    if frame is not None:
+        frame.unpersist()
