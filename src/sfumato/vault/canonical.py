@@ -21,13 +21,15 @@ from sfumato.vault.questions import (
     Marginal,
     MarginalErrors,
     Measurable,
+    Moments,
     Scores,
     Sum,
     Units,
+    Weighted,
 )
 
 
-def question(asked: Measurable | Scores) -> dict[str, Any]:
+def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one case a kind of question)
     """A question as JSON values; large public arrays stand as their digest."""
     match asked:
         case Marginal():
@@ -41,6 +43,11 @@ def question(asked: Measurable | Scores) -> dict[str, Any]:
         case Sum():
             own = {"value": asked.value, "by": list(asked.by), "unit": plain(asked.unit), "where": where(asked.where)}
             return {"kind": "sum", **own}
+        case Moments():
+            own = {"value": asked.value, "by": list(asked.by), "unit": plain(asked.unit), "where": where(asked.where)}
+            return {"kind": "moments", **own, "degree": asked.degree}
+        case Weighted():
+            return {"kind": "weighted", "attributes": list(asked.attributes), "weights": _digest(asked.weights)}
         case Units():
             return {"kind": "units", "by": list(asked.by), "where": where(asked.where)}
         case Bins():

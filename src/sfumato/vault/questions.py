@@ -73,6 +73,35 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Moments:
+    """What each cell of ``by`` needs for a mean (``degree`` 1) or a variance (2) of a value.
+
+    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
+    adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
+    negative and sum to K^degree, so that is the L1 sensitivity of all of a cell's sums together, and its
+    square the squared L2 sensitivity.  ``degree + 1`` integers a cell, flat in C order.
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    degree: int
+    where: Predicate | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Sums of the cells of one marginal with public integer weights: ``answers = weights @ cells``.
+
+    ``weights`` are int64, shape ``(queries, cells)``.  A row in cell c moves the answers by column c: the
+    L1 sensitivity is the largest column sum of absolute values, the squared L2 sensitivity of squares.
+    """
+
+    attributes: tuple[str, ...]
+    weights: Integers
+
+
+@dataclass(frozen=True)
 class Units:
     """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells."""
 
@@ -93,7 +122,7 @@ class Bins:
     where: Predicate | None = None
 
 
-Measurable = Marginal | Counting | Distance | Sum | Units | Bins
+Measurable = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +165,8 @@ class Noise(Protocol):
 class Measurement:
     """Noisy integers for one question, with the noise they carry: public, free to reuse.
 
-    ``values`` has one int64 a cell (Marginal, Sum, Units, Bins), query (Counting), or one (Distance).
+    ``values`` has one int64 a cell (Marginal, Sum, Units, Bins), several (Moments), one a query (Counting,
+    Weighted), or one (Distance).
     """
 
     question: Measurable

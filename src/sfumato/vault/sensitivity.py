@@ -24,9 +24,11 @@ from sfumato.vault.questions import (
     Marginal,
     MarginalErrors,
     Measurable,
+    Moments,
     Scores,
     Sum,
     Units,
+    Weighted,
     cells,
 )
 
@@ -56,6 +58,13 @@ def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
             # rounding a clamped value to units never takes it past the next whole unit
             one = max(1, *(math.ceil(abs(exact(bound)) / unit) for bound in (attribute.minimum, attribute.maximum)))
             one_squared = one**2
+        case Moments():
+            one = _moments(domain, question)
+            one_squared = one**2
+        case Weighted(attributes=attributes, weights=weights):
+            _fits(domain, attributes, weights.shape[1])
+            one = max(1, int(np.abs(weights).sum(axis=0).max(initial=0)))
+            one_squared = max(1, int((weights**2).sum(axis=0).max(initial=0)))
         case Units(by=by):
             most = min(rows, cells(domain, by))  # one unit is counted once a cell, in at most so many cells
             return most, most
@@ -65,6 +74,25 @@ def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
         case _:
             assert_never(question)
     return rows * one, rows**2 * one_squared
+
+
+def steps(domain: Domain, value: str, unit: Fraction) -> int:
+    """Number of units between what the attribute's minimum and its maximum round to, at least one.
+
+    Raises:
+        QueryError: the attribute is categorical.
+    """
+    attribute = domain[value]
+    if isinstance(attribute, Categorical):
+        raise QueryError(f"{value!r} is categorical and has no mean", culprit=value)
+    return max(1, round(Fraction(attribute.maximum) / unit) - round(Fraction(attribute.minimum) / unit))
+
+
+def _moments(domain: Domain, question: Moments) -> int:
+    if question.degree not in (1, 2) or question.unit <= 0:
+        raise QueryError("moments are of degree 1 or 2, in a unit above zero", culprit=question)
+    cells(domain, question.by)
+    return steps(domain, question.value, question.unit) ** question.degree
 
 
 def selection_sensitivity(domain: Domain, scores: Scores) -> Fraction:

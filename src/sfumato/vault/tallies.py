@@ -8,9 +8,21 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.exact import reveal
+from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.vault.questions import Bins, Counting, Distance, Marginal, Measurable, Sum, Units, coarsen
+from sfumato.vault.questions import (
+    Bins,
+    Counting,
+    Distance,
+    Marginal,
+    Measurable,
+    Moments,
+    Sum,
+    Units,
+    Weighted,
+    coarsen,
+)
+from sfumato.vault.sensitivity import steps
 
 _KEPT_CELLS = 1 << 24  # 128 MiB of counts: an adaptive method asks about the same marginals again and again
 
@@ -30,7 +42,17 @@ class Tallies:
     def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
         """Exact answers, in order; all marginals that are missing are counted in one pass a filter."""
         tables = self._tables({key for question in questions if (key := _key(question)) is not None})
-        return [self._answer(question, tables) for question in questions]
+        finest = _finest(questions)
+        binned = {question: reveal(self._bins(question)) for question in set(finest.values())}
+        return [
+            _coarser(question, finest[question], binned[finest[question]])
+            if isinstance(question, Bins)
+            else self._answer(question, tables)
+            for question in questions
+        ]
+
+    def _bins(self, asked: Bins) -> Exact[Counts]:
+        return self.encoded.bins(asked.value, asked.edges, asked.by, asked.where)
 
     def _tables(self, keys: set[_Key]) -> dict[_Key, Counts]:
         found = {key: self._kept[key] for key in keys if key in self._kept}
@@ -59,10 +81,16 @@ class Tallies:
                 return distance
             case Sum(value=value, by=by, unit=unit, where=where):
                 return reveal(self.encoded.sums(value, by, unit, where))
+            case Moments(value=value, by=by, unit=unit, degree=degree, where=where):
+                powers = reveal(self.encoded.moments(value, by, unit, degree, where)).reshape(-1, degree + 1)
+                return _terms(powers, steps(self.encoded.domain, value, unit))
+            case Weighted(attributes=attributes, weights=weights):
+                weighted: Counts = weights @ tables[attributes, None]
+                return weighted
             case Units(by=by, where=where):
                 return reveal(self.encoded.units(by, where))
-            case Bins(value=value, edges=edges, by=by, where=where):
-                return reveal(self.encoded.bins(value, edges, by, where))
+            case Bins():
+                return reveal(self._bins(question))
             case _:
                 assert_never(question)
 
@@ -74,7 +102,37 @@ def _key(question: Measurable) -> _Key | None:
     match question:
         case Marginal(attributes=attributes, where=where):
             return attributes, where
-        case Counting(attributes=attributes) | Distance(attributes=attributes):
+        case Counting(attributes=attributes) | Weighted(attributes=attributes) | Distance(attributes=attributes):
             return attributes, None
         case _:
             return None
+
+
+def _terms(powers: Counts, most: int) -> Counts:
+    """Sums of the terms of (k + (most - k))^degree from the sums of powers of k: see :class:`Moments`."""
+    if powers.shape[1] == 2:  # noqa: PLR2004  (degree 1)
+        rows, first = powers.T
+        return np.stack([most * rows - first, first], axis=-1).reshape(-1)
+    rows, first, second = powers.T
+    terms = [most**2 * rows - 2 * most * first + second, 2 * (most * first - second), second]
+    return np.stack(terms, axis=-1).reshape(-1)
+
+
+def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
+    """For each question about bins the one with the most edges among those asked that holds all of its own."""
+    asked = sorted(
+        {question for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
+    )
+    return {bins: next(other for other in asked if _holds(other, bins)) for bins in asked}
+
+
+def _holds(fine: Bins, coarse: Bins) -> bool:
+    same = (fine.value, fine.by, fine.where) == (coarse.value, coarse.by, coarse.where)
+    ends = (fine.edges[0], fine.edges[-1]) == (coarse.edges[0], coarse.edges[-1])
+    return same and ends and set(coarse.edges) <= set(fine.edges)
+
+
+def _coarser(asked: Bins, fine: Bins, counts: Counts) -> Counts:
+    """Sums of fine bins, for each cell of ``by``."""
+    starts = np.searchsorted(fine.edges, asked.edges[:-1])
+    return np.add.reduceat(counts.reshape(-1, len(fine.edges) - 1), starts, axis=1).reshape(-1)
