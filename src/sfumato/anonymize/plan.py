@@ -20,6 +20,7 @@ from sfumato.anonymize.loss import (
     discernibility,
     global_certainty_penalty,
     loss_metric,
+    non_uniform_entropy,
     precision,
     weighted,
 )
@@ -81,15 +82,17 @@ def of_vector(
         losses=tuple(np.append(level.losses, 1.0) for level in levels),
         kept=cells,
     )
+    recode = of_full_domain(recoding, labels)
     losses = np.stack([level.losses[column] for level, column in zip(levels, cells.T, strict=True)], axis=1)
     facts = _facts(classes.counts[published], losses, problem.data, asked)
     sizes = [hierarchy.domain_size for hierarchy in problem.hierarchies]
     facts |= _penalty(classes.counts[published], losses, sizes, facts["suppressed"])
     facts["levels"] = dict(zip(problem.data.quasi, vector, strict=True))
     facts["precision"] = precision(vector, problem.heights, rows=problem.data.rows, suppressed=facts["suppressed"])
+    facts["non_uniform_entropy"] = _entropy(problem.data, levels, count(problem.data, recode).published)
     if certificate is not None:
         facts["certificate"] = asdict(certificate) | {"proven": certificate.proven}
-    return _verified(problem.data, of_full_domain(recoding, labels), recoding, facts, problem.criteria)
+    return _verified(problem.data, recode, recoding, facts, problem.criteria)
 
 
 def of_recoding(data: Microdata, recode: Recode, recoding: Recoding, losses: Losses, asked: Asked) -> Plan:
@@ -141,6 +144,19 @@ def of_classes(
     facts |= _penalty(partition.counts(), losses, [scale.domain_size for scale in space.scales], facts["suppressed"])
     recode = of_partition(data, partition, named, [len(each) for each in labels])
     return _verified(data, recode, recoding, facts, asked.criteria)
+
+
+def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.bool_]) -> float:
+    """Non-uniform entropy in bits; rows excluded for a missing value are left out of it."""
+    bits = 0.0
+    everybody = int(data.counts.sum())
+    for level, codes in zip(levels, data.codes.T, strict=True):
+        leaves = np.bincount(codes, weights=data.counts, minlength=len(level.cells)).astype(np.int64)
+        shown = np.bincount(codes[published], weights=data.counts[published], minlength=len(leaves)).astype(np.int64)
+        cells = np.bincount(level.cells, weights=leaves).astype(np.int64)[level.cells]
+        bits += non_uniform_entropy(leaves, cells, shown)
+        bits += non_uniform_entropy(leaves, np.full(len(leaves), everybody), leaves - shown)
+    return bits
 
 
 def _cells(level: Level, quasi: Quasi, domain: Domain) -> Integers:

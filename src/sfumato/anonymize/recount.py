@@ -29,12 +29,13 @@ ROWS = "rows of the class"
 class Count:
     """Classes that would be published, by their labels.
 
-    ``numbers`` is the class of each listed class of the rewriting (-1 where it has no row), ``table`` the
-    labels and rows, in order.
+    ``numbers`` is the class of each listed class of the rewriting (-1 where it has no row), ``published`` whether
+    each tuple of the table is in one, ``table`` the labels and rows, in order.
     """
 
     classes: Classes
     numbers: Integers
+    published: NDArray[np.bool_]
     table: pa.Table
 
     @property
@@ -78,14 +79,14 @@ def count(data: Microdata, recode: Recode) -> Count:
         number = np.full(len(names), -1)
         number[labelled] = np.arange(len(labelled))
         occurring = names.take(pa.array(labelled)).append_column(ROWS, pa.array(classes.counts))
-        return Count(classes, number[label], _sorted(occurring.filter(pa.array(classes.counts > 0))))
+        return Count(classes, number[label], place[here] >= 0, _sorted(occurring.filter(pa.array(classes.counts > 0))))
     dealt = np.bincount(there, weights=recode.rows, minlength=int(keys.max(initial=0)) + 1)
     there_are = np.bincount(here, weights=data.counts, minlength=len(dealt))
     if np.any(dealt > there_are) or np.any(recode.rows <= 0):
         raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
     counts = np.bincount(label, weights=recode.rows, minlength=len(names)).astype(np.int64)
     classes = Classes(np.arange(len(names)), counts, None, {}, {})
-    return Count(classes, label, _sorted(names.append_column(ROWS, pa.array(counts))))
+    return Count(classes, label, dealt[here] > 0, _sorted(names.append_column(ROWS, pa.array(counts))))
 
 
 def refuse_unsafe(counted: Count, criteria: Sequence[Criterion]) -> None:

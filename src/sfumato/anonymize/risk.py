@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
+from sfumato.anonymize.source import raw_classes
+from sfumato.anonymize.uniques import pitman, zayatz
+from sfumato.engine.open import open_table
 from sfumato.errors import InputError
 
 Integers = NDArray[np.int64]
@@ -80,6 +86,50 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
         journalist=None if people is None else _attacker(sizes, people, threshold),
         marketer_in_population=None if people is None else float((sizes / people).sum() / rows),
     )
+
+
+@dataclass(frozen=True)
+class Uniques:
+    """Estimated people who are unique in a population of which the table is a random sample."""
+
+    population: int
+    zayatz: float
+    pitman: float
+
+
+def assess_table(table: object, *, quasi: Sequence[str], threshold: float, population: object | None = None) -> Risk:
+    """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
+
+    For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out.
+
+    Args:
+        table: a path, frame or URL.
+        quasi: columns that an attacker may know.
+        threshold: a row is at risk when its risk is above this.
+        population: a larger table with the same columns and values, for the journalist.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        TableError: a table that cannot be read, or lacks a column.
+    """
+    classes = raw_classes(open_table(table), quasi)
+    if population is None:
+        return assess(classes["units"].to_numpy(), threshold=threshold)
+    people = raw_classes(open_table(population), quasi).rename_columns([*quasi, "people"])
+    both = classes.join(people, keys=list(quasi), join_type="left outer")
+    missing = pa.compute.fill_null(both["people"], 0).to_numpy()
+    return assess(both["units"].to_numpy(), missing, threshold=threshold)
+
+
+def estimate_uniques(table: object, *, quasi: Sequence[str], population: int) -> Uniques:
+    """Estimated population uniques of a table that is a random sample of so many people.
+
+    Raises:
+        InputError: a population smaller than the table.
+        TableError: a table that cannot be read, or lacks a column.
+    """
+    counts = raw_classes(open_table(table), quasi)["units"].to_numpy()
+    return Uniques(population, zayatz(counts, population), pitman(counts, population))
 
 
 def _attacker(sizes: Integers, hidden_among: Integers, threshold: float) -> Attacker:

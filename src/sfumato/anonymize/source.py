@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from sfumato.anonymize.criteria import Criterion
 from sfumato.anonymize.microdata import Microdata, from_groups
 from sfumato.anonymize.quasi import Quasi, suppressed_codes
-from sfumato.domain import Domain
+from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import Encoded, Groups
-from sfumato.errors import InputError
+from sfumato.engine.port import Encoded, Groups, Table
+from sfumato.errors import InputError, TableError
 
 
 def microdata(encoded: Encoded, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
@@ -45,6 +47,25 @@ def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Doma
         domain.index(name)
         if name in quasi:
             raise InputError(f"{name!r} cannot be both a quasi-identifier and sensitive", culprit=name)
+
+
+def raw_classes(table: Table, quasi: Sequence[str]) -> pa.Table:
+    """Distinct values of columns as they stand, as text, with the number of their rows in the last column.
+
+    For the owner of the table: nothing is declared, so nothing is released.  Rows with a missing value are
+    left out.
+
+    Raises:
+        InputError: no column named, or one twice.
+        TableError: a column that is not there.
+    """
+    if not quasi or len(set(quasi)) != len(quasi):
+        raise InputError("name quasi-identifiers, each once", culprit=quasi)
+    columns = [column.name for column in table.schema()]
+    if absent := [name for name in quasi if name not in columns]:
+        raise TableError(f"no column {absent[0]!r}; there are {', '.join(columns)}", culprit=absent)
+    anything = Domain((Categorical(name=columns[0], values=("",), unknown=Unknown.CATEGORY),))
+    return reveal(table.encode(anything).keys(tuple(quasi)))
 
 
 def population(encoded: Encoded, quasi: Sequence[str]) -> Groups:

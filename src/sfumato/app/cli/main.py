@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli import domain, ledger
+from sfumato.app.cli import domain, hierarchy, ledger
+from sfumato.app.cli.anonymize import anonymize
+from sfumato.app.cli.apply import apply
 from sfumato.app.cli.demo import demo
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
+from sfumato.app.cli.risk import risk
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
 
@@ -24,7 +27,11 @@ app = typer.Typer(
 )
 app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(hierarchy.app, name="hierarchy")
 app.command()(synthesize)
+app.command()(anonymize)
+app.command()(apply)
+app.command()(risk)
 app.command()(lab)
 app.command()(demo)
 

@@ -1,0 +1,194 @@
+"""``sfumato anonymize``: release a k-anonymous table.  Not differential privacy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.app.cli.losses import LimitOption
+from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
+from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.anonymize import Anonymized, Quasi
+    from sfumato.anonymize.criteria import Criterion
+    from sfumato.vault.vault import Vault
+
+
+class Method(StrEnum):
+    """How classes are found."""
+
+    OPTIMAL = "optimal"
+    SAMARATI = "samarati"
+    MONDRIAN = "mondrian"
+    K_MEMBER = "k-member"
+
+
+class MissingValues(StrEnum):
+    """What becomes of a row whose quasi-identifier is missing or unknown."""
+
+    CATEGORY = "category"
+    SUPPRESS = "suppress"
+
+
+QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
+KeepOption = Annotated[
+    str, typer.Option("--keep", help="Further columns to publish as they are, comma-separated; no direct identifiers.")
+]
+NearDomainOption = Annotated[
+    Path | None,
+    typer.Option("--domain", help="Accepted domain of the table; without, the YAML file named like the table."),
+]
+
+
+def anonymize(
+    table: TableArgument,
+    quasi: QuasiOption,
+    out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet or .csv.")],
+    k: Annotated[int, typer.Option(min=1, help="Least rows of a class.")],
+    suppression: Annotated[str, typer.Option(help="Largest share of rows to suppress, 0 to 1.")] = "0",
+    method: Annotated[Method, typer.Option(help="How classes are found.")] = Method.OPTIMAL,
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(help="A further criterion, such as t-closeness:t=0.2,sensitive=class,distance=equal."),
+    ] = None,
+    keep: KeepOption = "",
+    missing: Annotated[
+        MissingValues, typer.Option(help="Missing quasi-identifiers: a category of their own, or suppress the row.")
+    ] = MissingValues.CATEGORY,
+    recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None,
+    domain: NearDomainOption = None,
+    hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop the optimal search after this long.")] = None,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = "default",
+    limit: LimitOption = None,
+    analyst: AnalystOption = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Release a table in which every class of equal quasi-identifiers is large enough.
+
+    No differential privacy: what is promised holds against the attacker that the statement names.
+    """
+    from sfumato.vault.rows import free
+
+    ready(out, overwrite=overwrite)
+    if recoding is not None:
+        free(recoding, overwrite=overwrite)
+    known = _quasi(names(quasi), hierarchies, missing)
+    wanted = _criteria(k, criterion or ())
+    vault = vault_for(
+        table,
+        domain=beside_table(table, domain),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        first=None,
+        analyst=analyst,
+    )
+    with working("Searching"):
+        release = _release(vault, method, known, wanted, suppression, names(keep), seconds)
+    release.write(out, overwrite=overwrite)
+    if recoding is not None:
+        release.save_recoding(recoding, overwrite=overwrite)
+    report(release, out, as_json=as_json)
+
+
+def ready(out: Path, *, overwrite: bool) -> None:
+    """Refuse an output that cannot be written, before anything is read."""
+    from sfumato.vault.rows import writable
+
+    writable(out, overwrite=overwrite)
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write {out}: end it in .parquet or .csv", culprit=out)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Comma-separated names."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def beside_table(table: str, domain: Path | None) -> Path:
+    """The domain as given, or the YAML file that is named like the table."""
+    if domain is not None:
+        return domain
+    near = Path(table).with_suffix(".yaml")
+    if "://" in table or not near.is_file():
+        raise InputError(f"describe {table} first: sfumato domain draft {table} --out {near.name}", culprit=table)
+    return near
+
+
+def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
+    """Say what was released."""
+    facts = release.facts
+    remark(f"Wrote {facts['rows'] - facts['suppressed']:,} rows to {out}.")
+    losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
+    lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
+    if "certificate" in facts:
+        lines.append(_certificate(facts["certificate"]))
+    value = {"out": str(out), "facts": dict(facts), **release.statement()}
+    result(value, "\n".join([*lines, columns(losses)]), as_json=as_json)
+
+
+def _certificate(certificate: dict[str, Any]) -> str:
+    proof = "proven least" if certificate["proven"] else f"not proven least: at least {certificate['bound']:.6g}"
+    return (
+        f"Loss: {certificate['loss']:.6g} cells, {proof};"
+        f" counted {certificate['evaluated']} of {certificate['nodes']} recodings"
+    )
+
+
+def _quasi(given: tuple[str, ...], folder: Path | None, missing: MissingValues) -> list[Quasi]:
+    from sfumato.anonymize import Missing, Quasi
+    from sfumato.anonymize.hierarchy_file import read_folder
+
+    found = {} if folder is None else read_folder(folder)
+    return [Quasi(name=name, hierarchy=found.get(name), missing=Missing(missing.value)) for name in given]
+
+
+def _criteria(k: int, further: list[str] | tuple[str, ...]) -> list[Criterion]:
+    from sfumato.anonymize import KAnonymity
+    from sfumato.anonymize.spelling import parse
+
+    return [KAnonymity(k), *(parse(text) for text in further)]
+
+
+def _release(
+    vault: Vault,
+    method: Method,
+    quasi: list[Quasi],
+    criteria: list[Criterion],
+    suppression: str,
+    keep: tuple[str, ...],
+    seconds: float | None,
+) -> Anonymized:
+    import math
+
+    from sfumato import anonymize as methods
+    from sfumato.anonymize.problem import allowed_rows
+
+    if method in (Method.MONDRIAN, Method.K_MEMBER) and allowed_rows(suppression, 1):
+        raise InputError(f"{method.value} suppresses no row; leave out --suppression", culprit=suppression)
+    match method:
+        case Method.OPTIMAL:
+            return methods.optimal(
+                vault,
+                quasi=quasi,
+                criteria=criteria,
+                suppression=suppression,
+                keep=keep,
+                seconds=math.inf if seconds is None else seconds,
+            )
+        case Method.SAMARATI:
+            return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
+        case Method.MONDRIAN:
+            return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
+        case Method.K_MEMBER:
+            if len(criteria) > 1:
+                raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
+            return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep)
