@@ -1,7 +1,7 @@
 """What a released cell may stand for: the declared cells compatible with its text.
 
-Understood are a declared value or cell label, a raw number, ``*``, sets (``{a, b}``), intervals
-(``[3, 7)``, ``3..7``, ``3-7``, ``>= 3``, ``< 7``) and the labels of a hierarchy.
+Understood are a declared value or cell label, runs of them (``first..last``), a raw number, ``*``, sets
+(``{a, b}``), intervals (``[3, 7)``, ``3..7``, ``3-7``, ``>= 3``, ``< 7``) and the labels of a hierarchy.
 """
 
 from __future__ import annotations
@@ -46,12 +46,25 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         return labels[text]
     if text == "*":
         return frozenset(range(attribute.size))
+    if (run := _run(own, text)) is not None:
+        return run
     if text[0] == "{" and text[-1] == "}":
         return _union(attribute, text[1:-1], labels)
     leaves = None if isinstance(attribute, Categorical) else _numeric(attribute, text)
     if leaves is None and (other := unknown_code(attribute)) is not None:
         return frozenset([other])
     return leaves or None
+
+
+def _run(own: tuple[str, ...], text: str) -> Leaves | None:
+    """Cells from one label to another, as our own recodings write them: ``first..last``."""
+    at = text.find("..")
+    while at >= 0:
+        first, last = text[:at], text[at + 2 :]
+        if first in own and last in own and own.index(first) < own.index(last):
+            return frozenset(range(own.index(first), own.index(last) + 1))
+        at = text.find("..", at + 1)
+    return None
 
 
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:

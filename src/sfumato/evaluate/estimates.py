@@ -29,11 +29,11 @@ class Answered:
         """Estimated shares from the answers alone, projected to the simplex."""
         left, pieces = set(attributes), []
         while left:
-            best = max(self.answers, key=lambda clique: (len(left & set(clique)), -len(clique)), default=())
+            best = max(self.answers, key=lambda clique: len(left & set(clique)), default=())
             known = tuple(name for name in attributes if name in left and name in best)
             if not known:
                 break
-            pieces.append((known, self._projected(best, known)))
+            pieces.append((known, self._projected(known)))
             left -= set(known)
         pieces += [((name,), np.full(self.domain[name].size, 1 / self.domain[name].size)) for name in sorted(left)]
         order = [name for names, _ in pieces for name in names]
@@ -42,13 +42,18 @@ class Answered:
             table = np.multiply.outer(table, piece)
         return np.transpose(table, [order.index(name) for name in attributes])
 
-    def _projected(self, clique: tuple[str, ...], names: tuple[str, ...]) -> Shares:
-        shape = tuple(self.domain[name].size for name in clique)
-        table = np.asarray(self.answers[clique], dtype=np.float64).reshape(shape)
-        gone = tuple(axis for axis, name in enumerate(clique) if name not in names)
-        kept = [name for name in clique if name in names]
-        summed = np.transpose(table.sum(axis=gone), [kept.index(name) for name in names])
-        return onto_simplex(summed.ravel()).reshape(summed.shape)
+    def _projected(self, names: tuple[str, ...]) -> Shares:
+        """All answers that contain ``names``, averaged: each as much as it has fewer noisy cells to sum."""
+        total = np.zeros([self.domain[name].size for name in names])
+        for clique, answer in self.answers.items():
+            if set(names) <= set(clique):
+                gone = tuple(axis for axis, name in enumerate(clique) if name not in names)
+                shape = [self.domain[name].size for name in clique]
+                kept = [name for name in clique if name in names]
+                summed = np.asarray(answer, dtype=np.float64).reshape(shape).sum(axis=gone)
+                weight = 1 / math.prod(shape[axis] for axis in gone)
+                total += weight * np.transpose(summed, [kept.index(name) for name in names])
+        return onto_simplex(total.ravel()).reshape(total.shape)
 
 
 @dataclass(frozen=True, eq=False)

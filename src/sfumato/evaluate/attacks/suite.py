@@ -18,6 +18,7 @@ from sfumato.evaluate.attacks.targets import draw_targets
 from sfumato.evaluate.attacks.tracing import KNOWLEDGE as TRACING_KNOWLEDGE
 from sfumato.evaluate.attacks.tracing import tracing_scores
 from sfumato.evaluate.claims import Claim, advantage_bound
+from sfumato.evaluate.estimates import Perturbed
 from sfumato.evaluate.released import Marginals, Released
 from sfumato.evaluate.rows import Rows
 from sfumato.model.simulation import generator
@@ -36,6 +37,17 @@ class Attacks:
     def headline(self) -> Advantage:
         """The worst of them, its interval corrected for the choice."""
         return worst(self.results)
+
+
+def attack(release: Marginals, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
+    """All attacks that apply to a release: on its rows or reports where it has some, else on its marginals."""
+    match release:
+        case Released():
+            return attack_rows(release, members, controls, claim=claim, seed=seed)
+        case Perturbed(reports=reports):
+            return attack_rows(reports, members, controls, claim=claim, seed=seed)
+        case _:
+            return attack_marginals(release, members, controls, claim=claim, seed=seed)
 
 
 def attack_rows(

@@ -24,7 +24,7 @@ class Scorecard:
 
     marginals: tuple[float, float, float]  # U_1, U_2, U_3
     queries: QueryErrors
-    association: NDArray[np.float64]
+    association_difference: NDArray[np.float64]  # released minus real, (attributes, attributes)
     association_gap: tuple[float, str, str]
     learning: Learning | None
     propensity: float | None
@@ -43,7 +43,7 @@ def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int) -> Sc
     ways = min(3, len(panel.domain))
     scores = [marginal_score(real, release, ways=min(way, ways)) for way in (1, 2, 3)]
     queries = draw_conjunctions(panel.domain, count=_QUERIES, generator=generator(seed))
-    matrix = associations(release)
+    released, true = associations(release), associations(real)
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
@@ -52,8 +52,8 @@ def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int) -> Sc
     return Scorecard(
         marginals=(scores[0], scores[1], scores[2]),
         queries=query_errors(real, release, queries),
-        association=matrix,
-        association_gap=largest_gap(associations(real), matrix, panel.domain),
+        association_difference=released - true,
+        association_gap=largest_gap(true, released, panel.domain),
         learning=learned,
         propensity=distinguished,
     )

@@ -1,0 +1,129 @@
+"""The utility-risk frontier: releases of every family on one scale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sfumato.errors import InputError, SfumatoError
+from sfumato.evaluate.claims import Claim
+from sfumato.evaluate.panel import Panel
+from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.utility.baselines import independent
+from sfumato.evaluate.verdict import Verdict, judge
+from sfumato.model.simulation import generator
+
+VERSION = 1
+"""Of the stored verdicts: raise it when their meaning changes."""
+
+BASELINES = "baseline"
+FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A release to be made and judged: its name, family and claim, and how it is made from the members."""
+
+    name: str
+    family: str
+    claim: Claim
+    make: Callable[[Rows], Marginals]
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Verdicts in the order of the contenders, the baselines first; ``failed`` says why a release was not made."""
+
+    verdicts: tuple[Verdict, ...]
+    failed: tuple[tuple[str, str], ...]
+
+
+Watch = Callable[[str, int, int], None]
+
+
+def baselines(panel: Panel, *, seed: int) -> tuple[Contender, ...]:
+    """The ends of both scales: the table itself, other people, and independent columns."""
+    return (
+        Contender(RAW, BASELINES, Claim(), Released.of),
+        Contender(CEILING, BASELINES, Claim(), lambda _: Released.of(panel.others)),
+        Contender(FLOOR, BASELINES, Claim(), lambda rows: Released.of(independent(rows, generator(seed)))),
+    )
+
+
+def frontier(
+    contenders: Sequence[Contender],
+    panel: Panel,
+    *,
+    target: str,
+    seed: int,
+    cache: Path | None = None,
+    watch: Watch | None = None,
+) -> Frontier:
+    """Make and judge every contender, after the baselines.
+
+    A contender that cannot be made (infeasible, too large) is left out with its reason; the others go on.
+
+    Args:
+        contenders: what to run; names are distinct.
+        panel: the people.
+        target: the attribute that learners predict.
+        seed: the same people are attacked, and the same queries asked, for all.
+        cache: folder that keeps verdicts, so that an interrupted run goes on where it was; as secret as the table.
+        watch: told the name of each contender before it starts, its number and how many there are.
+
+    Raises:
+        InputError: two contenders of one name.
+    """
+    everyone = (*baselines(panel, seed=seed), *contenders)
+    if len({contender.name for contender in everyone}) != len(everyone):
+        raise InputError("two contenders of a frontier have the same name", culprit=tuple(c.name for c in everyone))
+    people = _fingerprint(panel)
+    verdicts, failed = [], []
+    for number, contender in enumerate(everyone):
+        if watch is not None:
+            watch(contender.name, number, len(everyone))
+        key = json.dumps([VERSION, people, contender.name, contender.family, str(contender.claim), target, seed])
+        path = None if cache is None else cache / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+        if path is not None and path.is_file():
+            verdicts.append(Verdict.from_json(json.loads(path.read_text(encoding="utf-8"))))
+            continue
+        try:
+            release = contender.make(panel.members)
+        except SfumatoError as error:
+            failed.append((contender.name, str(error)))
+            continue
+        found = judge(
+            release,
+            panel,
+            name=contender.name,
+            family=contender.family,
+            claim=contender.claim,
+            target=target,
+            seed=seed,
+        )
+        verdicts.append(found)
+        if path is not None:
+            _keep(path, found)
+    return Frontier(tuple(verdicts), tuple(failed))
+
+
+def _keep(path: Path, verdict: Verdict) -> None:
+    """Whole or not at all: a half-written verdict would be taken for one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(verdict.to_json()), encoding="utf-8")
+    partial.replace(path)
+
+
+def _fingerprint(panel: Panel) -> str:
+    digest = hashlib.sha256(panel.domain.hash.encode())
+    for rows in (panel.members, panel.controls, panel.others):
+        digest.update(np.ascontiguousarray(rows.codes, dtype=np.int64).tobytes())
+        digest.update(b"|")
+    return digest.hexdigest()

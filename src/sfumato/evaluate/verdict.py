@@ -1,0 +1,176 @@
+"""Everything an evaluation found out about one release, as plain values that can be kept and drawn.
+
+A verdict is computed from the protected table without noise: it is as secret as the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.evaluate.attacks.advantage import Advantage
+from sfumato.evaluate.attacks.membership import Roc
+from sfumato.evaluate.attacks.suite import Attacks, attack
+from sfumato.evaluate.audit.bounds import PureOrApproximate, lower_bounds
+from sfumato.evaluate.claims import Claim
+from sfumato.evaluate.intervals import Interval, Share
+from sfumato.evaluate.panel import Panel
+from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.utility.queries import QueryErrors
+from sfumato.evaluate.utility.scorecard import scorecard
+from sfumato.evaluate.utility.scores import marginal_distance
+from sfumato.privacy.loss import Epsilon, EpsilonDelta
+
+SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
+"""Edges of the groups of queries, as shares of the table."""
+_CURVE = 200  # points kept of a curve
+_CONFIDENCE = 0.05
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One release.  Matrices are nested tuples in the order of ``attributes``; shares are of all rows."""
+
+    name: str
+    family: str
+    claim: str
+    claimed_epsilon: float | None
+    attributes: tuple[str, ...]
+    marginals: tuple[float, float, float]
+    query_errors: tuple[tuple[float, float, float, int], ...]  # a selectivity group: lower, median, upper, queries
+    query_error: float
+    query_relative_error: float
+    association_gap: tuple[float, str, str]
+    association_difference: tuple[tuple[float, ...], ...]
+    pair_distance: tuple[tuple[float, ...], ...]
+    learning: tuple[str, str, float] | None  # target, measure, score
+    propensity: float | None
+    attacks: tuple[Advantage, ...]
+    headline: Advantage
+    curve: tuple[tuple[float, float], ...]  # false and true positive rates
+    proven_epsilon: float
+    columns: Mapping[str, tuple[float, ...]]  # released shares of each column
+    real_columns: Mapping[str, tuple[float, ...]]  # exact shares: for internal reports only
+    class_sizes: tuple[float, ...] | None  # shares of released rows in classes of 1, 2-4, 5-9, 10-49, 50 and more
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, from which ``from_json`` makes an equal verdict."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Verdict:
+        """The verdict that ``to_json`` described."""
+        fields = {key: _tuples(part) for key, part in value.items()}
+        for key in ("columns", "real_columns"):
+            fields[key] = {name: _tuples(part) for name, part in value[key].items()}
+        fields["attacks"] = tuple(_advantage(part) for part in value["attacks"])
+        fields["headline"] = _advantage(value["headline"])
+        return Verdict(**fields)
+
+
+def judge(release: Marginals, panel: Panel, *, name: str, family: str, claim: Claim, target: str, seed: int) -> Verdict:
+    """Score and attack one release.
+
+    Args:
+        release: rows, answers, or reports.
+        panel: the people it was made from, and others.
+        name: how reports call it.
+        family: the kind of method.
+        claim: what it promises.
+        target: the attribute that learners predict.
+        seed: of queries, targets and learners: the same for releases that are compared.
+    """
+    real = Released.of(panel.members)
+    scored = scorecard(release, panel, target=target, seed=seed)
+    attacked = attack(release, panel.members, panel.controls, claim=claim, seed=seed)
+    names = panel.domain.names
+    distances = [[marginal_distance(real, release, (a, b) if a != b else (a,)) for b in names] for a in names]
+    learned = scored.learning
+    return Verdict(
+        name=name,
+        family=family,
+        claim=str(claim),
+        claimed_epsilon=_epsilon(claim),
+        attributes=names,
+        marginals=scored.marginals,
+        query_errors=_grouped(scored.queries),
+        query_error=scored.queries.mean_absolute,
+        query_relative_error=scored.queries.mean_relative,
+        association_gap=scored.association_gap,
+        association_difference=_tuples(scored.association_difference.tolist()),
+        pair_distance=_tuples(distances),
+        learning=None if learned is None else (learned.target, learned.measure, learned.score),
+        propensity=scored.propensity,
+        attacks=attacked.results,
+        headline=attacked.headline,
+        curve=_thinned(attacked.curve),
+        proven_epsilon=_proven(attacked),
+        columns={each: _shares(release, each) for each in names},
+        real_columns={each: _shares(real, each) for each in names},
+        class_sizes=_class_sizes(release) if isinstance(release, Released) else None,
+    )
+
+
+def _epsilon(claim: Claim) -> float | None:
+    """The claimed epsilon, where the claim is one; rho has no single epsilon."""
+    match claim.loss:
+        case Epsilon(value=epsilon) | EpsilonDelta(epsilon=epsilon):
+            return float(epsilon)
+        case _:
+            return None
+
+
+def _proven(attacked: Attacks) -> float:
+    """Lower bound on epsilon (delta = 0) from the membership guesses; its threshold was fitted on other people."""
+    result = next(each for each in attacked.results if each.attack == "membership")
+    counts = np.array([result.members.successes]), np.array([result.controls.successes])
+    found = lower_bounds(PureOrApproximate(math.inf), *counts, result.members.trials, error=_CONFIDENCE)
+    return max(0.0, float(found[0]))
+
+
+def _grouped(errors: QueryErrors) -> tuple[tuple[float, float, float, int], ...]:
+    """Lower decile, median, upper decile of the errors, and their number, for each group of selectivities."""
+    truth, error = np.array(errors.truth), np.array(errors.errors)
+    groups = np.clip(np.searchsorted(SELECTIVITIES, truth, side="right") - 1, 0, len(SELECTIVITIES) - 2)
+    found = []
+    for group in range(len(SELECTIVITIES) - 1):
+        inside = error[groups == group]
+        low, middle, high = np.quantile(inside, (0.1, 0.5, 0.9)) if len(inside) else (math.nan,) * 3
+        found.append((float(low), float(middle), float(high), len(inside)))
+    return tuple(found)
+
+
+def _thinned(curve: Roc) -> tuple[tuple[float, float], ...]:
+    places = np.unique(np.linspace(0, len(curve.false_positive) - 1, _CURVE).astype(np.intp))
+    return tuple(zip(curve.false_positive[places].tolist(), curve.true_positive[places].tolist(), strict=True))
+
+
+def _shares(source: Marginals, name: str) -> tuple[float, ...]:
+    return tuple(source.marginal((name,)).tolist())
+
+
+def _class_sizes(release: Released) -> tuple[float, ...]:
+    """Classes are released rows that are equal in every column."""
+    _, places, counts = np.unique(release.codes, axis=0, return_inverse=True, return_counts=True)
+    sizes = counts[places.ravel()]
+    groups = np.bincount(np.searchsorted((2, 5, 10, 50), sizes, side="right"), minlength=5)
+    return tuple((groups / len(release)).tolist())
+
+
+def _tuples(value: Any) -> Any:  # noqa: ANN401  (JSON has no types)
+    return tuple(_tuples(part) for part in value) if isinstance(value, list | tuple) else value
+
+
+def _advantage(value: Mapping[str, Any]) -> Advantage:
+    return Advantage(
+        attack=value["attack"],
+        knowledge=value["knowledge"],
+        members=Share(**value["members"]),
+        controls=Share(**value["controls"]),
+        interval=Interval(**value["interval"]),
+        bound=value["bound"],
+    )

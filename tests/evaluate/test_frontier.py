@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from sfumato.errors import InfeasibleError, InputError
+from sfumato.evaluate.claims import Claim
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Contender, frontier
+from sfumato.evaluate.panel import panel
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.verdict import Verdict
+from sfumato.privacy.loss import Epsilon
+
+
+@pytest.fixture(scope="module")
+def few(people):
+    rows = people.population(900, seed=1)
+    return panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
+
+
+def impossible(_):
+    raise InfeasibleError("nothing can meet this")
+
+
+def test_an_interrupted_run_goes_on_where_it_was(few, tmp_path):
+    made = []
+
+    def half(rows):
+        made.append(len(rows))
+        return Released.of(rows.take(range(150)))
+
+    contenders = [
+        Contender("half", "sample", Claim(Epsilon(3)), half),
+        Contender("never", "sample", Claim(), impossible),
+    ]
+    seen = []
+
+    def watch(name, number, total):
+        seen.append((name, number, total))
+        if name == "never" and len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        frontier(contenders, few, target="rich", seed=0, cache=tmp_path, watch=watch)
+    assert seen == [(RAW, 0, 5), (CEILING, 1, 5), (FLOOR, 2, 5), ("half", 3, 5), ("never", 4, 5)]
+    found = frontier(contenders, few, target="rich", seed=0, cache=tmp_path)
+    assert made == [300]  # not made again
+    assert [verdict.name for verdict in found.verdicts] == [RAW, CEILING, FLOOR, "half"]
+    assert found.failed == (("never", "nothing can meet this"),)
+    again = frontier(contenders, few, target="rich", seed=0)
+    assert made == [300, 300]
+    assert [dumped(verdict) for verdict in again.verdicts] == [dumped(verdict) for verdict in found.verdicts]
+
+
+def dumped(verdict: Verdict) -> str:
+    return json.dumps(verdict.to_json())
+
+
+def test_a_verdict_survives_json(few, tmp_path):
+    raw = frontier([], few, target="rich", seed=0).verdicts[0]
+    again = Verdict.from_json(json.loads(dumped(raw)))
+    assert dumped(again) == dumped(raw)
+    assert again.headline == raw.headline
+    assert again.attacks == raw.attacks
+
+
+def test_the_cache_knows_its_people(few, people, tmp_path):
+    first = frontier([], few, target="rich", seed=0, cache=tmp_path)
+    rows = people.population(900, seed=7)
+    others = panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
+    second = frontier([], others, target="rich", seed=0, cache=tmp_path)
+    assert first.verdicts[1].marginals != second.verdicts[1].marginals
+
+
+def test_names_are_distinct(few):
+    twice = [Contender("same", "sample", Claim(), Released.of)] * 2
+    with pytest.raises(InputError, match="the same name"):
+        frontier(twice, few, target="rich", seed=0)
+
+
+def test_verdicts_say_what_they_should(few):
+    raw, ceiling, floor = frontier([], few, target="rich", seed=0).verdicts
+    assert raw.marginals == (1, 1, 1)
+    assert floor.marginals[0] == 1
+    assert floor.marginals[2] < ceiling.marginals[2]
+    assert raw.headline.value > 0.5 > ceiling.headline.value
+    assert raw.proven_epsilon > 1
+    assert ceiling.proven_epsilon == floor.proven_epsilon == 0
+    assert raw.claimed_epsilon is None
+    assert sum(count for *_, count in raw.query_errors) == 1000
+    assert all(math.isclose(sum(shares), 1) for shares in raw.columns.values())
+    assert raw.class_sizes is not None
+    assert raw.class_sizes[0] > 0.5  # uniques
