@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, insert, select
 
 from sfumato.errors import LedgerError
 from sfumato.ledger import schema
+from sfumato.ledger import statements as sql
 from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import (
     NO_CHARGE,
@@ -24,7 +25,7 @@ from sfumato.ledger.amounts import (
     loss_text,
     spent_units,
 )
-from sfumato.ledger.entry import Event, Kind, entry_hash, genesis
+from sfumato.ledger.entry import Event, entry_hash, genesis
 from sfumato.ledger.question import canonical
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
@@ -46,8 +47,7 @@ class Books:
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self._name = name
-        query = select(schema.dataset).where(schema.dataset.c.name == name).with_for_update()
-        row = connection.execute(query).mappings().one_or_none()
+        row = connection.execute(sql.LOCK_DATASET, {"of_dataset": name}).mappings().one_or_none()
         if row is None:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
         self.limit: Limit = loss_from(row["limit_loss"])
@@ -62,9 +62,8 @@ class Books:
     def analyst(self, name: str) -> Account:
         """The account of an analyst, locked; a new one is empty and has no cap."""
         if name not in self._analysts:
-            table = schema.analyst
-            query = select(table).where(table.c.dataset == self._name, table.c.name == name).with_for_update()
-            row = self._connection.execute(query).mappings().one_or_none()
+            which = {"of_dataset": self._name, "of_analyst": name}
+            row = self._connection.execute(sql.LOCK_ANALYST, which).mappings().one_or_none()
             if row is None:
                 self._analysts[name] = Account(None, NO_CHARGE)
                 self._new.add(name)
@@ -75,38 +74,24 @@ class Books:
 
     def release(self, key: str) -> tuple[int, bytes | None] | None:
         """Number and stored answer of the release of that key; the answer is None while it is pending."""
-        entry, answer = schema.entry, schema.answer
-        both = (answer.c.dataset == entry.c.dataset) & (answer.c.number == entry.c.number)
-        query = (
-            select(entry.c.number, answer.c.body)
-            .select_from(entry.outerjoin(answer, both))
-            .where(entry.c.dataset == self._name, entry.c.key == key, entry.c.kind == Kind.RELEASE.value)
-        )
-        row = self._connection.execute(query).one_or_none()
+        which = {"of_dataset": self._name, "of_key": key}
+        row = self._connection.execute(sql.FIND_RELEASE, which).one_or_none()
         return None if row is None else (row.number, row.body)
 
     def was_shown(self, key: str, analyst: str) -> bool:
         """Whether the analyst has paid for the release of that key already."""
-        entry = schema.entry
-        query = (
-            select(entry.c.number)
-            .where(entry.c.dataset == self._name, entry.c.key == key, entry.c.analyst == analyst)
-            .limit(1)
-        )
-        return self._connection.execute(query).one_or_none() is not None
+        which = {"of_dataset": self._name, "of_key": key, "of_analyst": analyst}
+        return self._connection.execute(sql.FIND_SHOWN, which).one_or_none() is not None
 
     def retried(self, retry_key: str, analyst: str | None) -> str | None:
         """Key of the release that this retry key stands for; each analyst has retry keys of their own."""
-        retry = schema.retry
-        query = select(retry.c.key).where(
-            retry.c.dataset == self._name, retry.c.analyst == (analyst or ""), retry.c.retry_key == retry_key
-        )
-        return self._connection.execute(query).scalar_one_or_none()
+        which = {"of_dataset": self._name, "of_analyst": analyst or "", "of_retry_key": retry_key}
+        return self._connection.execute(sql.FIND_RETRY, which).scalar_one_or_none()
 
     def remember(self, retry_key: str, analyst: str | None, key: str) -> None:
         """Bind a retry key to a release."""
         row = {"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key}
-        self._connection.execute(insert(schema.retry).values(row))
+        self._connection.execute(sql.INSERT_RETRY, row)
 
     def charge(self, charge: Charge, *, dataset: bool, analyst: str | None) -> None:
         """Charge the dataset, an analyst, or both.
@@ -147,18 +132,17 @@ class Books:
             "previous": previous,
             "hash": self._head,
         }
-        self._connection.execute(insert(schema.entry).values(row))
+        self._connection.execute(sql.INSERT_ENTRY, row)
         return number
 
     def store(self, number: int, body: bytes) -> bytes:
         """Store the answer of an entry unless it has one; returns the one that stands."""
-        answer = schema.answer
-        query = select(answer.c.body).where(answer.c.dataset == self._name, answer.c.number == number)
-        stored: bytes | None = self._connection.execute(query).scalar_one_or_none()
+        which = {"of_dataset": self._name, "of_number": number}
+        stored: bytes | None = self._connection.execute(sql.FIND_ANSWER, which).scalar_one_or_none()
         if stored is not None:
             return stored
         row = {"dataset": self._name, "number": number, "time": now(), "body": body}
-        self._connection.execute(insert(answer).values(row))
+        self._connection.execute(sql.INSERT_ANSWER, row)
         return body
 
     def close(self) -> None:
@@ -166,20 +150,18 @@ class Books:
         if self._entries == self._opened_at:
             return
         row = {**_spent_columns(self.limit, self.account.spent), "entries": self._entries, "head": self._head}
-        table = schema.dataset
-        self._connection.execute(update(table).where(table.c.name == self._name).values(row))
-        analysts = schema.analyst
+        self._connection.execute(sql.UPDATE_DATASET, {**row, "of_dataset": self._name})
         for name in sorted(self._touched):
-            where = (analysts.c.dataset == self._name) & (analysts.c.name == name)
-            write = insert(analysts) if name in self._new else update(analysts).where(where)
-            self._connection.execute(write.values(self._analyst_row(name)))
+            row = self._analyst_row(name)
+            if name in self._new:
+                self._connection.execute(sql.INSERT_ANALYST, {**row, "dataset": self._name, "name": name})
+            else:
+                self._connection.execute(sql.UPDATE_ANALYST, {**row, "of_dataset": self._name, "of_analyst": name})
 
     def _analyst_row(self, name: str) -> dict[str, object]:
         account = self._analysts[name]
         units: tuple[int | None, int | None] = (None, None) if account.limit is None else limit_units(account.limit)
         return {
-            "dataset": self._name,
-            "name": name,
             "cap_loss": None if account.limit is None else loss_text(account.limit),
             "cap_units": units[0],
             "cap_delta_units": units[1],
