@@ -17,7 +17,16 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import Bins, Counting, Distance, Marginal, Sum, Units
+from sfumato.vault.questions import (
+    Bins,
+    Counting,
+    Distance,
+    Marginal,
+    Moments,
+    Sum,
+    Units,
+    Weighted,
+)
 
 QUESTIONS = {
     "count": [Marginal(())],
@@ -28,6 +37,9 @@ QUESTIONS = {
     "distance": [Distance(("a",), np.array([2, 0])), Distance(("b",), np.array([1, 1]))],
     "coarse distance": [Distance(("a", "b"), np.array([3, 1]), groups=(None, (0, 0)))],
     "sum": [Sum("b", (), Fraction(1)), Sum("b", ("a",), Fraction(1, 2))],
+    "mean": [Moments("b", ("a",), Fraction(1), 1)],
+    "variance": [Moments("b", (), Fraction(1, 2), 2)],
+    "weighted": [Weighted(("a", "b"), np.array([[3, -1, 0, 2], [-4, 1, 5, 0]], dtype=np.int64))],
     "units": [Units(("a",))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
 }

@@ -92,7 +92,8 @@ def _moments(domain: Domain, question: Moments) -> int:
     if question.degree not in (1, 2) or question.unit <= 0:
         raise QueryError("moments are of degree 1 or 2, in a unit above zero", culprit=question)
     cells(domain, question.by)
-    return steps(domain, question.value, question.unit) ** question.degree
+    most = steps(domain, question.value, question.unit)
+    return most if question.degree == 1 else most**2
 
 
 def selection_sensitivity(domain: Domain, scores: Scores) -> Fraction:
