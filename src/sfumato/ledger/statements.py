@@ -11,8 +11,6 @@ _dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
 _answer, _retry = schema.answer.c, schema.retry.c
 # parameter names that no column has: an UPDATE takes those of columns for new values
 _OF_DATASET: BindParameter[str] = bindparam("of_dataset")
-    "of_dataset"
-)  # names that no column has: an UPDATE takes those for new values
 _OF_ANALYST: BindParameter[str] = bindparam("of_analyst")
 _OF_KEY: BindParameter[str] = bindparam("of_key")
 _OF_NUMBER: BindParameter[int] = bindparam("of_number")
