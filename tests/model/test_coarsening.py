@@ -52,6 +52,29 @@ def test_levels_far_above_the_noise_are_kept_apart_and_noise_is_not():
     assert steps.groups.tolist() == np.repeat([0, 1, 2], 20).tolist()
 
 
+def test_rows_of_a_group_follow_its_slope():
+    random = np.random.default_rng(8)
+    truth = np.linspace(10, 40, 30)
+    counts = truth + random.normal(0, 20, 30)
+    groups = merge_neighbours(counts, 400.0, 30)
+    assert groups.size == 1
+    shares = groups.weights / groups.weights.sum()
+    assert np.abs(shares - truth / truth.sum()).sum() < 0.5 * np.abs(1 / 30 - truth / truth.sum()).sum()
+
+
+def test_shares_of_rare_codes_are_nearer_the_truth_than_even_ones_on_average():
+    random = np.random.default_rng(9)
+    truth = np.concatenate(([5000.0], random.gamma(0.3, 60, 40)))
+    kept, even = [], []
+    for _ in range(50):
+        found = merge_rare(truth + random.normal(0, 25, 41), 625.0)
+        rare = np.flatnonzero(found.groups == found.groups.max())
+        target = truth[rare] / truth[rare].sum()
+        kept.append(np.abs(found.weights[rare] / found.weights[rare].sum() - target).sum())
+        even.append(np.abs(1 / len(rare) - target).sum())
+    assert np.mean(kept) < 0.95 * np.mean(even)
+
+
 def test_missing_and_unknown_cells_stay_apart():
     assert merge_neighbours(np.array([1.0, 1.0, 1.0, 1.0]), 4.0, 2).groups.tolist() == [0, 0, 1, 2]
 

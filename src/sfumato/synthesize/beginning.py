@@ -23,7 +23,6 @@ from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the final one uses the sums of the tables as well
-RARE = 3.0  # standard deviations below which a count cannot be told from none
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
 
@@ -137,7 +136,7 @@ def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[
     if attribute.name in kept:
         return identity(attribute.size)
     if isinstance(attribute, Categorical):
-        return merge_rare(counts, RARE * measurement.standard_error)
+        return merge_rare(counts, measurement.noise.variance)
     return merge_neighbours(counts, measurement.noise.variance, attribute.declared)
 
 
