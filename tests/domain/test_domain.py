@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_bounds_of_neighbouring_cells_meet(attribute: Attribute) -> None:
     step = 1 if isinstance(attribute, Integer) else 0
     assert cells[0][0] == attribute.minimum
     assert cells[-1][1] == attribute.maximum
-    assert all(left[1] + step == right[0] for left, right in zip(cells, cells[1:], strict=False))
+    assert all(left[1] + step == right[0] for left, right in pairwise(cells))
 
 
 @pytest.mark.parametrize(

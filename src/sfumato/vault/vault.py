@@ -201,7 +201,7 @@ class Vault:
         return Settled(
             payload=decode(_answered(receipt)),
             guarantee=statement,
-            cost=cost(charge) if receipt.charged else "nothing: asked and answered before",
+            cost=cost(charge) if receipt.charged or charge is None else "nothing: asked and answered before",
             provenance={
                 "family": request.family,
                 "method": request.method,
