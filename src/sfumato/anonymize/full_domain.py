@@ -47,7 +47,13 @@ def optimal(
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: no recoding will do; the message names the nearest that would.
     """
-    asked = Asked("optimal", read(quasi, vault.domain), tuple(criteria), str(suppression), {"height": height})
+    asked = Asked(
+        "optimal",
+        read(quasi, vault.domain),
+        tuple(criteria),
+        str(suppression),
+        {"height": height, "seconds": None if math.isinf(seconds) else seconds},
+    )
     allowed_rows(suppression, 0)
 
     def decide() -> Plan:

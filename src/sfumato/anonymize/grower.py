@@ -58,9 +58,11 @@ class Grower:
         need[around == seed] = 0
         while size < k:
             lows, highs = np.minimum(low, points), np.maximum(high, points)
-            inside = ((points >= lows[:, None]) & (points <= highs[:, None])).all(axis=2)  # (boxes, tuples)
-            needed = inside @ need
-            rows = needed + np.minimum(inside @ spare, np.maximum(k - size - needed, 0))
+            inside = _inside(lows, highs, points)
+            # float32 for a fast product; nobody needs more than k rows, so the sums are exact
+            held = inside.astype(np.float32) @ np.stack([need, np.minimum(spare, k)], axis=1).astype(np.float32)
+            needed, lent_out = held.astype(np.int64).T
+            rows = needed + np.minimum(lent_out, np.maximum(k - size - needed, 0))
             if splits:
                 rows = np.minimum(rows, k - size)
             costs = space.cost(lows, highs)
@@ -131,6 +133,16 @@ class Grower:
             clusters.need[tuple_] -= wanted
             clusters.home[tuple_] -= rows - wanted
         clusters.add(cluster)
+
+
+def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.bool_]:
+    """Whether each box holds each point, shape ``(boxes, points)``; attribute by attribute in short integers."""
+    result = np.ones((len(lows), len(points)), dtype=bool)
+    for low, high, place in zip(lows.T, highs.T, points.T, strict=True):
+        here = place.astype(np.int16)
+        result &= here >= low.astype(np.int16)[:, None]
+        result &= here <= high.astype(np.int16)[:, None]
+    return result
 
 
 def nearest(space: Space, number: int) -> Integers:

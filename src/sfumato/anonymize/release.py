@@ -35,7 +35,7 @@ class Anonymized(Release):
     facts: Mapping[str, Any]
     keep: tuple[str, ...]
     source: Recodable = field(repr=False)
-    plan: Callable[[], Plan] = field(repr=False)
+    plan: Plan = field(repr=False)
 
     @cached_property
     def rows(self) -> Rows:
@@ -44,8 +44,7 @@ class Anonymized(Release):
         Raises:
             InfeasibleError: the rows are not those that were verified.
         """
-        plan = self.plan()
-        return Rows(rewritten(self.source, plan.recode, plan.counted, self.keep))
+        return Rows(rewritten(self.source, self.plan.recode, self.plan.counted, self.keep))
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
@@ -54,8 +53,7 @@ class Anonymized(Release):
             InputError: another ending, a folder that does not exist, or a file that does.
             InfeasibleError: the rows are not those that were verified.
         """
-        plan = self.plan()
-        write(self.source, plan.recode, plan.counted, self.keep, path, overwrite=overwrite)
+        write(self.source, self.plan, self.keep, path, overwrite=overwrite)
 
     def save_recoding(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Save the recoding as JSON, to apply it to new rows.
@@ -67,34 +65,37 @@ class Anonymized(Release):
 
 
 def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[], Plan]) -> Anonymized:
-    """Decide, journal, and hand out.
+    """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
 
     The decision is a function of the table and of what is asked, so a repeated question gives the same classes.
 
     Raises:
-        InputError: a kept column that is a quasi-identifier, or named twice.
+        InputError: a kept column that is a quasi-identifier, or named twice; or the same was released before
+            with another recoding.
     """
     names = [each.name for each in asked.quasi]
     if strange := [name for name in keep if name in names]:
         raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
     if len(set(keep)) != len(keep):
         raise InputError("a kept column is named twice", culprit=keep)
-    decided: list[Plan] = []
-
-    def plan() -> Plan:
-        if not decided:
-            decided.append(decide())
-        return decided[0]
-
-    settled = vault.disclose(asked.request(), lambda _: plan().payload(), statement=asked.statement(vault.domain.unit))
-    facts = settled.payload["facts"]
+    plan = decide()
+    facts = plan.facts
+    statement = (
+        f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed, the Loss"
+        f" Metric is {facts['loss_metric_sum']:.6g} of {len(names)}"
+    )
+    settled = vault.disclose(asked.request(), lambda _: plan.payload(), statement=statement)
+    if settled.payload["recoding"] != plan.recoding.describe():
+        raise InputError(
+            "this was released before with another recoding, by another version or within another time; apply that one",
+            culprit=asked,
+        )
     return Anonymized(
-        guarantee=f"{settled.guarantee}; {facts['suppressed']} of {facts['rows']} rows are suppressed, the Loss Metric"
-        f" is {facts['loss_metric_sum']:.6g} of {len(names)}",
+        guarantee=settled.guarantee,
         cost=cost(None),
         expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
         provenance=settled.provenance,
-        recoding=saved.parse(settled.payload["recoding"]),
+        recoding=plan.recoding,
         facts=facts,
         keep=tuple(keep),
         source=cast(Recodable, vault.encoded),
@@ -113,9 +114,7 @@ def rewritten(source: Recodable, recode: Recode, counted: Count, keep: Sequence[
     return rows
 
 
-def write(
-    source: Recodable, recode: Recode, counted: Count, keep: Sequence[str], path: str | Path, *, overwrite: bool
-) -> None:
+def write(source: Recodable, plan: Plan, keep: Sequence[str], path: str | Path, *, overwrite: bool) -> None:
     """Write the rows to a file that gets its name when they were counted again.
 
     Raises:
@@ -126,13 +125,13 @@ def write(
     writable(target, overwrite=overwrite)
     if target.suffix not in (".parquet", ".csv"):
         raise InputError(f"cannot write {target}: end it in .parquet or .csv", culprit=target)
-    names = [name for name in counted.table.column_names if name != ROWS]
+    names = [name for name in plan.counted.table.column_names if name != ROWS]
 
     def fill(partial: Path) -> None:
         typed = partial.with_name(partial.name + target.suffix)
         try:
-            source.write_recoded(recode, tuple(keep), typed)
-            refuse_different(_labels(typed, names), counted)
+            source.write_recoded(plan.recode, tuple(keep), typed)
+            refuse_different(_labels(typed, names), plan.counted)
             typed.replace(partial)
         finally:
             typed.unlink(missing_ok=True)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import csv
+import itertools
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import sfumato as sf
+from sfumato import anonymize
+from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, recoding
+from sfumato.anonymize.builders import flat
+from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.recoding import FullDomain
+from sfumato.anonymize.source import population
+from sfumato.anonymize.spelling import parse
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.open import open_table
+from sfumato.errors import DomainError, InfeasibleError, InputError
+from sfumato.vault.vault import Vault
+
+ROWS = 400
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=20, maximum=59, unknown=Unknown.CLAMP),
+        Categorical(name="town", values=("Aix", "Brest", "Caen"), unknown=Unknown.DROP, nullable=True),
+        Categorical(name="ill", values=("yes", "no"), unknown=Unknown.DROP),
+    )
+)
+K3: list[Criterion] = [KAnonymity(3)]
+
+
+def people(seed: int = 0, rows: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    towns = np.array(["Aix", "Brest", "Caen", None], dtype=object)
+    return pa.table(
+        {
+            "name": [f"person {number}" for number in range(rows)],
+            "age": rng.integers(20, 60, rows),
+            "town": towns[rng.choice(4, rows, p=[0.6, 0.3, 0.08, 0.02])].tolist(),
+            "ill": rng.choice(["yes", "no"], rows).tolist(),
+        }
+    )
+
+
+def vault(folder: Path, table: pa.Table | None = None, domain: Domain = DOMAIN) -> Vault:
+    ledger = f"sqlite:///{folder / 'people.ledger'}"
+    return sf.open(people() if table is None else table, domain=domain, ledger=ledger, limit=sf.Epsilon(1))
+
+
+def classes(rows: pa.Table, names: tuple[str, ...] = ("age", "town")) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+METHODS = ["optimal", "samarati", "mondrian", "relaxed", "k_member"]
+
+
+def released(method: str, source: Vault, k: int = 3) -> Anonymized:
+    quasi, keep = ["age", "town"], ["ill"]
+    criteria = [KAnonymity(k)]
+    match method:
+        case "optimal":
+            return anonymize.optimal(source, quasi=quasi, criteria=criteria, suppression="0.05", keep=keep)
+        case "samarati":
+            return anonymize.samarati(source, quasi=quasi, criteria=criteria, suppression="0.05", keep=keep)
+        case "mondrian":
+            return anonymize.mondrian(source, quasi=quasi, criteria=criteria, keep=keep)
+        case "relaxed":
+            return anonymize.mondrian(source, quasi=quasi, criteria=criteria, keep=keep, cut=anonymize.Cut.RELAXED)
+        case _:
+            return anonymize.k_member(source, quasi=quasi, k=k, keep=keep)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_class_of_the_released_rows_is_large_enough(method: str, tmp_path: Path) -> None:
+    release = released(method, vault(tmp_path))
+    rows = release.rows.to_arrow()
+    assert rows.column_names == ["age", "town", "ill"]
+    assert min(classes(rows).values()) >= 3
+    assert len(rows) == ROWS - release.facts["suppressed"]
+    assert "name" not in rows.column_names
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_keep_their_sensitive_values(method: str, tmp_path: Path) -> None:
+    """Each published row is one row of the table: its cells hold the original values, one for one."""
+    source = people()
+    rows = released(method, vault(tmp_path, source)).rows.to_arrow()
+    if len(rows) == ROWS:
+        assert Counter(rows["ill"].to_pylist()) == Counter(source["ill"].to_pylist())
+    exact = rows.filter(pa.compute.invert(pa.compute.match_substring(rows["age"], "..")))
+    exact = exact.filter(pa.compute.is_in(exact["town"], pa.array(["Aix", "Brest", "Caen"])))
+    original = Counter(zip(map(str, source["age"].to_pylist()), source["town"].to_pylist(), strict=True))
+    assert classes(exact) <= original
+
+
+def test_rows_come_in_random_order(tmp_path: Path) -> None:
+    release = released("mondrian", vault(tmp_path), k=1)
+    orders = {tuple(released("mondrian", vault(tmp_path), k=1).rows.to_arrow()["age"].to_pylist()) for _ in range(2)}
+    assert release.facts["loss_metric_sum"] == 0
+    assert len(orders) == 2
+    assert tuple(map(str, people()["age"].to_pylist())) not in orders
+
+
+def test_the_journal_says_what_is_promised(tmp_path: Path) -> None:
+    from sfumato.ledger import open_ledger
+
+    release = released("optimal", vault(tmp_path))
+    with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="default", limit=None) as ledger:
+        (entry,) = ledger.journal()
+    assert entry.statement == release.guarantee
+    for words in (
+        "no DP guarantee",
+        "3-anonymity",
+        "quasi-identifiers age, town",
+        "attacker: prosecutor",
+        f"{release.facts['suppressed']} of {ROWS} rows are suppressed",
+        f"Loss Metric is {release.facts['loss_metric_sum']:.6g}",
+    ):
+        assert words in release.guarantee
+
+
+def test_asking_twice_gives_the_same_classes_and_one_entry(tmp_path: Path) -> None:
+    first, second = released("k_member", vault(tmp_path)), released("k_member", vault(tmp_path))
+    assert first.recoding.describe() == second.recoding.describe()
+    assert first.provenance["journal_entry"] == second.provenance["journal_entry"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_written_files_hold_the_same_classes(method: str, suffix: str, tmp_path: Path) -> None:
+    release = released(method, vault(tmp_path))
+    path = tmp_path / f"out{suffix}"
+    release.write(path)
+    read = pyarrow.parquet.read_table(path) if suffix == ".parquet" else None
+    if read is None:
+        with path.open(encoding="utf-8") as file:
+            read = pa.Table.from_pylist(list(csv.DictReader(file)))
+    assert classes(read) == classes(release.rows.to_arrow())
+    assert sorted(p.name for p in tmp_path.iterdir() if "out" in p.name) == [path.name]
+    with pytest.raises(InputError, match="exists"):
+        release.write(path)
+
+
+def test_a_planted_broken_rewriting_never_leaves(tmp_path: Path) -> None:
+    release = released("optimal", vault(tmp_path))
+    plan = release.plan
+    level = plan.recode.levels[1].copy()
+    level[0], level[1] = level[1], level[0]  # two towns swapped, after the plan was verified
+    broken = replace(release, plan=replace(plan, recode=replace(plan.recode, levels=(plan.recode.levels[0], level))))
+    with pytest.raises(InfeasibleError, match="not those that were verified"):
+        _ = broken.rows
+    with pytest.raises(InfeasibleError, match="not those that were verified"):
+        broken.write(tmp_path / "out.parquet")
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+@pytest.mark.parametrize("method", ["optimal", "mondrian", "k_member"])
+def test_a_saved_recoding_is_applied_to_new_rows(method: str, tmp_path: Path) -> None:
+    release = released(method, vault(tmp_path))
+    release.save_recoding(tmp_path / "recoding.json")
+    saved = recoding.load(tmp_path / "recoding.json")
+    assert saved.describe() == release.recoding.describe()
+    (tmp_path / "new").mkdir()
+    new = anonymize.apply(vault(tmp_path / "new", people(seed=1, rows=150)), saved, keep=["ill"])
+    rows = new.rows.to_arrow()
+    assert 0 < len(rows) == 150 - new.facts["suppressed"]
+    assert min(classes(rows).values()) >= 3
+    assert set(classes(rows)) <= set(classes(release.rows.to_arrow())) or method != "optimal"
+    again = anonymize.apply(vault(tmp_path, people()), saved).rows.to_arrow()
+    if method == "optimal":
+        assert classes(again) == classes(release.rows.to_arrow())
+
+
+def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
+    document = released("optimal", vault(tmp_path)).recoding.describe()
+    for broken in ({}, document | {"sfumato_recoding": 9}, document | {"kept": [[99, 99]]}, document | {"kept": [[0]]}):
+        with pytest.raises(InputError, match="recoding"):
+            recoding.parse(broken)
+    (tmp_path / "text.json").write_text("no", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot read"):
+        recoding.load(tmp_path / "text.json")
+
+
+def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) -> None:
+    missing = people()["town"].null_count
+    assert missing
+    hierarchy = flat("town", ["Aix", "Brest", "Caen"])
+    own = anonymize.optimal(
+        vault(tmp_path),
+        quasi=[Quasi(name="town", hierarchy=hierarchy)],
+        criteria=[KAnonymity(1)],
+        suppression="0",
+    )
+    assert classes(own.rows.to_arrow(), ("town",))["(missing)",] == missing
+    quasi = [Quasi(name="town", hierarchy=hierarchy, missing=Missing.SUPPRESS)]
+    out = anonymize.optimal(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(1)], suppression="0.5")
+    assert out.facts["suppressed"] == missing
+    assert len(out.rows) == ROWS - missing
+    top = anonymize.optimal(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(ROWS // 2 + 90)], suppression="0.5")
+    assert isinstance(top.recoding, FullDomain)
+    assert len(top.rows) == ROWS - missing
+    with pytest.raises(InfeasibleError, match="the nearest limit is"):
+        anonymize.optimal(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(1)], suppression="0")
+    local = anonymize.mondrian(vault(tmp_path), quasi=["age", *quasi], criteria=K3)
+    assert len(local.rows) == ROWS - missing
+
+
+def test_criteria_on_sensitive_values_hold_in_the_released_rows(tmp_path: Path) -> None:
+    diverse = parse("distinct-diversity:l=2,sensitive=ill")
+    for release in (
+        anonymize.optimal(vault(tmp_path), quasi=["age", "town"], criteria=[diverse], suppression="0.1", keep=["ill"]),
+        anonymize.mondrian(vault(tmp_path), quasi=["age", "town"], criteria=[*K3, diverse], keep=["ill"]),
+    ):
+        rows = release.rows.to_arrow()
+        found = classes(rows, ("age", "town", "ill"))
+        for age, town in classes(rows):
+            assert found[age, town, "yes"]
+            assert found[age, town, "no"]
+
+
+def test_k_map_looks_at_the_population(tmp_path: Path) -> None:
+    everyone = pa.concat_tables([people(), people(seed=7, rows=1600)])
+    counted = population(open_table(everyone).encode(DOMAIN), ["age", "town"])
+    release = anonymize.optimal(vault(tmp_path), quasi=["age", "town"], criteria=[KMap(4, counted)], suppression="0.02")
+    strict = anonymize.optimal(vault(tmp_path), quasi=["age", "town"], criteria=[KAnonymity(4)], suppression="0.02")
+    assert release.facts["loss_metric_sum"] < strict.facts["loss_metric_sum"]
+    assert "journalist" in release.guarantee
+
+
+def test_microaggregation_publishes_means(tmp_path: Path) -> None:
+    release = anonymize.microaggregate(vault(tmp_path), quasi=["age"], k=5)
+    sizes = classes(release.rows.to_arrow(), ("age",))
+    assert min(sizes.values()) >= 5
+    mean = sum(float(age) * size for (age,), size in sizes.items()) / ROWS
+    assert mean == pytest.approx(np.mean(people()["age"].to_numpy()), rel=1e-5)
+    with pytest.raises(InputError, match="no mean"):
+        anonymize.microaggregate(vault(tmp_path), quasi=["town"], k=5)
+
+
+def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: Path) -> None:
+    source = vault(tmp_path)
+    diverse = parse("distinct-diversity:l=3,sensitive=ill")
+    asks = [
+        ({"quasi": []}, InputError, "at least one quasi-identifier"),
+        ({"quasi": ["age", "age"]}, InputError, "named twice"),
+        ({"quasi": ["height"]}, DomainError, "height"),
+        ({"criteria": []}, InputError, "at least one criterion"),
+        ({"criteria": [KAnonymity(ROWS + 1)]}, InfeasibleError, f"largest k that this table can meet is {ROWS}"),
+        ({"criteria": [diverse]}, InfeasibleError, "no limit below 1"),
+        ({"criteria": [parse("distinct-diversity:l=2,sensitive=age")]}, InputError, "both"),
+        ({"suppression": "1.5"}, InputError, "suppression limit"),
+        ({"keep": ["age"]}, InputError, "quasi-identifier and cannot be kept"),
+        ({"keep": ["ill", "ill"]}, InputError, "twice"),
+        ({"quasi": [Quasi(name="town", hierarchy=flat("town", ["Aix"]))]}, DomainError, "misses 2 declared values"),
+    ]
+    for ask, error, message in asks:
+        given = {"quasi": ["age", "town"], "criteria": K3, "suppression": "0.05"} | ask
+        with pytest.raises(error, match=message):
+            anonymize.optimal(source, **given)
+    counted = population(source.encoded, ["age"])
+    with pytest.raises(InputError, match="population"):
+        anonymize.mondrian(source, quasi=["age"], criteria=[KMap(3, counted)])
+    with pytest.raises(InputError, match="deals equal rows"):
+        anonymize.mondrian(
+            source,
+            quasi=["age"],
+            criteria=[parse("distinct-diversity:l=2,sensitive=ill")],
+            cut=anonymize.Cut.RELAXED,
+        )
+    released("optimal", source)
+    from sfumato.ledger import open_ledger
+
+    with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="default", limit=None) as ledger:
+        assert len(list(ledger.journal())) == 1
+
+
+def test_strict_mondrian_regions_do_not_overlap(tmp_path: Path) -> None:
+    release = anonymize.mondrian(vault(tmp_path), quasi=["age"], criteria=K3)
+    spans = sorted(tuple(map(int, (label.split("..") * 2)[:2])) for (label,) in classes(release.rows.table, ("age",)))
+    assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
