@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import Synthetic
     from sfumato.synthesize.total import Total
-    from sfumato.synthesize.workload import Workload
+    from sfumato.synthesize.workload import Marginals
     from sfumato.vault.vault import Vault
 
 
@@ -35,6 +35,9 @@ class Method(StrEnum):
     HISTOGRAM = "histogram"
     MARGINALS = "marginals"
     MWEM = "mwem"
+    MST = "mst"
+    AIM = "aim"
+    ANNEALED = "annealed"
 
 
 def synthesize(
@@ -92,6 +95,9 @@ def _release(
     from fractions import Fraction
 
     from sfumato import synthesize as methods
+    from sfumato.synthesize.aim import aim
+    from sfumato.synthesize.annealed import annealed
+    from sfumato.synthesize.mst import mst
 
     counted: Total = methods.Summed() if rows is None else methods.Public(rows)
     workload = _workload(cliques)
@@ -113,9 +119,15 @@ def _release(
             bought = methods.Charged(Fraction(1, 20)) if rows is None else methods.Public(rows)
             schedule = methods.Schedule(rounds=rounds, repetitions=20)
             return methods.mwem(vault, loss=loss, total=bought, workload=workload, schedule=schedule)
+        case Method.MST:
+            return mst(vault, loss=loss, total=counted)
+        case Method.AIM:
+            return aim(vault, loss=loss, total=counted, workload=workload)
+        case Method.ANNEALED:
+            return annealed(vault, loss=loss, total=counted, workload=workload)
 
 
-def _workload(cliques: list[tuple[str, ...]] | int) -> Workload:
+def _workload(cliques: list[tuple[str, ...]] | int) -> Marginals:
     from sfumato.synthesize.workload import Marginals, all_marginals
 
     return all_marginals(cliques) if isinstance(cliques, int) else Marginals(cliques=tuple(cliques))
