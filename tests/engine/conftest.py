@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.engine import cluster
 from tests.services import require
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
@@ -179,12 +180,21 @@ def _database(variable: str) -> Callable[[Sequence[Row], Path], Table]:
     return opener
 
 
+def _spark(rows: Sequence[Row], folder: Path) -> Table:
+    spark = cluster.session()
+    pq.write_table(arrow(rows).slice(0, len(rows) // 3), folder / "part-0.parquet")
+    pq.write_table(arrow(rows).slice(len(rows) // 3), folder / "part-1.parquet")
+    assert spark is not None
+    return open_table(f"spark:{folder}")
+
+
 _MADE: list[tuple[str, str]] = []
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables_are_dropped():
     yield
+    cluster.stop()
     import sqlalchemy as sa
 
     for text, name in _MADE:
@@ -203,9 +213,11 @@ ADAPTERS = [
     Adapter("postgres", _database("SFUMATO_TEST_POSTGRES")),
     Adapter("mariadb", _database("SFUMATO_TEST_MARIADB"), finite_only=True),
 ]
+# A hundred questions to a cluster take minutes: all of them in `make slow`, the gist in test_spark.py always.
+SPARK = Adapter("spark", _spark)
 
 
-@pytest.fixture(scope="session", params=ADAPTERS, ids=repr)
+@pytest.fixture(scope="session", params=[*ADAPTERS, pytest.param(SPARK, marks=pytest.mark.slow)], ids=repr)
 def adapter(request: pytest.FixtureRequest) -> Adapter:
     """Every engine in turn."""
     return request.param

@@ -75,7 +75,8 @@ class Rewriting:
         names = [dialect.name(name) for name in self.names]
         final = ", ".join(f"{column} AS {name}" for column, name in zip(written, names, strict=True))
         # A second draw: the one that dealt the rows would give away, by the order, which turn a row took.
-        joined = f"SELECT {final}, {dialect.draw(written, order)} AS position FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
+        rewritten = f"{final}, {dialect.draw(written, order)} AS position"
+        joined = f"SELECT {rewritten} FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
         return f"SELECT {', '.join(names)} FROM ({joined}) AS rewritten ORDER BY position"
 
     def _label(self, column: str) -> str:

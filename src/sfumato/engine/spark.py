@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -104,7 +105,10 @@ class SparkTable:
         from pyspark.errors import PySparkException
 
         try:
-            yield
+            with warnings.catch_warnings():
+                # Spark 4 warns of pandas 3 where it moves Arrow data, which never becomes a pandas frame here.
+                warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
+                yield
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise EngineError(f"Spark failed over {self.title}: {type(error).__name__}", culprit=self.title) from None
 

@@ -309,7 +309,7 @@ class Session:
             codes = {getattr(original, "sqlstate", None), *(original.args[:1] if original is not None else ())}
             if _DENIED & codes:
                 raise EngineError(
-                    f"no permission on {self._title}; it takes SELECT on the table and the right to make temporary tables",
+                    f"no permission on {self._title}; it takes SELECT and the right to make temporary tables",
                     culprit=self._title,
                 ) from None
             if error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
