@@ -24,7 +24,7 @@ def graded(epsilon: Fraction) -> Hiera:
 
 def run(options: Options) -> LabResult:
     """Mean absolute errors over the runs beside exact standard deviations."""
-    ages = scaled(options.data, ("age",))[:, 0]
+    ages = scaled(options.data, {"age": None})[:, 0]
     errors = _errors(ages, options)
     return LabResult(
         lab="hiera-mu",
@@ -32,8 +32,8 @@ def run(options: Options) -> LabResult:
         tables={"errors": errors, "guarantees": guarantees()},
         plots=(_plot(errors),),
         notes=(
-            f"Ages of {ages.size} people scaled to [-1, 1]; averages over {options.runs} runs. exact_sd is computed, not "
-            "simulated; a normal error has a mean absolute value of 0.798 standard deviations.",
+            f"Ages of {ages.size} people scaled to [-1, 1]; averages over {options.runs} runs.",
+            "exact_sd is computed, not simulated; a normal error has a mean absolute value of 0.798 of it.",
             "Every use of a report in a stricter level adds noise and no person, so mu = 1 is best at every epsilon.",
             "The guarantee of a report is real_epsilon, by enumeration of its integer table, not one of the budgets.",
         ),
@@ -79,7 +79,7 @@ def _plot(errors: Table) -> Plot:
     import altair as alt
 
     chart = (
-        alt.Chart(alt.Data(values=[dict(row) for row in errors]), width=520, height=300)
+        alt.Chart(alt.InlineData(values=[dict(row) for row in errors]), width=520, height=300)
         .mark_line(point=True)
         .encode(
             x=alt.X("mu:O", title="uses of a report, mu", axis=alt.Axis(labelAngle=0)),

@@ -11,6 +11,9 @@ from sfumato.labs.lab import Lab
 MODULES: Mapping[str, str] = {
     "mwem-1d": "sfumato.labs.mwem_1d",
     "mwem-2d": "sfumato.labs.mwem_2d",
+    "hiera-mu": "sfumato.labs.hiera_mu",
+    "hiera-methods": "sfumato.labs.hiera_methods",
+    "ldp-sgd": "sfumato.labs.ldp_sgd",
     "synthetic-data": "sfumato.labs.synthetic_data",
 }
 

@@ -82,7 +82,7 @@ def descend(rows: Rows, perturb: Perturb, *, group: int, generator: np.random.Ge
     """Coefficients ``(d,)`` by one pass of mini-batch gradient descent.
 
     The sampled coordinate is scaled by d, the penalty's gradient is ``PENALTY * b``, steps shrink as 1 / sqrt(t), the
-    last, partial group is used, and the result is the average of the second half of the iterates.
+    last, partial group is used, and the result is the average of all iterates.
 
     Args:
         rows: in random order: the order in which people arrive must not depend on their rows.
@@ -101,7 +101,7 @@ def descend(rows: Rows, perturb: Perturb, *, group: int, generator: np.random.Ge
         noisy = perturb(slope, coordinate, own)
         gradient = dimension * np.bincount(coordinate, weights=noisy, minlength=dimension) / len(noisy) + PENALTY * b
         iterates.append(b - gradient / math.sqrt(step))
-    averaged: Floats = np.mean(iterates[len(iterates) // 2 :], axis=0)
+    averaged: Floats = np.mean(iterates, axis=0)
     return averaged
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import InputError, ReportError
 from sfumato.local.client import Reports
@@ -111,3 +112,29 @@ def _named(path: str | Path) -> Path:
     if target.suffix not in _FORMATS:
         raise InputError(f"files of reports end in .parquet or .arrow, not {target.suffix or 'nothing'}", culprit=path)
     return target
+
+
+def read_column(path: str | Path, column: str) -> NDArray[Any]:
+    """A column of a CSV, Parquet or Arrow file, for a client to randomise.
+
+    Raises:
+        InputError: no such file or column, or missing values: decide what they stand for first.
+    """
+    import pyarrow as pa
+    from pyarrow import csv, feather, parquet
+
+    source = Path(path)
+    readers = {".csv": csv.read_csv, ".parquet": parquet.read_table, ".arrow": feather.read_table}
+    if source.suffix not in readers:
+        raise InputError(f"cannot read {source}: name a .csv, .parquet or .arrow file", culprit=path)
+    try:
+        table = readers[source.suffix](str(source))
+    except (pa.ArrowException, OSError):
+        raise InputError(f"cannot read {source}: missing, damaged, or not of the format of its ending") from None
+    if column not in table.column_names:
+        raise InputError(f"{source} has no column {column!r}", culprit=column)
+    values = table.column(column)
+    if values.null_count:
+        raise InputError(f"{values.null_count} values of {column!r} are missing: decide what they stand for first")
+    read: NDArray[Any] = values.to_numpy()
+    return read

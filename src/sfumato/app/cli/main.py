@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli import domain, hierarchy, ledger
+from sfumato.app.cli import domain, hierarchy, ledger, local
 from sfumato.app.cli.anonymize import anonymize
 from sfumato.app.cli.apply import apply
 from sfumato.app.cli.demo import demo
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(local.app, name="local")
 app.add_typer(hierarchy.app, name="hierarchy")
 app.command()(synthesize)
 app.command()(anonymize)

@@ -1,0 +1,243 @@
+"""``sfumato local``: perturb values before they leave their owners, and estimate from the reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.errors import InputError, ReportError
+
+if TYPE_CHECKING:
+    from sfumato.local.estimate import Estimate
+    from sfumato.local.spec import Spec
+
+app = typer.Typer(
+    no_args_is_help=True, help="Perturb values before they leave their owners, and estimate from the reports."
+)
+
+SpecPath = Annotated[Path, typer.Argument(help="Spec, a JSON file that clients and server share.")]
+Epsilon = Annotated[str, typer.Option(help="What every report costs its owner, at most 32.")]
+
+
+@app.command()
+def spec(
+    kind: Annotated[str, typer.Argument(help="frequency, mean, distribution, range or heavy-hitters.")],
+    epsilon: Epsilon,
+    values: Annotated[
+        str | None, typer.Option(help="Frequency: values, comma-separated, or @FILE with one a line.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Frequency and range: number of values 0, 1, 2, ...")] = None,
+    low: Annotated[float | None, typer.Option(help="Mean and distribution: least value.")] = None,
+    high: Annotated[float | None, typer.Option(help="Mean and distribution: largest value.")] = None,
+    bins: Annotated[int | None, typer.Option(help="Distribution: number of bins.")] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="Heavy hitters: bits of a text value, a multiple of 8 up to 48.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="Randomizer; auto takes the least exact variance.")] = "auto",
+    first_report: Annotated[str | None, typer.Option(help="RAPPOR and LOLOHA: epsilon of a single report.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a spec: the frozen agreement of clients and server, with its integer probability table."""
+    from sfumato.local import dumps
+
+    made = _design(kind, epsilon, method, first_report, _Domain(values, size, low, high, bins, bits))
+    text = json.dumps(json.loads(dumps(made)), indent=1) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        from sfumato.vault.rows import save_text
+
+        save_text(out, text, overwrite=overwrite)
+        remark(f"Wrote {out}: epsilon {float(made.epsilon):g} for {made.neighbours}.")
+
+
+@app.command()
+def randomize(
+    path: SpecPath,
+    table: Annotated[str, typer.Argument(help="CSV or Parquet file with one value a person.")],
+    column: Annotated[str, typer.Option(help="Its column.")],
+    out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Randomise a column of a file to reports: one report a row, so a row must be a person."""
+    from sfumato.local import Client
+    from sfumato.local.reports import read_column, write_reports
+    from sfumato.vault.rows import free
+
+    agreed = _read(path)
+    free(out, overwrite=overwrite)
+    with working(f"Randomising {column}"):
+        reports = Client(agreed).randomize_batch(read_column(table, column))
+        write_reports(out, reports)
+    remark(f"Wrote {len(reports)} reports to {out}.")
+
+
+@app.command()
+def estimate(
+    path: SpecPath,
+    reports: Annotated[list[Path], typer.Argument(help="Files of reports.")],
+    post: Annotated[str, typer.Option(help="none (unbiased), simplex, mle or smooth.")] = "none",
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    most: Annotated[int, typer.Option(help="Heavy hitters: how many to look for.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Estimate from files of reports, with confidence intervals; damaged files are refused and counted."""
+    from sfumato.local import Server
+    from sfumato.local.estimate import Post
+    from sfumato.local.reports import read_reports
+
+    agreed = _read(path)
+    server = Server(agreed)
+    for file in reports:
+        try:
+            batch = read_reports(file, agreed)
+        except ReportError as error:
+            server.refuse()
+            remark(f"{file}: {error}")
+        else:
+            server.update(batch)
+    if server.refused == len(reports):
+        raise ReportError(f"all {len(reports)} files were refused, so nothing is estimated")
+    heavy = agreed.kind == "heavy_hitters"
+    found = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
+    rows = _rows(found, confidence)
+    text = f"{columns(rows)}\n\n{found.reports} reports, epsilon {float(agreed.epsilon):g} each"
+    text += f"; {server.refused} of {len(reports)} files refused" if server.refused else ""
+    value = {"reports": found.reports, "refused": server.refused, "confidence": confidence, "estimates": rows}
+    result(value, text, as_json=as_json)
+
+
+@app.command()
+def amplify(
+    path: SpecPath,
+    reports: Annotated[int, typer.Option(help="Number of honest reports that are shuffled together.")],
+    delta: Annotated[str, typer.Option(help="Delta of the shuffled batch.")],
+    as_json: Json = False,
+) -> None:
+    """Say what an anonymous, shuffled batch of reports guarantees."""
+    from sfumato.local import amplify as amplified
+
+    found = amplified(_read(path), reports, delta)
+    value = {"epsilon": found.epsilon, "delta": found.delta, "local": float(found.local), "reports": found.reports}
+    text = (
+        f"epsilon {found.epsilon:.4f} at delta {found.delta:g} for {reports} shuffled reports of epsilon "
+        f"{float(found.local):g} each"
+    )
+    result(value, text, as_json=as_json)
+
+
+@app.command()
+def audit(path: SpecPath, as_json: Json = False) -> None:
+    """Prove the epsilon of a spec from its integers, and by enumeration where the table is small enough."""
+    from sfumato.local import audit as audited
+
+    found = audited(_read(path))
+    enumerated = None if found.enumerated is None else float(found.enumerated)
+    value = {
+        "claimed": float(found.claimed),
+        "proven": float(found.proven),
+        "enumerated": enumerated,
+        "holds": found.holds,
+        "neighbours": found.neighbours,
+    }
+    shown = "too large to write out" if enumerated is None else f"{enumerated:.12g}"
+    text = (
+        f"claimed {float(found.claimed):g}, proven {float(found.proven):.12g}, enumerated {shown}, for "
+        f"{found.neighbours}"
+    )
+    result(value, text, as_json=as_json)
+
+
+class _Domain:
+    """What the options say about the values."""
+
+    def __init__(
+        self,
+        values: str | None,
+        size: int | None,
+        low: float | None,
+        high: float | None,
+        bins: int | None,
+        bits: int | None,
+    ) -> None:
+        self._given = {"values": values, "size": size, "low": low, "high": high, "bins": bins, "bits": bits}
+
+    def take(self, *names: str) -> list[Any]:
+        """The named options, all of which must be given and no others.
+
+        Raises:
+            InputError: says which are missing or superfluous.
+        """
+        missing = [f"--{name}" for name in names if self._given[name] is None]
+        extra = [f"--{name}" for name, value in self._given.items() if value is not None and name not in names]
+        if missing or extra:
+            wrong = f"lacks {', '.join(missing)}" if missing else f"has no use for {', '.join(extra)}"
+            raise InputError(f"this kind of spec {wrong}")
+        return [self._given[name] for name in names]
+
+    def values(self) -> list[str] | int:
+        """The domain of a frequency: its values, or their number."""
+        if self._given["size"] is not None:
+            return int(self.take("size")[0])
+        text = str(self.take("values")[0])
+        if not text.startswith("@"):
+            return [value.strip() for value in text.split(",")]
+        try:
+            return Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"cannot read the values in {text[1:]}", culprit=text) from None
+
+
+def _design(kind: str, epsilon: str, method: str, first_report: str | None, domain: _Domain) -> Spec:
+    from sfumato.local import Distribution, Frequency, HeavyHitters, Mean, Range
+    from sfumato.local.mean import MeanMethod
+    from sfumato.local.oracles import Method
+
+    if kind not in {"frequency", "mean"} and (method != "auto" or first_report is not None):
+        raise InputError(f"a {kind} spec has one method only")
+    match kind:
+        case "frequency":
+            chosen = _choice(Method, method, "method")
+            return Frequency.design(domain.values(), epsilon=epsilon, method=chosen, first_report=first_report)
+        case "mean":
+            low, high = domain.take("low", "high")
+            return Mean.design(low, high, epsilon=epsilon, method=_choice(MeanMethod, method, "method"))
+        case "distribution":
+            low, high, bins = domain.take("low", "high", "bins")
+            return Distribution.design(low, high, bins=bins, epsilon=epsilon)
+        case "range":
+            return Range.design(domain.take("size")[0], epsilon=epsilon)
+        case "heavy-hitters":
+            return HeavyHitters.design(bits=domain.take("bits")[0], text=True, epsilon=epsilon)
+        case _:
+            raise InputError(
+                f"a spec is of a frequency, mean, distribution, range or heavy-hitters, not {kind!r}", culprit=kind
+            )
+
+
+def _choice(options: Any, text: str, name: str) -> Any:  # noqa: ANN401 -- an enumeration class and its member
+    if text not in {option.value for option in options}:
+        raise InputError(f"no {name} {text!r}; there are {', '.join(option.value for option in options)}", culprit=text)
+    return options(text)
+
+
+def _read(path: Path) -> Spec:
+    from sfumato.local import loads
+
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"cannot read the spec {path}", culprit=path) from None
+
+
+def _rows(found: Estimate, confidence: float) -> list[dict[str, Any]]:
+    low, high = found.interval(confidence)
+    return [
+        {"value": label, "estimate": float(value), "from": float(first), "to": float(last)}
+        for label, value, first, last in zip(found.labels, found.values, low, high, strict=True)
+    ]
