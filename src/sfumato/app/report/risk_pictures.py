@@ -1,0 +1,286 @@
+"""Pictures of risk: the frontier, the attacks, claims against proof, the membership curve, class sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.app.report.pictures import Panel, Picture, Row, baseline, family_colour, over, released, sized
+from sfumato.evaluate.audit.audit import Finding
+from sfumato.evaluate.frontier import CEILING, FLOOR
+from sfumato.evaluate.verdict import Verdict
+
+_CLASSES = ("1 (unique)", "2 to 4", "5 to 9", "10 to 49", "50 and more")
+_LOWEST_RATE = 1e-3
+
+
+def frontier_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Utility against the worst attack, with floor, ceiling and theoretical bounds."""
+    import altair as alt
+
+    rows: list[Row] = [
+        {
+            "release": verdict.name,
+            "family": verdict.family,
+            "guarantee": verdict.claim,
+            "mark": verdict.name.rpartition(", ")[2],
+            "U2": verdict.marginals[1],
+            "worst attack": verdict.headline.attack,
+            "advantage": verdict.headline.value,
+            "low": verdict.headline.interval.low,
+            "high": verdict.headline.interval.high,
+            "bound": _bound(verdict),
+        }
+        for verdict in verdicts
+    ]
+    ends: list[Row] = [
+        {"end": label, "U2": found.marginals[1]}
+        for label, name in (("other people", CEILING), ("independent columns", FLOOR))
+        if (found := baseline(verdicts, name)) is not None
+    ]
+    risk = alt.X(
+        "advantage:Q",
+        title="worst attack: success on members minus success on others",
+        scale=alt.Scale(type="symlog", constant=0.05, domain=[-0.1, 1]),
+        axis=alt.Axis(values=[-0.1, 0, 0.1, 0.2, 0.5, 1]),
+    )
+    utility = alt.Y("U2:Q", title="pairs preserved (U2)", scale=alt.Scale(zero=False))
+    tooltip = [
+        "release:N",
+        "guarantee:N",
+        "worst attack:N",
+        *(alt.Tooltip(f"{key}:Q", format=".3f") for key in ("U2", "advantage", "low", "high")),
+    ]
+    colour = family_colour(verdicts)
+    base = over(rows)
+    layers = [
+        over(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y="U2:Q"),
+        over(ends).mark_text(align="left", dx=4, dy=-6, color="#888").encode(y="U2:Q", x=alt.value(0), text="end:N"),
+        base.transform_filter("datum.bound != null")
+        .mark_tick(orient="vertical", thickness=3, size=18, opacity=0.6)
+        .encode(x="bound:Q", y=utility, color=colour, tooltip=[*tooltip, alt.Tooltip("bound:Q", format=".3f")]),
+        base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2="high:Q", y=utility, color=colour),
+        base.mark_point(filled=True, size=80, opacity=1).encode(x=risk, y=utility, color=colour, tooltip=tooltip),
+        base.mark_text(align="left", dx=7, dy=-7, fontSize=9).encode(x=risk, y=utility, color=colour, text="mark:N"),
+    ]
+    leaks = [verdict.name for verdict in released(verdicts) if verdict.headline.interval.low > 0]
+    safe = [verdict for verdict in released(verdicts) if verdict.headline.interval.low <= 0]
+    best = max(safe, key=lambda verdict: verdict.marginals[1], default=None)
+    caption = (
+        f"Best is top left. {len(leaks)} of {len(released(verdicts))} releases leak measurably: "
+        f"their interval lies right of zero. "
+    )
+    if best is not None:
+        caption += f"The most useful release without a measured leak is {best.name} (U2 {best.marginals[1]:.3f}). "
+    caption += (
+        "Short thick ticks are the most that a guarantee allows any attack. "
+        "An interval that covers zero says that these attacks failed, not that the release is private."
+    )
+    return Picture(
+        "frontier",
+        "Utility against risk",
+        caption,
+        f"Scatter plot of {len(rows)} releases: horizontally the advantage of the worst of four attacks with its "
+        "95 % interval, vertically the share of two-way marginals preserved.",
+        (Panel("", sized(*layers, height=420)),),
+        tuple(rows),
+    )
+
+
+def attack_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Success of every attack on members beside controls."""
+    import altair as alt
+
+    table: list[Row] = [
+        {
+            "release": verdict.name,
+            "attack": result.attack,
+            "attacker knows": result.knowledge,
+            "members": result.members.value,
+            "controls": result.controls.value,
+            "advantage": result.value,
+            "low": result.interval.low,
+            "high": result.interval.high,
+            "bound": result.bound,
+        }
+        for verdict in verdicts
+        for result in verdict.attacks
+    ]
+    panels = []
+    for attack in dict.fromkeys(str(row["attack"]) for row in table):
+        values: list[Row] = [
+            {"release": row["release"], "people": people, "success": row[people]}
+            for row in table
+            if row["attack"] == attack
+            for people in ("members", "controls")
+        ]
+        bars = (
+            over(values)
+            .mark_bar()
+            .encode(
+                y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
+                yOffset=alt.YOffset("people:N", sort=["members", "controls"]),
+                x=alt.X("success:Q", title="share of people", scale=alt.Scale(domain=[0, 1])),
+                color=alt.Color(
+                    "people:N",
+                    title=None,
+                    scale=alt.Scale(domain=["members", "controls"], range=["#d55e00", "#9aa5b1"]),
+                    legend=alt.Legend(orient="top"),
+                ),
+                tooltip=["release:N", "people:N", alt.Tooltip("success:Q", format=".3f")],
+            )
+        )
+        panels.append(Panel(attack, sized(bars, step=9)))
+    large = [row for row in table if isinstance(row["low"], float) and row["low"] > 0]
+    return Picture(
+        "attacks",
+        "Attacks on members and on controls",
+        f"Only the difference of the two bars is a leak: what works on people outside the table is knowledge about "
+        f"the population. {len(large)} of {len(table)} differences are above zero with 95 % confidence each. "
+        "The table says what each attacker knows.",
+        "Pairs of bars for every release and attack: share of members and share of controls on whom it succeeds.",
+        tuple(panels),
+        tuple(table),
+    )
+
+
+def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> Picture:
+    """What was promised against what could be proved."""
+    import altair as alt
+
+    table: list[Row] = [
+        {
+            "name": verdict.name,
+            "source": "attack on a release",
+            "claimed": verdict.claimed_epsilon,
+            "proven": verdict.proven_epsilon,
+        }
+        for verdict in released(verdicts)
+    ]
+    table += [
+        {"name": finding.name, "source": "audit of a mechanism", "claimed": finding.claimed, "proven": finding.proven}
+        for finding in findings
+        if finding.measure == "epsilon"
+    ]
+    drawn = [row for row in table if row["claimed"] is not None]
+    line: list[Row] = [{"claimed": 0.05, "proven": 0.05}, {"claimed": 100.0, "proven": 100.0}]
+    both = alt.Scale(type="symlog", constant=0.1)
+    x = alt.X("claimed:Q", title="claimed epsilon", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~g"))
+    y = alt.Y("proven:Q", title="proven at least", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~g"))
+    points = (
+        over(drawn)
+        .mark_point(filled=True, size=70, opacity=0.8)
+        .encode(
+            x=x,
+            y=y,
+            shape=alt.Shape("source:N", title=None, legend=alt.Legend(orient="top", columns=1)),
+            color=alt.Color("source:N", title=None, scale=alt.Scale(range=["#0072b2", "#d55e00"])),
+            tooltip=["name:N", "source:N", alt.Tooltip("claimed:Q"), alt.Tooltip("proven:Q", format=".3f")],
+        )
+    )
+    picture = sized(over(line).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), points, height=320)
+    broken = [str(row["name"]) for row in drawn if float(row["proven"] or 0) > float(row["claimed"] or 0)]
+    verdict = f"Broken promises: {', '.join(broken)}." if broken else "No promise was caught broken."
+    return Picture(
+        "claims",
+        "Claimed epsilon against what could be proved",
+        f"{verdict} A point above the dashed line has lost more than it claims. Points below it prove nothing: "
+        "a lower bound near the claim shows that the audit was sharp, a low one only that it was not.",
+        f"Scatter plot of {len(drawn)} claimed losses against their empirical lower bounds, with the diagonal.",
+        (Panel("", picture),),
+        tuple(table),
+    )
+
+
+def curve_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Membership curves on logarithmic axes."""
+    import altair as alt
+
+    drawn = list(verdicts)
+    values: list[Row] = [
+        {
+            "release": verdict.name,
+            "family": verdict.family,
+            "false": max(false, _LOWEST_RATE),
+            "true": max(true, _LOWEST_RATE),
+        }
+        for verdict in drawn
+        for false, true in verdict.curve
+    ]
+    log = alt.Scale(type="log", domain=[_LOWEST_RATE, 1])
+    x = alt.X("false:Q", title="controls taken for members", scale=log)
+    y = alt.Y("true:Q", title="members found", scale=log)
+    diagonal: list[Row] = [{"false": _LOWEST_RATE, "true": _LOWEST_RATE}, {"false": 1.0, "true": 1.0}]
+    lines = (
+        over(values)
+        .mark_line(interpolate="step-after", opacity=0.8)
+        .encode(x=x, y=y, detail="release:N", color=family_colour(verdicts), tooltip=["release:N"])
+    )
+    picture = sized(over(diagonal).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), lines, height=340)
+    table: list[Row] = [
+        {
+            "release": verdict.name,
+            **{f"found at {rate:.0%} false alarms": _at(verdict, rate) for rate in (0.01, 0.05, 0.1)},
+        }
+        for verdict in drawn
+    ]
+    sharpest = max(drawn, key=lambda verdict: _at(verdict, 0.01))
+    return Picture(
+        "membership",
+        "Membership attack, at every threshold",
+        "On the dashed diagonal the attacker guesses. What counts is the left end, where a guess is nearly sure: "
+        f"at 1 % false alarms it finds {_at(sharpest, 0.01):.0%} of the members of {sharpest.name}, the most of all.",
+        "Curves of members found against controls taken for members, both on logarithmic axes, one for every release.",
+        (Panel("", picture),),
+        tuple(table),
+    )
+
+
+def class_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """How many released rows share all their cells."""
+    import altair as alt
+
+    drawn = [verdict for verdict in verdicts if verdict.class_sizes is not None]
+    table: list[Row] = [
+        {"release": verdict.name, **dict(zip(_CLASSES, verdict.class_sizes or (), strict=True))} for verdict in drawn
+    ]
+    values: list[Row] = [
+        {"release": row["release"], "rows in the class": size, "order": order, "share": row[size]}
+        for row in table
+        for order, size in enumerate(_CLASSES)
+    ]
+    bars = (
+        over(values)
+        .mark_bar()
+        .encode(
+            y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
+            x=alt.X("share:Q", title="share of released rows", stack="zero", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color(
+                "rows in the class:N",
+                sort=list(_CLASSES),
+                scale=alt.Scale(domain=list(_CLASSES), range=["#d55e00", "#e69f00", "#cbb677", "#7fb3d5", "#0072b2"]),
+                legend=alt.Legend(orient="top", columns=3, title="equal rows"),
+            ),
+            order="order:Q",
+            tooltip=["release:N", "rows in the class:N", alt.Tooltip("share:Q", format=".3f")],
+        )
+    )
+    anonymous = [str(row["release"]) for row in table if not row[_CLASSES[0]]]
+    return Picture(
+        "classes",
+        "Class sizes and uniques",
+        f"Rows that are equal in every column hide one another. {len(anonymous)} of {len(table)} releases have no "
+        "unique row. For synthetic rows uniqueness is no risk in itself: nobody stands behind a row.",
+        "Stacked bars for every release: shares of rows in classes of one, two to four, five to nine, and more.",
+        (Panel("", sized(bars, step=20)),),
+        tuple(table),
+    )
+
+
+def _bound(verdict: Verdict) -> float | None:
+    """What the guarantee allows against one person, where it allows less than everything."""
+    found = [result.bound for result in verdict.attacks if result.bound is not None and result.attack == "membership"]
+    return found[0] if found and found[0] < 1 else None
+
+
+def _at(verdict: Verdict, rate: float) -> float:
+    return max((true for false, true in verdict.curve if false <= rate), default=0.0)

@@ -1,0 +1,310 @@
+"""Pictures of utility: columns, pairs, correlations, queries, learners and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from sfumato.app.report.pictures import (
+    Panel,
+    Picture,
+    Row,
+    Specification,
+    baseline,
+    family_colour,
+    over,
+    released,
+    selected,
+    sized,
+)
+from sfumato.domain import Domain
+from sfumato.evaluate.frontier import CEILING, FLOOR
+from sfumato.evaluate.verdict import SELECTIVITIES, Verdict
+
+_COLUMNS = 16  # columns drawn in small multiples
+_ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
+_CELLS = 60  # cells of a column drawn; wider ones are drawn in runs
+
+
+def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: bool) -> Picture:
+    """Every column of one release; with the exact shares where the report is internal."""
+    import altair as alt
+
+    shown = max(selected(verdicts), key=lambda verdict: verdict.marginals[1])
+    panels: list[Panel] = []
+    table: list[Row] = []
+    for attribute in domain.attributes[:_COLUMNS]:
+        labels = attribute.labels()
+        sources = {"released": shown.columns[attribute.name]}
+        if internal:
+            sources["exact"] = shown.real_columns[attribute.name]
+        distance = shown.pair_distance[domain.index(attribute.name)][domain.index(attribute.name)]
+        run = math.ceil(len(labels) / _CELLS)
+        values: list[Row] = [
+            {
+                "cell": labels[start] if run == 1 else f"{labels[start]} ..",
+                "order": start,
+                "source": source,
+                "share": sum(shares[start : start + run]),
+            }
+            for source, shares in sources.items()
+            for start in range(0, len(labels), run)
+        ]
+        few = len(labels) <= 3  # noqa: PLR2004 (labels that fit under their bars)
+        encoding = {
+            "x": alt.X(
+                "cell:N",
+                sort=alt.SortField("order"),
+                title=None,
+                axis=alt.Axis(labels=few, ticks=few, labelAngle=0, labelLimit=60),
+            ),
+            "y": alt.Y("share:Q", title=None, axis=alt.Axis(format="%", tickCount=3)),
+            "tooltip": ["cell:N", "source:N", alt.Tooltip("share:Q", format=".2%")],
+        }
+        base = over(values)
+        layers = [base.transform_filter("datum.source == 'released'").mark_bar(color="#0072b2").encode(**encoding)]
+        if internal:
+            layers.append(
+                base.transform_filter("datum.source == 'exact'")
+                .mark_tick(color="#d55e00", thickness=2)
+                .encode(**encoding)
+            )
+        panels.append(Panel(f"{attribute.name} (off by {distance:.1%})", sized(*layers, height=110)))
+        for place, label in enumerate(labels):
+            row: dict[str, str | int | float | None] = {"column": attribute.name, "cell": label}
+            row |= {source: shares[place] for source, shares in sources.items()}
+            table.append(row)
+    worst = max(range(len(domain)), key=lambda place: shown.pair_distance[place][place])
+    exact = "Ticks are the exact shares. " if internal else ""
+    return Picture(
+        "columns",
+        f"Every column of {shown.name}",
+        f"{exact}The share of people in a wrong cell is written over each column; it is largest for "
+        f"{domain.names[worst]}, {shown.pair_distance[worst][worst]:.1%}. A column that is right says nothing about "
+        "how columns hang together: see the next two pictures.",
+        f"Small bar charts of {len(panels)} columns of {shown.name}.",
+        tuple(panels),
+        tuple(table),
+    )
+
+
+def pair_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Total variation of every pair of columns, as a heat map."""
+    shown = selected(verdicts)
+    table: list[Row] = [
+        {"release": verdict.name, "first": one, "second": two, "total variation": verdict.pair_distance[a][b]}
+        for verdict in shown
+        for a, one in enumerate(verdict.attributes)
+        for b, two in enumerate(verdict.attributes)
+        if a <= b
+    ]
+    worst = max(table, key=lambda row: float(row["total variation"] or 0))
+    panels = tuple(
+        Panel(verdict.name, _heat(verdict, verdict.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
+        for verdict in shown
+    )
+    return Picture(
+        "pairs",
+        "How wrong is every pair of columns",
+        f"Dark pairs cannot be used together. The worst is {worst['first']} with {worst['second']} in "
+        f"{worst['release']}: {float(worst['total variation'] or 0):.0%} of the people are in a wrong cell. "
+        "On the diagonal stand single columns.",
+        f"Heat maps of the total variation of all pairs of {len(shown[0].attributes)} columns, one for each of "
+        f"{len(shown)} releases.",
+        panels,
+        tuple(table),
+    )
+
+
+def association_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Released minus real correlation or Cramér's V."""
+    shown = selected(verdicts)
+    table: list[Row] = [
+        {
+            "release": verdict.name,
+            "first": one,
+            "second": two,
+            "released minus real": verdict.association_difference[a][b],
+        }
+        for verdict in shown
+        for a, one in enumerate(verdict.attributes)
+        for b, two in enumerate(verdict.attributes)
+        if a < b
+    ]
+    gap, one, two = max((verdict.association_gap for verdict in shown), key=lambda found: found[0])
+    panels = tuple(
+        Panel(
+            verdict.name,
+            _heat(verdict, verdict.association_difference, "purpleorange", (-0.5, 0.5), "released minus real"),
+        )
+        for verdict in shown
+    )
+    return Picture(
+        "associations",
+        "Correlations gained and lost",
+        "Purple: weaker than in truth, or more negative; orange: stronger. "
+        f"The largest gap is {gap:.2f}, between {one} and {two}. "
+        "Pearson's correlation for two numbers, otherwise Cramér's V.",
+        f"Heat maps of the difference of association of all pairs of columns, one for each of {len(shown)} releases.",
+        panels,
+        tuple(table),
+    )
+
+
+def query_picture(verdicts: Sequence[Verdict]) -> Picture:
+    """Errors of random conjunctions by how many people they count."""
+    import altair as alt
+
+    groups = [f"{low:.1%} to {high:.1%}" for low, high in pairwise(SELECTIVITIES)]
+    table: list[Row] = [
+        {
+            "release": verdict.name,
+            "family": verdict.family,
+            "query counts": group,
+            "lower decile": low,
+            "median": middle,
+            "upper decile": high,
+        }
+        for verdict in released(verdicts)
+        for group, (low, middle, high, count) in zip(groups, verdict.query_errors, strict=True)
+        if count
+    ]
+    panels = []
+    for group in groups:
+        values = [row for row in table if row["query counts"] == group]
+        if not values:
+            continue
+        y = alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))
+        error = alt.Scale(type="symlog", constant=0.0005)
+        base = over(values)
+        colour = family_colour(verdicts).legend(None)
+        tooltip = [
+            "release:N",
+            *(alt.Tooltip(f"{key}:Q", format=".3%") for key in ("lower decile", "median", "upper decile")),
+        ]
+        span = base.mark_rule(strokeWidth=3, opacity=0.5).encode(
+            y=y,
+            x=alt.X("lower decile:Q", title="absolute error", scale=error, axis=alt.Axis(format="~%", values=_ERRORS)),
+            x2="upper decile:Q",
+            color=colour,
+            tooltip=tooltip,
+        )
+        middle_mark = base.mark_point(filled=True, size=50, opacity=1).encode(
+            y=y, x="median:Q", color=colour, tooltip=tooltip
+        )
+        panels.append(
+            Panel(
+                f"queries that count {group} of the table",
+                sized(span, middle_mark, step=15),
+            )
+        )
+    best = min(released(verdicts), key=lambda verdict: verdict.query_error)
+    return Picture(
+        "queries",
+        "Errors of 1000 random queries, by selectivity",
+        f"Points are medians, bars reach from the lower to the upper decile. {best.name} answers best, off by "
+        f"{best.query_error:.2%} of the table on average. An error as large as the share makes an answer useless.",
+        "Ranges of the absolute error of random conjunctions for every release, by how many people they count.",
+        tuple(panels),
+        tuple(table),
+    )
+
+
+def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Picture:
+    """Scores of learners trained on releases, beside what the releases cost."""
+    import altair as alt
+
+    table: list[Row] = [
+        {
+            "release": verdict.name,
+            "family": verdict.family,
+            "guarantee": verdict.claim,
+            "target": verdict.learning[0],
+            "measure": verdict.learning[1],
+            "score": verdict.learning[2],
+            "told apart from real rows": verdict.propensity,
+        }
+        for verdict in verdicts
+        if verdict.learning is not None
+    ]
+    if not table:
+        return Picture(
+            "learning",
+            "Trained on the release, tested on people",
+            "No release of this page has rows to learn from.",
+            "No chart.",
+            (),
+            tuple(journal),
+        )
+    measure = f"{table[0]['measure']} for {table[0]['target']}, on people who are in no release"
+    bars = (
+        over(table)
+        .mark_bar()
+        .encode(
+            y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
+            x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1])),
+            color=family_colour(verdicts),
+            tooltip=["release:N", "guarantee:N", alt.Tooltip("score:Q", format=".3f")],
+        )
+    )
+    ceiling, floor = baseline(verdicts, CEILING), baseline(verdicts, FLOOR)
+    ends = "".join(
+        f" {label} {found.learning[2]:.3f}."
+        for label, found in (("Other people reach", ceiling), ("Independent columns give", floor))
+        if found is not None and found.learning is not None
+    )
+    panels = [Panel("", sized(bars, step=20))]
+    if journal:
+        spent = (
+            over(list(journal))
+            .mark_line(interpolate="step-after", point=True, color="#0072b2")
+            .encode(
+                x=alt.X("entry:O", title="journal entry"),
+                y=alt.Y("spent:Q", title="spent so far"),
+                tooltip=["entry:O", "statement:N", "spent:Q"],
+            )
+        )
+        panels.append(Panel("Budget journal", sized(spent, height=200)))
+    costs = "The journal shows what was spent." if journal else "The table beside each score names what it promises."
+    return Picture(
+        "learning",
+        "Budget, and what learners make of it",
+        f"Gradient boosting trained on the release and tested on real people.{ends} {costs}",
+        "Bars of the score of a learner trained on every release.",
+        tuple(panels),
+        (*table, *journal),
+    )
+
+
+def _heat(
+    verdict: Verdict,
+    matrix: tuple[tuple[float, ...], ...],
+    scheme: Any,  # noqa: ANN401  (one of Vega's names)
+    domain: tuple[float, float],
+    title: str,
+) -> Specification:
+    import altair as alt
+
+    values: list[Row] = [
+        {"first": one, "second": two, title: matrix[a][b]}
+        for a, one in enumerate(verdict.attributes)
+        for b, two in enumerate(verdict.attributes)
+    ]
+    order = list(verdict.attributes)
+    return sized(
+        over(values)
+        .mark_rect()
+        .encode(
+            x=alt.X("second:N", sort=order, title=None, axis=alt.Axis(labelAngle=-60, labelLimit=90)),
+            y=alt.Y("first:N", sort=order, title=None, axis=alt.Axis(labelLimit=90)),
+            color=alt.Color(
+                f"{title}:Q",
+                scale=alt.Scale(scheme=scheme, domain=list(domain), clamp=True),
+                legend=alt.Legend(orient="top", gradientLength=160),
+            ),
+            tooltip=["first:N", "second:N", alt.Tooltip(f"{title}:Q", format=".3f")],
+        ),
+        step=17,
+    )

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+import vl_convert
+
+from sfumato.app.report.evaluation import evaluation_page, figure
+from sfumato.evaluate.audit.audit import Finding
+
+FINDINGS = (Finding("laplace", "epsilon", 1.0, 0.8, "coordinate 0 > 0", 6400),)
+JOURNAL = ({"entry": 1, "statement": "half", "spent": 1.0}, {"entry": 2, "statement": "more", "spent": 1.5})
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["public", "internal"])
+def page(request, judged, breaking_domain):
+    text = evaluation_page(
+        "Trial", judged.verdicts, breaking_domain, findings=FINDINGS, journal=JOURNAL, internal=request.param
+    )
+    return request.param, text
+
+
+def parsed(text: str) -> Elements:
+    elements = Elements()
+    elements.feed(text)
+    return elements
+
+
+def charts(text: str) -> dict[str, dict]:
+    return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_ten_pictures_each_with_caption_words_and_numbers(page):
+    _, text = page
+    elements = parsed(text)
+    count = {tag: sum(name == tag for name, _ in elements.tags) for tag in ("figure", "figcaption", "details", "h2")}
+    assert count == {"figure": 10, "figcaption": 10, "details": 10, "h2": 10}
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text, re.DOTALL)
+    assert all(len(caption.split()) > 12 for caption in captions)
+    images = [attributes for name, attributes in elements.tags if attributes.get("role") == "img"]
+    assert len(images) == 10
+    assert all(len((attributes["aria-label"] or "").split()) > 5 for attributes in images)
+    assert sum(name == "table" for name, _ in elements.tags) == 11
+    ids = {attributes.get("id") for _, attributes in elements.tags}
+    assert set(charts(text)) <= ids
+
+
+def test_the_page_stands_alone_and_is_small(page):
+    _, text = page
+    assert len(text.encode()) < 3_000_000
+    for name, attributes in parsed(text).tags:
+        assert not attributes.get("src"), name
+        assert name != "link"
+        assert not (attributes.get("href") or "").startswith("http")
+
+
+def test_names_cannot_break_out_of_the_page(page):
+    _, text = page
+    assert "<i>quarter" not in text.replace(json.dumps("<i>quarter"), "")
+    assert not any(tag in ("b", "i") for tag, _ in parsed(text).tags)
+
+
+def test_exact_shares_are_shown_to_the_steward_only(page, judged):
+    internal, text = page
+    banner = any(attributes.get("class") == "internal" for _, attributes in parsed(text).tags)
+    assert banner is internal
+    panel = charts(text)["columns-0"]
+    sources = {row["source"] for layer in panel.get("layer", [panel]) for row in _values(panel, layer)}
+    assert sources == ({"released", "exact"} if internal else {"released"})
+    assert ('<th scope="col">exact</th>' in text) is internal
+    prose = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
+    assert not re.search(r"\b300\b", prose)  # the number of members
+
+
+def _values(panel, layer):
+    data = layer.get("data", panel.get("data"))
+    return data["values"] if "values" in data else panel["datasets"][data["name"]]
+
+
+def test_every_chart_is_valid_vega_lite(page):
+    internal, text = page
+    if internal:
+        for specification in charts(text).values():
+            assert vl_convert.vegalite_to_svg(specification).startswith("<svg")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium to look with")
+@pytest.mark.parametrize("size", ["1280,1000", "390,800"])
+def test_a_browser_draws_every_chart_offline(page, tmp_path, size):
+    _, text = page
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--virtual-time-budget=20000",
+            f"--window-size={size}",
+            "--dump-dom",
+            (tmp_path / "page.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert done.stdout.count('class="marks"') == len(charts(text))
+
+
+def test_figures():
+    assert figure(1.5) == "1.5"
+    assert figure("text") == "text"
