@@ -9,6 +9,8 @@ from sfumato.errors import InputError
 from sfumato.labs.lab import Lab
 
 MODULES: Mapping[str, str] = {
+    "samarati": "sfumato.labs.samarati",
+    "mondrian": "sfumato.labs.mondrian",
     "mwem-1d": "sfumato.labs.mwem_1d",
     "mwem-2d": "sfumato.labs.mwem_2d",
     "hiera-mu": "sfumato.labs.hiera_mu",
