@@ -58,14 +58,16 @@ class State:
 
     def learn(self, measurements: Sequence[Measurement]) -> State:
         """The state after measuring marginals over groups, refitted from where the model was."""
-        new = [self._observe(measurement) for measurement in measurements]
-        observations = (*self.observations, *new)
-        measured = tuple(Measured(o.attributes, m.standard_error) for o, m in zip(new, measurements, strict=True))
-        return State(self.coarsenings, observations, fit(observations, self.model), (*self.measured, *measured))
+        observations = {observation.attributes: observation for observation in self.observations}
+        for new in map(self._observe, measurements):
+            old = observations.get(new.attributes)
+            observations[new.attributes] = new if old is None else _pooled(old, new)
+        pooled = tuple(observations.values())
+        measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
+        return State(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured))
 
     def _observe(self, measurement: Measurement) -> Observation:
-        assert isinstance(measurement.question, Marginal)
-        names = measurement.question.attributes
+        names = _attributes(measurement)
         shape = [self.coarsenings[name].size for name in names]
         return Observation(names, measurement.values.astype(np.float64).reshape(shape), measurement.noise.variance)
 
@@ -145,6 +147,18 @@ def _count(doors: Doors, allowance: Allowance, total: Total) -> tuple[Observatio
         return ()
     (counted,) = doors.measure([Marginal(())], allowance.take(count_share(total)))
     return (Observation((), counted.values.astype(np.float64).reshape(()), counted.noise.variance),)
+
+
+def _attributes(measurement: Measurement) -> tuple[str, ...]:
+    assert isinstance(measurement.question, Marginal)
+    return measurement.question.attributes
+
+
+def _pooled(one: Observation, other: Observation) -> Observation:
+    """Two observations of one marginal as one, weighted by inverse variance."""
+    variance = 1 / (1 / one.variance + 1 / other.variance)
+    counts = variance * (one.counts / one.variance + other.counts / other.variance)
+    return Observation(one.attributes, counts, variance)
 
 
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:

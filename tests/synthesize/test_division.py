@@ -1,0 +1,63 @@
+"""Dividing a loss: exact sums, and the least error over all divisions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.errors import BudgetError
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.division import Allowance, Division, fraction
+
+LOSSES = [Epsilon("0.5"), Rho("0.125")]
+SIZES = st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=20)
+
+
+@given(st.sampled_from(LOSSES), SIZES)
+def test_shares_are_positive_and_never_more_than_all(loss, sizes):
+    shares = Division(loss, 1).shares(sizes)
+    assert all(share > 0 for share in shares)
+    assert Fraction(999_999, 10**6) < sum(shares) <= 1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_other_division_has_less_expected_error(loss):
+    division = Division(loss, 2)
+    sizes = [5.0, 100.0, 2000.0]
+    shares = np.array([float(share) for share in division.shares(sizes)])
+    least = sum(size * division.absolute(share) for size, share in zip(sizes, shares, strict=True))
+    parts = np.array(sum(division.spread(size) for size in sizes))
+    assert least == pytest.approx(float(division.error(parts, 1.0)))
+    random = np.random.default_rng(1)
+    for other in random.dirichlet(np.ones(3), size=500):
+        assert sum(size * division.absolute(share) for size, share in zip(sizes, other, strict=True)) >= least
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_planned_noise_is_that_of_the_doors(loss):
+    from sfumato.domain import Domain, Integer, Unit, Unknown
+    from sfumato.vault.noise import noises
+    from sfumato.vault.questions import Marginal
+
+    age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP)
+    domain = Domain((age,), unit=Unit("id", rows=3))
+    (noise,) = noises(domain, [Marginal(("age",))], loss * Fraction(1, 50), None)
+    assert Division(loss, 3).deviation(1 / 50) == pytest.approx(noise.variance**0.5, rel=1e-3)
+
+
+def test_an_allowance_is_spent_exactly_and_never_overdrawn():
+    allowance = Allowance(Rho("0.3"))
+    taken = [allowance.take(Fraction(1, 3)) for _ in range(3)]
+    assert taken[0] + taken[1] + taken[2] == Rho("0.3")
+    assert allowance.left == 0
+    with pytest.raises(BudgetError):
+        allowance.take(Fraction(1, 10**12))
+    with pytest.raises(BudgetError):
+        Allowance(Epsilon(1)).take(Fraction(0))
+
+
+def test_fractions_are_rounded_down():
+    assert fraction(0.1) <= Fraction(1, 10)
+    assert fraction(2 / 3) < Fraction(2, 3)
