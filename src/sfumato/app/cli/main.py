@@ -14,6 +14,7 @@ from sfumato.app.cli.apply import apply
 from sfumato.app.cli.demo import demo
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
+from sfumato.app.cli.query import query
 from sfumato.app.cli.risk import risk
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
@@ -29,6 +30,7 @@ app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(local.app, name="local")
 app.add_typer(hierarchy.app, name="hierarchy")
+app.command()(query)
 app.command()(synthesize)
 app.command()(anonymize)
 app.command()(apply)

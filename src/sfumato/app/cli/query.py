@@ -1,0 +1,98 @@
+"""``sfumato query``: ask a table one question in SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption, loss_of
+from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
+from sfumato.app.cli.output import Json, columns, result, working
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.query import Answer
+    from sfumato.query.accuracy import Expected
+
+Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
+
+
+def query(
+    table: TableArgument,
+    statement: Statement,
+    domain: DomainOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    accuracy: Annotated[
+        bool, typer.Option("--accuracy", help="Only say how wrong the answers would be at this loss; spends nothing.")
+    ] = False,
+    cost: Annotated[
+        str | None,
+        typer.Option(help="Only say which epsilon keeps every answer within this distance; spends nothing."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows to suppose in each group, for the error of means and variances.")
+    ] = None,
+    confidence: Annotated[str, typer.Option(help="Confidence of the intervals.")] = "0.95",
+    discover: Annotated[
+        list[str] | None,
+        typer.Option(help="Column outside the domain whose values may be found in the data; needs --delta."),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Make counts non-negative integers, and say so.")] = False,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = "default",
+    limit: LimitOption = None,
+    analyst: AnalystOption = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
+
+    A question that was answered before at the same loss returns its stored answer and costs nothing.
+    """
+    from sfumato import query as asking
+    from sfumato.domain import load
+    from sfumato.privacy.loss import plain
+    from sfumato.query.sql import parse
+
+    described = load(domain)
+    parsed = parse(statement, described, discoverable=discover or ())
+    if cost is not None:
+        if accuracy:
+            raise InputError("ask for --cost or for --accuracy, not for both")
+        needed = asking.cost(described, parsed, cost, confidence=confidence, rows=rows)
+        result({"epsilon": plain(needed.value)}, f"{needed} keeps every answer within {cost}", as_json=as_json)
+        return
+    loss = loss_of(epsilon, delta, rho)
+    if accuracy:
+        errors = [_line(each) for each in asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)]
+        result(errors, columns(errors), as_json=as_json)
+        return
+    vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
+    with working("Asking"):
+        answer = asking.ask(vault, parsed, loss=loss, confidence=confidence)
+    answer = asking.whole_counts(answer) if whole else answer
+    result(answer.to_json(), _text(answer), as_json=as_json)
+
+
+def _line(expected: Expected) -> dict[str, Any]:
+    measures = {"units": "", "rank": "rows of rank", "row": "divided by the rows of a group"}
+    return {
+        "answer": expected.name,
+        "standard error": expected.standard_error,
+        "half-width": expected.half_width,
+        "in": measures[expected.measure] or "-",
+    }
+
+
+def _text(answer: Answer) -> str:
+    lines = [
+        dict(zip(answer.groups, key, strict=True))
+        | {name: str(value) for name, value in zip(answer.columns, values, strict=True)}
+        for key, values in zip(answer.keys, answer.values, strict=True)
+    ]
+    remarks = "".join(f"\nNote: {remark}" for remark in answer.remarks)
+    sure = f"Intervals hold the exact answer with probability {float(answer.confidence):g}, each on its own."
+    return f"{columns(lines)}\n\n{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"

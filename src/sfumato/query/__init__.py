@@ -1,0 +1,25 @@
+"""Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches."""
+
+from sfumato.query.accuracy import accuracy, cost
+from sfumato.query.answer import Answer, Value
+from sfumato.query.ask import ask
+from sfumato.query.consistency import whole_counts
+from sfumato.query.question import Query, count, median, table
+from sfumato.query.session import Adaptive, Session
+from sfumato.query.statement import sql
+
+__all__ = [
+    "Adaptive",
+    "Answer",
+    "Query",
+    "Session",
+    "Value",
+    "accuracy",
+    "ask",
+    "cost",
+    "count",
+    "median",
+    "sql",
+    "table",
+    "whole_counts",
+]

@@ -1,0 +1,122 @@
+"""What a query returns: a release whose thing is a small table of estimates."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import QueryError
+from sfumato.query.question import Query
+from sfumato.vault.release import Release
+
+
+@dataclass(frozen=True)
+class Value:
+    """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Release):
+    """Estimates by group.
+
+    Attributes:
+        query: what was asked.
+        keys: labels of the cells, one tuple a group, all declared cells in their order.
+        values: estimates, one tuple a group, one value an aggregate.
+        confidence: with which an interval holds the exact answer, each on its own.
+        remarks: what was done to the estimates after they were released.
+    """
+
+    query: Query
+    keys: tuple[tuple[str, ...], ...]
+    values: tuple[tuple[Value, ...], ...]
+    confidence: Fraction
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the grouping attributes."""
+        return self.query.by or self.query.discovered
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the aggregates are called."""
+        return self.query.labels
+
+    @property
+    def value(self) -> Value:
+        """The only value of a query with one aggregate and no groups.
+
+        Raises:
+            QueryError: there are several.
+        """
+        if len(self.values) != 1 or len(self.columns) != 1:
+            raise QueryError("this answer has several values; read .rows", culprit=self.columns)
+        return self.values[0][0]
+
+    @property
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One flat mapping a group: labels, then estimate, standard error and interval of each aggregate."""
+        for key, values in zip(self.keys, self.values, strict=True):
+            row: dict[str, Any] = dict(zip(self.groups, key, strict=True))
+            for name, value in zip(self.columns, values, strict=True):
+                row |= {
+                    name: value.estimate,
+                    f"{name} error": value.standard_error,
+                    f"{name} low": value.low,
+                    f"{name} high": value.high,
+                }
+            yield row
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer and its statement as plain JSON values."""
+        return {
+            "groups": list(self.groups),
+            "columns": list(self.columns),
+            "confidence": float(self.confidence),
+            "rows": [
+                {
+                    "key": list(key),
+                    "values": [
+                        {
+                            "estimate": value.estimate,
+                            "standard_error": value.standard_error,
+                            "low": value.low,
+                            "high": value.high,
+                        }
+                        for value in values
+                    ],
+                }
+                for key, values in zip(self.keys, self.values, strict=True)
+            ],
+            "remarks": list(self.remarks),
+            **self.statement(),
+        }
+
+    def to_html(self) -> str:
+        """A table of the estimates, and the statement."""
+        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in (*self.groups, *self.columns))
+        body = "".join(
+            "<tr>"
+            + "".join(f"<th scope='row'>{html.escape(label)}</th>" for label in key)
+            + "".join(f"<td>{html.escape(str(value))}</td>" for value in values)
+            + "</tr>"
+            for key, values in zip(self.keys, self.values, strict=True)
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{super().to_html()}"

@@ -1,0 +1,158 @@
+"""Asking: one release for all the tables that a query needs, and the estimates read off them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.errors import LossError
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import EpsilonDelta, Loss, Number, exact
+from sfumato.privacy.stability import StabilityThreshold
+from sfumato.query.accuracy import expected_errors
+from sfumato.query.answer import Answer, Value
+from sfumato.query.estimate import Reading
+from sfumato.query.question import Query
+from sfumato.query.tally import Plan, plan
+from sfumato.vault import canonical
+from sfumato.vault.doors import Doors
+from sfumato.vault.noise import noises
+from sfumato.vault.payload import Payload
+from sfumato.vault.vault import Request, Settled
+
+CONFIDENCE = Fraction(95, 100)
+
+
+class Keeper(Protocol):
+    """What a query needs of a vault: the domain, and doors under one reserved loss."""
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table."""
+        ...
+
+    def release(
+        self, request: Request, loss: Loss | Charge, run: Callable[[Doors], Payload], *, retry_key: str | None = None
+    ) -> Settled:
+        """See :meth:`sfumato.vault.vault.Vault.release`."""
+        ...
+
+
+def ask(
+    vault: Keeper, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
+) -> Answer:
+    """Answer a query under one loss, charged before the data is touched.
+
+    The loss is divided equally over the tables that the query needs.  A query that needs the same tables as
+    one that was answered before at this loss returns its numbers, and costs the dataset nothing.
+
+    Args:
+        vault: the protected table.
+        query: what is asked.
+        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
+        confidence: of the intervals, strictly between 0 and 1.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError, DomainError: the query does not fit the domain; nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+        LossError: a confidence outside (0, 1), or values to be discovered without a delta.
+    """
+    sure = _confidence(confidence)
+    if query.discovered:
+        return _discover(vault, query, loss, sure, retry_key)
+    planned = plan(query, vault.domain)
+    noises(vault.domain, planned.questions, loss, planned.shares)  # refuses what cannot be measured, for free
+
+    def run(doors: Doors) -> Payload:
+        measured = doors.measure(planned.questions, loss, shares=planned.shares)
+        return {str(place): measurement.values for place, measurement in enumerate(measured)}
+
+    settled = vault.release(request(planned), loss, run, retry_key=retry_key)
+    return _read(vault.domain, query, planned, loss, sure, settled)
+
+
+def request(planned: Plan) -> Request:
+    """What the release of a plan is called in the journal."""
+    parameters = {
+        "questions": [canonical.question(question) for question in planned.questions],
+        "shares": [str(share) for share in planned.shares],
+    }
+    return Request("query", "tally", parameters)
+
+
+def _read(domain: Domain, query: Query, planned: Plan, loss: Loss, confidence: Fraction, settled: Settled) -> Answer:
+    mechanisms = noises(domain, planned.questions, loss, planned.shares)
+    reading = Reading(domain, confidence)
+    columns = []
+    for aggregate, source in zip(query.aggregates, planned.source, strict=True):
+        first = planned.first(source)
+        levels = range(first, first + len(planned.tallies[source].questions))
+        values = [settled.payload[str(place)] for place in levels]
+        columns.append(reading.estimates(aggregate, values, mechanisms[first]))
+    labels = [domain[name].labels() for name in query.by]
+    keys = tuple(itertools.product(*labels))
+    values_by_group = tuple(
+        tuple(
+            Value(*(float(part[group]) for part in (column.value, column.error, column.low, column.high)))
+            for column in columns
+        )
+        for group in range(len(keys))
+    )
+    return Answer(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error=expected_errors(domain, query, loss),
+        provenance=settled.provenance,
+        query=query,
+        keys=keys,
+        values=values_by_group,
+        confidence=confidence,
+    )
+
+
+def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, retry_key: str | None) -> Answer:
+    if not isinstance(loss, EpsilonDelta):
+        raise LossError(
+            "values found in the data are released behind a threshold that needs a delta; state epsilon and delta"
+        )
+    mechanism = StabilityThreshold.for_loss(loss, keys_per_unit=vault.domain.unit.rows)
+    columns = query.discovered
+
+    def run(doors: Doors) -> Payload:
+        found = doors.threshold(columns, loss)
+        units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
+        return {"keys": [found[column].to_pylist() for column in columns], "units": units}
+
+    settled = vault.release(
+        Request("query", "threshold", {"columns": list(columns), "of": canonical.loss(loss)}),
+        mechanism.charge,
+        run,
+        retry_key=retry_key,
+    )
+    half, error = mechanism.noise.quantile(confidence), math.sqrt(mechanism.noise.variance)
+    units = [float(number) for number in settled.payload["units"]]
+    return Answer(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error=dict.fromkeys(query.labels, error),
+        provenance=settled.provenance,
+        query=query,
+        keys=tuple(zip(*settled.payload["keys"], strict=True)),
+        values=tuple(tuple(Value(at, error, at - half, at + half) for _ in query.labels) for at in units),
+        confidence=confidence,
+        remarks=(f"values are shown from a noisy count of {mechanism.threshold} units; others are not",),
+    )
+
+
+def _confidence(value: Number) -> Fraction:
+    number = exact(value, name="confidence")
+    if not 0 < number < 1:
+        raise LossError(f"a confidence lies strictly between 0 and 1, not {value}", culprit=value)
+    return number

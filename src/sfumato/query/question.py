@@ -1,0 +1,180 @@
+"""What can be asked: aggregates over filtered rows, by groups.  A closed language, so that whether a question
+can be answered depends on the domain alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import plain
+
+MOST_AGGREGATES = 32
+MOST_GROUPS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Count:
+    """Number of rows; of those with a value of ``of``, where it is named."""
+
+    of: str | None = None
+
+    def __str__(self) -> str:
+        return f"count({self.of or '*'})"
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Number of distinct units of privacy with a row."""
+
+    def __str__(self) -> str:
+        return "count(distinct unit)"
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sum of the clamped values."""
+
+    of: str
+
+    def __str__(self) -> str:
+        return f"sum({self.of})"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean of the clamped values."""
+
+    of: str
+
+    def __str__(self) -> str:
+        return f"mean({self.of})"
+
+
+@dataclass(frozen=True)
+class Variance:
+    """Mean squared deviation of the clamped values from their mean; its root, where ``root`` is set."""
+
+    of: str
+    root: bool = False
+
+    def __str__(self) -> str:
+        return f"{'deviation' if self.root else 'variance'}({self.of})"
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The value that a share ``probability`` of the values does not exceed."""
+
+    of: str
+    probability: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability < 1:
+            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
+
+    def __str__(self) -> str:
+        return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
+
+    of: str
+    largest: bool
+
+    def __str__(self) -> str:
+        return f"{'max' if self.largest else 'min'}({self.of})"
+
+
+Aggregate: TypeAlias = Count | Distinct | Total | Mean | Variance | Quantile | Extreme
+
+
+@dataclass(frozen=True)
+class Query:
+    """Aggregates over the rows that meet ``where``, for each cell of ``by``.
+
+    Attributes:
+        aggregates: one or more.
+        by: declared attributes, whose cells are all answered for, empty or not.
+        where: None: all rows.
+        discovered: columns outside the domain, whose values are found in the data: those held by enough units,
+            behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
+        names: what to call the answers; they do not change what is asked.
+    """
+
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[str, ...] = ()
+    where: Predicate | None = None
+    discovered: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.aggregates) <= MOST_AGGREGATES:
+            raise QueryError(f"a query asks for 1 to {MOST_AGGREGATES} aggregates", culprit=self)
+        if self.names and len(self.names) != len(self.aggregates):
+            raise QueryError("name each aggregate or none", culprit=self.names)
+        if self.discovered and (self.by or self.where or any(each != Distinct() for each in self.aggregates)):
+            raise QueryError(
+                "by values found in the data only distinct units can be counted, without a filter", culprit=self
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the answers are called."""
+        return self.names or tuple(str(aggregate) for aggregate in self.aggregates)
+
+    def check(self, domain: Domain) -> Query:
+        """The query itself, if it fits the domain.
+
+        Raises:
+            DomainError: an attribute that the domain does not have.
+            QueryError: a number asked of an attribute without numbers, an attribute named twice, or too many groups.
+        """
+        if len(set(self.by)) != len(self.by):
+            raise QueryError("an attribute stands twice in the groups", culprit=self.by)
+        if domain.project(self.by).size > MOST_GROUPS if self.by else False:
+            raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
+        for aggregate in self.aggregates:
+            match aggregate:
+                case Count(of=of):
+                    if of is not None:
+                        domain.index(of)
+                case Distinct():
+                    pass
+                case Total() | Mean() | Variance() | Quantile() | Extreme():
+                    numeric(domain, aggregate.of)
+        return self
+
+
+def numeric(domain: Domain, name: str) -> Integer | Real:
+    """An attribute that has numbers.
+
+    Raises:
+        QueryError: it is categorical.
+        DomainError: there is none of that name.
+    """
+    attribute = domain[name]
+    if isinstance(attribute, Categorical):
+        raise QueryError(f"{name!r} is categorical: it can be counted, but has no sum, mean or quantile", culprit=name)
+    return attribute
+
+
+def count(where: Predicate | None = None) -> Query:
+    """How many rows meet a condition."""
+    return Query((Count(),), where=where)
+
+
+def table(*attributes: str, where: Predicate | None = None) -> Query:
+    """The contingency table of attributes; of one attribute: its histogram."""
+    return Query((Count(),), by=attributes, where=where)
+
+
+def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | None = None) -> Query:
+    """The median of an attribute in each group."""
+    return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)

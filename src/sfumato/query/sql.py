@@ -1,0 +1,233 @@
+"""A closed subset of SELECT, and every refusal with its place and reason.
+
+    SELECT education, COUNT(*), AVG(income) FROM people WHERE age >= 18 AND sex IN ('F') GROUP BY education
+
+Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE(a, p),
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
+IN, BETWEEN, IS NULL, AND, OR, NOT.  Everything that is not listed is refused by construction: the tree that
+sqlglot parses is matched node by node, and nothing is ever sent to an engine.  There is no expression
+whose failure could depend on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.domain import Domain
+from sfumato.errors import DomainError, QueryError, SfumatoError
+from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
+from sfumato.query.sql_place import Place, refuse
+from sfumato.query.sql_where import condition, number
+
+LONGEST = 10_000
+_CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
+
+
+def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Query:
+    """Read one SELECT statement.
+
+    Args:
+        text: the statement.  The name of the table after FROM is free.
+        domain: the public description of the table.
+        discoverable: columns outside the domain by whose values the owner lets analysts group.
+
+    Raises:
+        QueryError: anything outside the subset; ``culprit`` is its :class:`Place`.
+    """
+    import sqlglot
+    from sqlglot import exp
+
+    if len(text) > LONGEST:
+        raise QueryError(f"a statement has at most {LONGEST} characters", culprit=Place(1, 1))
+    try:
+        statements = sqlglot.parse(text, read="duckdb")
+    except sqlglot.errors.ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        place = Place(first.get("line") or 1, first.get("col") or 1)
+        raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
+    except sqlglot.errors.TokenError:
+        raise QueryError(f"{Place(1, 1)}: a quote or comment is not closed", culprit=Place(1, 1)) from None
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+    try:
+        return _Reader(text, domain, tuple(discoverable)).query(statements[0])
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    text: str
+    domain: Domain
+    discoverable: tuple[str, ...]
+
+    def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
+        for clause, value in select.args.items():
+            if value and clause not in _CLAUSES:
+                word = clause.rstrip("_").upper()
+                raise refuse(self.text, value, f"{word} is no clause of the subset")
+        self._source(select)
+        by = self._groups(select.args.get("group"))
+        where = select.args.get("where")
+        predicate = None if where is None else condition(self.text, where.this, self.domain).true
+        aggregates, names = self._columns(select.expressions, by)
+        found = tuple(name for name in by if name not in self.domain)
+        try:
+            return Query(
+                tuple(aggregates),
+                by=tuple(name for name in by if name in self.domain),
+                where=predicate,
+                discovered=found,
+                names=tuple(names),
+            ).check(self.domain)
+        except SfumatoError as error:
+            raise refuse(self.text, select, str(error)) from None
+
+    def _source(self, select: Any) -> None:  # noqa: ANN401
+        from sqlglot import exp
+
+        source = select.args.get("from_")
+        table = None if source is None else source.this
+        if table is None:
+            raise refuse(self.text, select, "say FROM which table")
+        extra = [name for name, value in table.args.items() if value and name != "this"]
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or extra:
+            raise refuse(self.text, table, "ask one table by its plain name")
+
+    def _groups(self, group: Any) -> tuple[str, ...]:  # noqa: ANN401
+        if group is None:
+            return ()
+        if any(value for name, value in group.args.items() if name != "expressions"):
+            raise refuse(self.text, group, "group by attributes only")
+        names = tuple(self._attribute(column, discovered=True) for column in group.expressions)
+        if len(set(names)) != len(names):
+            raise refuse(self.text, group, "an attribute stands twice in GROUP BY")
+        return names
+
+    def _columns(self, columns: Sequence[Any], by: tuple[str, ...]) -> tuple[list[Aggregate], list[str]]:
+        from sqlglot import exp
+
+        aggregates: list[Aggregate] = []
+        names: list[str] = []
+        for column in columns:
+            node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
+            if isinstance(node, exp.Column):
+                if self._attribute(node, discovered=True) not in by:
+                    raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+                continue
+            aggregate = self._aggregate(node)
+            aggregates.append(aggregate)
+            names.append(name or str(aggregate))
+        if not aggregates:
+            raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
+        if len(set(names)) != len(names):
+            raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
+        return aggregates, names
+
+    def _aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401, C901  (one case an aggregate)
+        from sqlglot import exp
+
+        match node:
+            case exp.Count():
+                return self._count(node)
+            case exp.Sum():
+                return Total(self._number(node, node.this))
+            case exp.Avg():
+                return Mean(self._number(node, node.this))
+            case exp.VariancePop():
+                return Variance(self._number(node, node.this))
+            case exp.StddevPop():
+                return Variance(self._number(node, node.this), root=True)
+            case exp.Min() | exp.Max():
+                self._only(node, "this")
+                return Extreme(self._number(node, node.this), isinstance(node, exp.Max))
+            case exp.Median():
+                return self._quantile(node, node.this, None)
+            case exp.Quantile():
+                return self._quantile(node, node.this, node.args["quantile"])
+            case exp.WithinGroup(this=exp.PercentileCont(this=share), expression=exp.Order(expressions=[ordered])):
+                if ordered.args.get("desc"):
+                    raise refuse(self.text, ordered, "order ascending")
+                return self._quantile(node, ordered.this, share)
+            case exp.Variance() | exp.Stddev() | exp.StddevSamp():
+                raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
+            case _:
+                raise refuse(
+                    self.text,
+                    node,
+                    "ask COUNT, SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE, MIN or MAX of an attribute",
+                )
+
+    def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
+        from sqlglot import exp
+
+        if node.expressions:
+            raise refuse(self.text, node, "count one thing")
+        match node.this:
+            case exp.Star():
+                return Count()
+            case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
+                unit = self.domain.unit.column
+                if unit is None or _name(column) != unit:
+                    named = "which is a row here: ask COUNT(*)" if unit is None else f"{unit!r}"
+                    raise refuse(
+                        self.text, column, f"distinct values can be counted of the unit of privacy only, {named}"
+                    )
+                return Distinct()
+            case exp.Column():
+                return Count(self._attribute(node.this))
+            case _:
+                raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
+
+    def _quantile(self, node: Any, column: Any, share: Any) -> Aggregate:  # noqa: ANN401
+        from fractions import Fraction
+
+        if share is None:
+            self._only(node, "this")
+        probability = Fraction(1, 2) if share is None else number(self.text, share)
+        name = self._number(None, column)
+        try:
+            return Quantile(name, probability)
+        except QueryError as error:
+            raise refuse(self.text, share or node, str(error)) from None
+
+    def _number(self, node: Any, column: Any) -> str:  # noqa: ANN401
+        """A numeric attribute; ``node`` takes nothing else."""
+        if node is not None:
+            self._only(node, "this")
+        name = self._attribute(column)
+        try:
+            numeric(self.domain, name)
+        except QueryError as error:
+            raise refuse(self.text, column, str(error)) from None
+        return name
+
+    def _only(self, node: Any, *allowed: str) -> None:  # noqa: ANN401
+        if any(value for name, value in node.args.items() if name not in allowed):
+            raise refuse(self.text, node, "an aggregate takes one attribute and nothing else")
+
+    def _attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
+        name = _name(column)
+        if name is None:
+            raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
+        if name in self.domain or (discovered and name in self.discoverable):
+            return name
+        try:
+            self.domain.index(name)
+        except DomainError as error:
+            raise refuse(self.text, column, str(error)) from None
+        return name
+
+
+def _name(column: Any) -> str | None:  # noqa: ANN401
+    """The name of a plain column, however it is quoted."""
+    from sqlglot import exp
+
+    plain = isinstance(column, exp.Column) and isinstance(column.this, exp.Identifier)
+    if not plain or any(column.args.get(part) for part in ("table", "db", "catalog")):
+        return None
+    return str(column.this.this)
