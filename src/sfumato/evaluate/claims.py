@@ -59,3 +59,30 @@ def claimed_epsilon(loss: Loss) -> str:
             return f"epsilon {plain(epsilon)}"
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             return f"epsilon {plain(epsilon)}, delta {plain(delta)}"
+
+
+def parse_claim(text: str) -> Claim:
+    """Read a claim as people type it: ``epsilon=1``, ``epsilon=1,delta=1e-9``, ``rho=0.5``, ``k=5`` or ``none``.
+
+    Raises:
+        InputError: anything else; a release without its guarantee cannot be judged by it.
+
+    >>> str(parse_claim("epsilon=0.5,delta=1e-9")), str(parse_claim("k=5")), str(parse_claim("none"))
+    ('epsilon = 0.5, delta = 1e-09', 'k = 5', 'no guarantee')
+    """
+    if text.strip() == "none":
+        return Claim()
+    parts = dict(part.strip().partition("=")[::2] for part in text.split(","))
+    match parts:
+        case {"epsilon": epsilon, "delta": delta} if len(parts) == 2:  # noqa: PLR2004
+            return Claim(EpsilonDelta(epsilon, delta))
+        case {"epsilon": epsilon} if len(parts) == 1:
+            return Claim(Epsilon(epsilon))
+        case {"rho": rho} if len(parts) == 1:
+            return Claim(Rho(rho))
+        case {"k": k} if len(parts) == 1 and k.isdecimal():
+            return Claim(class_size=int(k))
+        case _:
+            raise InputError(
+                f"{text!r} is no guarantee; say epsilon=1, epsilon=1,delta=1e-9, rho=0.5, k=5 or none", culprit=text
+            )

@@ -26,10 +26,10 @@ from sfumato.evaluate.rows import Rows
 from sfumato.model.simulation import generator
 from sfumato.privacy.entropy import OsEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
-from sfumato.vault.fake import FakeVault
 from sfumato.vault.questions import Marginal
 
 if TYPE_CHECKING:
+    from sfumato.vault.fake import FakeVault
     from sfumato.vault.vault import Vault
 
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(10))
@@ -136,6 +136,8 @@ def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:
 
 
 def _in_memory(rows: Rows) -> FakeVault:
+    from sfumato.vault.fake import FakeVault
+
     seed = int(generator().integers(1 << 62))
     return FakeVault(ArrayTable(rows.domain, rows.codes.astype(np.uint32)), seed=seed)
 

@@ -11,7 +11,11 @@ import typer
 from sfumato.app.cli import domain, hierarchy, ledger, local
 from sfumato.app.cli.anonymize import anonymize
 from sfumato.app.cli.apply import apply
+from sfumato.app.cli.attack import attack
+from sfumato.app.cli.audit import audit
 from sfumato.app.cli.demo import demo
+from sfumato.app.cli.evaluate import evaluate
+from sfumato.app.cli.frontier import frontier
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
@@ -35,6 +39,10 @@ app.command()(synthesize)
 app.command()(anonymize)
 app.command()(apply)
 app.command()(risk)
+app.command()(evaluate)
+app.command()(attack)
+app.command()(audit)
+app.command()(frontier)
 app.command()(lab)
 app.command()(demo)
 

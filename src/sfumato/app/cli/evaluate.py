@@ -1,0 +1,79 @@
+"""``sfumato evaluate``: what releases are good for, and what can be stolen from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sfumato.app.cli.evaluating import (
+    ClaimOption,
+    HierarchyOption,
+    HoldoutOption,
+    InternalOption,
+    PageOption,
+    RealArgument,
+    ReleasesArgument,
+    SeedOption,
+    TargetOption,
+)
+from sfumato.app.cli.opening import DomainOption
+from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+
+
+def evaluate(
+    real: RealArgument,
+    releases: ReleasesArgument,
+    domain: DomainOption,
+    holdout: HoldoutOption,
+    out: PageOption,
+    claim: ClaimOption = None,
+    hierarchy: HierarchyOption = None,
+    target: TargetOption = None,
+    seed: SeedOption = 0,
+    internal: InternalOption = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Score and attack releases, and write one page with ten pictures that works offline.
+
+    The results are computed from the protected table without noise: they are as secret as the table.
+    """
+    from sfumato.app.report.evaluation import evaluation_page
+    from sfumato.domain import load
+    from sfumato.evaluate.files import open_panel, submissions
+    from sfumato.evaluate.frontier import Contender, frontier
+    from sfumato.vault.rows import free, save_text
+
+    free(out, overwrite=overwrite)
+    described = load(domain)
+    submitted = submissions(releases, claim or [], hierarchy or [], described)
+    with working(f"Reading {real} and {holdout}"):
+        people = open_panel(real, holdout, described, seed=seed)
+    contenders = [Contender(each.name, "release", each.claim, each.made) for each in submitted]
+    with working("Scoring and attacking"):
+        found = frontier(
+            contenders,
+            people,
+            target=described[target].name if target else described.names[-1],
+            seed=seed,
+            watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
+        )
+    page = evaluation_page(f"Evaluation of {len(submitted)} releases", found.verdicts, described, internal=internal)
+    save_text(out, page, overwrite=overwrite)
+    lines = [
+        {
+            "release": verdict.name,
+            "guarantee": verdict.claim,
+            "U1": verdict.marginals[0],
+            "U2": verdict.marginals[1],
+            "U3": verdict.marginals[2],
+            "query error": verdict.query_error,
+            "learner": None if verdict.learning is None else verdict.learning[2],
+            "worst attack": verdict.headline.attack,
+            "advantage": verdict.headline.value,
+            "low": verdict.headline.interval.low,
+            "high": verdict.headline.interval.high,
+        }
+        for verdict in found.verdicts
+    ]
+    value = [replace(verdict, real_columns={}).to_json() for verdict in found.verdicts]
+    result({"page": str(out), "releases": value}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)

@@ -1,0 +1,94 @@
+"""Evaluations of files: the protected table, its holdout, and releases by us or by another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.errors import InputError
+from sfumato.evaluate.claims import Claim, parse_claim
+from sfumato.evaluate.panel import Panel, panel
+from sfumato.evaluate.reading import Hierarchies, read_hierarchy, read_release
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.rows import Rows, open_rows
+from sfumato.model.simulation import generator
+
+_MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A released file with its name and guarantee."""
+
+    name: str
+    claim: Claim
+    release: Released
+
+    def made(self, _: Rows) -> Released:
+        """The release, which was made before: for a frontier, which makes its other contenders."""
+        return self.release
+
+
+def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) -> Panel:
+    """The people of an evaluation from files.
+
+    Args:
+        table: the protected table.
+        holdout: people of the same population who are not in it.  Without it the table itself is split at
+            random, a third as members: only for releases that are made from these members afterwards.
+        domain: describes both.
+        seed: of the split.
+
+    Raises:
+        TableError: a file cannot be read, does not fit the domain, or the two share people.
+    """
+    rows = open_rows(table, domain)
+    if holdout is not None:
+        return panel(rows, open_rows(holdout, domain), seed=seed)
+    shuffled = rows.sample(len(rows), generator(seed))
+    members = len(rows) // _MEMBERS_OF_SPLIT
+    return panel(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
+
+
+def submissions(
+    releases: Sequence[Path], claims: Sequence[str], hierarchies: Sequence[str], domain: Domain
+) -> tuple[Submitted, ...]:
+    """Released files with their guarantees, one claim a file in the same order.
+
+    Args:
+        releases: CSV or Parquet files.
+        claims: as ``parse_claim`` reads them.
+        hierarchies: ``column=file``, for generalised cells written as labels.
+        domain: maps the cells.
+
+    Raises:
+        InputError: not one claim a release, or a hierarchy that is not ``column=file``.
+        TableError: a file that cannot be read or mapped.
+    """
+    if len(claims) != len(releases):
+        raise InputError(
+            f"{len(releases)} releases and {len(claims)} guarantees: give --claim once for each release, in order "
+            "(--claim none where it promises nothing)",
+            culprit=tuple(claims),
+        )
+    parsed = [parse_claim(text) for text in claims]
+    labels = _labels(hierarchies, domain)
+    names = [path.name if [each.name for each in releases].count(path.name) == 1 else str(path) for path in releases]
+    return tuple(
+        Submitted(name, claim, read_release(path, domain, hierarchies=labels))
+        for name, claim, path in zip(names, parsed, releases, strict=True)
+    )
+
+
+def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:
+    found = {}
+    for text in hierarchies:
+        column, equals, path = text.partition("=")
+        if not equals:
+            raise InputError(f"{text!r} is no hierarchy; say column=file", culprit=text)
+        found[column] = read_hierarchy(path, domain[column])
+    return found

@@ -1,0 +1,170 @@
+"""The evaluating commands as a stranger meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 99, unknown: clamp}
+  town: {type: categorical, values: [Ulm, Bern, Oslo, Rome], unknown: drop}
+  hours: {type: integer, minimum: 0, maximum: 60, unknown: clamp}
+  rich: {type: categorical, values: ["no", "yes"], unknown: drop}
+"""
+
+
+def sfumato(*arguments: str, cwd: Path, code: int = 0) -> tuple[str, str]:
+    from sfumato.app.cli.main import run
+
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["sfumato", *arguments]):
+        try:
+            run()
+            found = 0
+        except SystemExit as end:
+            found = int(end.code or 0)
+    assert found == code, (arguments, out.getvalue(), err.getvalue())
+    assert "Traceback" not in err.getvalue()
+    return out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A table, its holdout, a copy that somebody calls anonymous, and a table in intervals."""
+    luck = np.random.default_rng(0)
+    age = luck.integers(0, 100, 900)
+    people = pa.table(
+        {
+            "age": age,
+            "town": luck.choice(["Ulm", "Bern", "Oslo", "Rome"], 900),
+            "hours": luck.integers(0, 61, 900),
+            "rich": np.where(age + luck.integers(0, 50, 900) > 70, "yes", "no"),
+        }
+    )
+    members = people.slice(0, 300)
+    csv.write_csv(members, tmp_path / "people.csv")
+    csv.write_csv(people.slice(300), tmp_path / "others.csv")
+    pq.write_table(members, tmp_path / "copy.parquet")
+    decades = [f"[{value // 10 * 10}, {value // 10 * 10 + 10})" for value in members["age"].to_pylist()]
+    north = ["north" if town == "Oslo" else "south" for town in members["town"].to_pylist()]
+    coarse = members.set_column(0, "age", pa.array(decades)).set_column(1, "town", pa.array(north))
+    csv.write_csv(coarse, tmp_path / "coarse.csv")
+    (tmp_path / "towns.csv").write_text("leaf,side\nUlm,south\nBern,south\nRome,south\nOslo,north\n")
+    (tmp_path / "people.yaml").write_text(DOMAIN)
+    return tmp_path
+
+
+FILES = ["people.csv", "copy.parquet", "coarse.csv", "--domain", "people.yaml", "--holdout", "others.csv"]
+CLAIMS = ["--claim", "epsilon=1", "--claim", "none", "--hierarchy", "town=towns.csv"]
+
+
+def test_attack_tells_a_copy_from_protection(desk: Path) -> None:
+    out, _ = sfumato("attack", *FILES, *CLAIMS, "--json", cwd=desk)
+    lines = {(line["release"], line["attack"]): line for line in json.loads(out)}
+    assert len(lines) == 10
+    copied = lines["copy.parquet", "membership"]
+    assert copied["low"] > copied["bound"] > 0  # it does not keep what it promises
+    assert lines["coarse.csv", "membership"]["advantage"] < copied["advantage"]
+    assert lines["coarse.csv", "membership"]["bound"] is None
+    assert all(line["attacker knows"] for line in lines.values())
+    text, _ = sfumato("attack", *FILES, *CLAIMS, cwd=desk)
+    assert "worst of 4" in text
+
+
+def test_evaluate_writes_one_page(desk: Path) -> None:
+    out, err = sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", "--target", "rich", "--json", cwd=desk)
+    page = (desk / "report.html").read_text()
+    assert page.count("<figure") == 10
+    assert "[5/5]" in err
+    value = json.loads(out)
+    assert [each["name"] for each in value["releases"]][3:] == ["copy.parquet", "coarse.csv"]
+    assert value["releases"][3]["marginals"] == [1, 1, 1]
+    assert all(each["real_columns"] == {} for each in value["releases"])
+    sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
+    assert (desk / "report.html").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (["--claim", "none", "--out", "r.html"], "once for each release"),
+        ([*CLAIMS[:2], "--claim", "secure", *CLAIMS[4:], "--out", "r.html"], "is no guarantee"),
+        ([*CLAIMS[:4], "--out", "r.html"], "no value, interval, set or label"),
+        ([*CLAIMS[:4], "--hierarchy", "towns.csv", "--out", "r.html"], "column=file"),
+        ([*CLAIMS, "--holdout", "people.csv", "--out", "r.html"], "repeats people"),
+        ([*CLAIMS, "--holdout", "absent.csv", "--out", "r.html"], "absent.csv"),
+        ([*CLAIMS, "--target", "height", "--out", "r.html"], "height"),
+        ([*CLAIMS, "--out", "absent/r.html"], "folder"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_leaves_no_page(desk: Path, change, says: str) -> None:
+    before = {path.name for path in desk.iterdir()}
+    _, err = sfumato("evaluate", *FILES, *change, cwd=desk, code=2)
+    last = [line for line in err.splitlines() if line.startswith("sfumato: ")]
+    assert len(last) == 1
+    assert says in last[0]
+    assert {path.name for path in desk.iterdir()} == before
+
+
+def test_columns_that_do_not_match_and_too_few_rows(desk: Path) -> None:
+    csv.write_csv(pa.table({"age": [1, 2], "rich": ["no", "yes"]}), desk / "thin.csv")
+    rest = ["--domain", "people.yaml", "--holdout", "others.csv", "--claim", "none", "--out", "r.html"]
+    _, err = sfumato("evaluate", "people.csv", "thin.csv", *rest, cwd=desk, code=2)
+    assert "lacks the columns town, hours" in err
+    csv.write_csv(csv.read_csv(desk / "people.csv").slice(0, 50), desk / "few.csv")
+    _, err = sfumato("evaluate", "few.csv", "copy.parquet", *rest, cwd=desk, code=2)
+    assert "an interval needs at least 80 rows" in err
+
+
+def test_audit_lists_passes_and_rejects(desk: Path) -> None:
+    out, _ = sfumato("audit", cwd=desk)
+    assert "permute-and-flip" in out
+    out, _ = sfumato("audit", "laplace", "gaussian", "--draws", "800", "--json", cwd=desk)
+    assert [finding["passed"] for finding in json.loads(out)] == [True, True]
+    (desk / "homemade.py").write_text(
+        "import random\ndef count(table):\n    return len(table) + random.choice([-1, 1]) * random.expovariate(1)\n"
+    )
+    inputs = ["--first", "[]", "--second", "[1]", "--epsilon", "1"]
+    out, _ = sfumato("audit", "homemade:count", *inputs, "--draws", "2000", cwd=desk, code=1)
+    assert "REJECTED" in out
+    assert "lowest bit" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["lapace"], "no mechanism 'lapace'"),
+        (["nowhere:count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
+        (["math:sqrt", "--first", "0", "--second", "one", "--epsilon", "1"], "JSON"),
+        (["math:sqrt", "--first", "0", "--second", "1"], "what the release may cost"),
+        (["math:sqrt", "--epsilon", "1"], "two neighbouring inputs"),
+        (["math:pi", "--first", "0", "--second", "1", "--epsilon", "1"], "cannot be called"),
+    ],
+)
+def test_audits_that_make_no_sense(desk: Path, arguments: list[str], says: str) -> None:
+    _, err = sfumato("audit", *arguments, cwd=desk, code=2)
+    assert says in err
+
+
+@pytest.mark.slow
+def test_frontier_runs_every_family_and_goes_on(desk: Path) -> None:
+    arguments = ["frontier", "people.csv", "--domain", "people.yaml", "--holdout", "others.csv", "--quasi", "age,town"]
+    out, err = sfumato(*arguments, "--cache", "kept", "--out", "one.html", "--json", cwd=desk)
+    assert len(json.loads(out)["releases"]) == 19
+    assert "[19/19]" in err
+    again, _ = sfumato(*arguments, "--cache", "kept", "--out", "two.html", "--json", cwd=desk)
+    assert json.loads(again)["releases"] == json.loads(out)["releases"]
+    alone, _ = sfumato("frontier", "others.csv", "--domain", "people.yaml", "--out", "three.html", "--json", cwd=desk)
+    assert len(json.loads(alone)["releases"]) == 15
