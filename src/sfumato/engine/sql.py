@@ -10,6 +10,7 @@ read-only but for its temporary tables.  ``keys`` and ``recoded`` read the table
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import warnings
 import weakref
@@ -129,7 +130,7 @@ class SqlStore:
     """Implements :class:`sfumato.engine.encoded.Store`: a temporary table, gone with its session."""
 
     relation = "sfumato_encoded"
-    cover_cells = 1 << 17  # measured on PostgreSQL: a pass costs more than cells do, until hash tables spill
+    cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
 
     def __init__(self, table: SqlTable, encoding: Encoding, session: Session) -> None:
         self._table = table
@@ -211,7 +212,7 @@ class SqlStore:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
         counts = np.zeros(plan.cells(cover), dtype=np.int64)
         rows = self._session.rows(Cells(self.relation, self.domain, self.dialect, names, where).counts())
-        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        found = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
         counts[found[:, 0]] = found[:, 1]
         return counts
 
@@ -236,7 +237,8 @@ class Session:
         """Column names and all rows of a result."""
         with self._lock, self._translating():
             result = self._connection.exec_driver_sql(statement)
-            names, rows = list(result.keys()), result.fetchall()
+            names = list(result.keys())
+            rows = result.cursor.fetchall()  # the driver's own tuples: wide covers have millions of cells
             self._connection.commit()
             return names, rows
 

@@ -1,0 +1,236 @@
+"""Spark on a cluster of two executors: the gist of the conformance suite, and an executor killed in the middle.
+
+Copies of the odd columns stand side by side, so that one encoding asks what the suite asks one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.engine import cluster
+from tests.engine.conftest import Oracle, arrow, odd_rows
+
+from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain.predicate import All, Among, Not
+from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
+from sfumato.engine.port import Recode
+from sfumato.engine.spark_fold import fold
+from sfumato.errors import TableError
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
+KINDS = [
+    Categorical(name="word", values=("a", "\u00e9", "01", "", "a\nb", 'a"b', "SS", "1"), unknown=C, nullable=True),
+    Categorical(name="word", values=("a ", " a", "A", "e\u0301", "it's \\ \\'"), unknown=C),
+    Categorical(name="word", values=(1, 2), unknown=C),
+    Categorical(name="flag", values=(True, False), unknown=C, nullable=True),
+    Categorical(name="whole", values=(5, -3, (1 << 63) - 1, (1 << 53) + 1), unknown=C),
+    Categorical(name="whole", values=("5", "05", "-3", "9223372036854775806"), unknown=C),
+    Categorical(name="amount", values=(7, -1), unknown=C, nullable=True),
+    Categorical(name="day", values=("2024-02-29", "0001-01-01"), unknown=C, nullable=True),
+    Integer(name="whole", minimum=0, maximum=99, edges=(0, 5, 50), unknown=K, nullable=True),
+    Integer(name="whole", minimum=-5, maximum=7, unknown=C, nullable=True),
+    Integer(name="digits", minimum=0, maximum=99, unknown=C),
+    Integer(name="digits", minimum=-5, maximum=50, edges=(-5, 0, 39, 40), unknown=C, nullable=True),
+    Integer(name="real", minimum=-1, maximum=3, unknown=C),
+    Real(name="real", edges=(-2.5, 0.0, 0.3, 0.5, 2.5, 100.0), unknown=C, nullable=True),
+    Real(name="digits", edges=(-5.0, 0.0, 0.5, 39.0, 39.5), unknown=C),
+    Real(name="amount", edges=(-1.0, 0.1, 2.5, 1234567890123456.78), unknown=C, nullable=True),
+    Real(name="wild", edges=(0.0, 0.25, 1.0), unknown=K, nullable=True),
+    Real(name="wild", edges=(0.0, 0.25, 1.0), unknown=C, nullable=False),
+]
+WIDE = Domain(tuple(replace(kind, name=f"{kind.name}_{place}") for place, kind in enumerate(KINDS)))
+
+
+def wide(rows):
+    copies = {f"{kind.name}_{place}": kind.name for place, kind in enumerate(KINDS)}
+    return [row | {copy: row[name] for copy, name in copies.items()} for row in rows]
+
+
+def wide_arrow(rows):
+    odd = arrow(rows)
+    for place, kind in enumerate(KINDS):
+        odd = odd.append_column(f"{kind.name}_{place}", odd[kind.name])
+    return odd
+
+
+@pytest.fixture(scope="module")
+def spark():
+    return cluster.session()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return wide(odd_rows())
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spark")
+    odd = wide_arrow(odd_rows())
+    pq.write_table(odd.slice(0, 40), folder / "part-0.parquet")
+    pq.write_table(odd.slice(40), folder / "part-1.parquet")
+    return open_table(f"spark:{folder}")
+
+
+@pytest.fixture(scope="module")
+def encoded(table):
+    return table.encode(WIDE)
+
+
+@pytest.fixture(scope="module")
+def expected(rows):
+    return Oracle(WIDE, rows)
+
+
+def test_each_odd_value_falls_into_its_cell(encoded, expected):
+    cliques = [(name,) for name in WIDE.names] + [(), ("word_0", "flag_3", "whole_8")]
+    for clique, exact in zip(cliques, encoded.marginals(cliques), strict=True):
+        np.testing.assert_array_equal(reveal(exact), expected.marginal(clique), err_msg=str(clique))
+
+
+def test_conditions_sums_bins_groups_and_units(encoded, expected):
+    where = All((Not(Among("word_0", frozenset({0, 8}))), Among("flag_3", frozenset({0, 2}))))
+    by = ("flag_3",)
+    np.testing.assert_array_equal(reveal(encoded.marginals([by], where)[0]), expected.marginal(by, where))
+    for value, unit in (("real_13", Fraction(1, 3)), ("whole_8", Fraction(7, 2)), ("whole_9", Fraction(2))):
+        np.testing.assert_array_equal(
+            reveal(encoded.sums(value, by, unit, where)), expected.sums(value, by, unit, where), err_msg=value
+        )
+    edges = [-2.5, 0.3, 7, 100]
+    np.testing.assert_array_equal(reveal(encoded.bins("real_13", edges, by)), expected.bins("real_13", edges, by))
+    groups = reveal(encoded.groups(("whole_8", "flag_3"), where))
+    listed = list(zip(map(tuple, groups.codes.tolist()), groups.counts.tolist(), strict=True))
+    assert listed == expected.groups(("whole_8", "flag_3"), where)
+    np.testing.assert_array_equal(reveal(encoded.units(by)), expected.marginal(by))
+    batches = [row for batch in reveal(encoded.batches(by)) for row in batch["flag_3"].to_pylist()]
+    assert Counter(batches) == Counter(code for (code,), _ in expected.at(by))
+
+
+def test_bounded_rows_are_the_same_on_duckdb_and_so_is_the_version(table, rows):
+    domain = Domain(WIDE.attributes[:1] + WIDE.attributes[8:14], unit=Unit("person", rows=3))
+    here, there = table.encode(domain), open_table(wide_arrow(odd_rows())).encode(domain)
+    assert here.version == there.version
+    cliques = [("word_0", "whole_8"), ()]
+    for mine, theirs in zip(here.marginals(cliques), there.marginals(cliques), strict=True):
+        np.testing.assert_array_equal(reveal(mine), reveal(theirs))
+    np.testing.assert_array_equal(reveal(here.units(("word_0",))), reveal(there.units(("word_0",))))
+    mine, theirs = (reveal(some.keys(("word",))) for some in (here, there))
+    assert mine.to_pydict() == theirs.to_pydict()
+
+
+def test_recoded_rows_are_shuffled_and_written_by_executors(encoded, table, expected, rows, tmp_path):
+    levels = (np.array([0, 0, 1, 1], np.uint8),)
+    recode = Recode(("flag_3",), levels, np.array([[0], [1]], np.uint8), pa.table({"flag": ["it's", "\\ none"]}))
+    found = reveal(encoded.recoded(recode, ("digits", "whole")))
+    wanted = Counter(
+        ("it's" if code < 2 else "\\ none", row["digits"], row["whole"])
+        for row, ((code,), _) in zip(rows, expected.at(("flag_3",)), strict=True)
+    )
+    assert Counter(zip(*found.to_pydict().values(), strict=True)) == wanted
+    encoded.write_recoded(recode, ("digits", "whole"), tmp_path / "out.parquet")
+    back = pq.read_table(tmp_path / "out.parquet")
+    assert Counter(zip(*back.to_pydict().values(), strict=True)) == wanted
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_tables_and_frames_and_what_is_refused(spark, tmp_path):
+    spark.sql("SELECT 'a' AS word UNION ALL SELECT NULL").createOrReplaceTempView("people_of_a_test")
+    domain = Domain((Categorical(name="word", values=("a",), unknown=D),))
+    for source in ("spark:people_of_a_test", spark.table("people_of_a_test")):
+        assert reveal(open_table(source).encode(domain).marginals([()])[0]).tolist() == [1]
+    for source in ("spark:nowhere_at_all", f"spark:{tmp_path}/absent", spark.sql("SELECT 1 AS x WHERE 1 = 0"),
+                   spark.sql("SELECT 1 AS x, 2 AS X")):  # fmt: skip
+        with pytest.raises(TableError) as refusal:
+            open_table(source)
+        assert "\n" not in str(refusal.value)
+    moment = open_table(spark.sql("SELECT TIMESTAMP '2024-03-31 01:30:00' AS word, 'a' COLLATE UTF8_LCASE AS folded"))
+    for name in ("word", "folded"):
+        with pytest.raises(TableError, match="no mapping"):
+            moment.encode(Domain((Categorical(name=name, values=("a",), unknown=D),)))
+
+
+def test_an_executor_killed_in_the_middle_changes_nothing(spark, tmp_path):
+    generator = np.random.default_rng(3)
+    names = [f"a{place}" for place in range(8)]
+    size = 300_000
+    table = pa.table({name: generator.integers(0, 12, size) for name in names} | {"id": np.arange(size) // 3})
+    for part in range(12):
+        pq.write_table(table.slice(part * size // 12, size // 12), tmp_path / f"part-{part}.parquet")
+    attributes = tuple(Integer(name=name, minimum=0, maximum=11, unknown=D) for name in names)
+    domain = Domain(attributes, unit=Unit("id", rows=2))
+    cliques = list(itertools.combinations(names, 3))
+    calm = open_table(table).encode(domain)
+    encoded = open_table(f"spark:{tmp_path}").encode(domain)
+    tallies: list[list[np.ndarray]] = []
+    asking = threading.Thread(target=lambda: tallies.append([reveal(exact) for exact in encoded.marginals(cliques)]))
+    asking.start()
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(
+        (tracker.getStageInfo(stage) or object).numActiveTasks for stage in tracker.getActiveStageIds()
+    ):
+        time.sleep(0.01)
+    victims = executors(spark)
+    assert len(victims) == 2
+    os.kill(victims[0], signal.SIGKILL)
+    assert asking.is_alive(), "the job was still running"
+    asking.join()
+    for mine, exact in zip(tallies[0], calm.marginals(cliques), strict=True):
+        np.testing.assert_array_equal(mine, reveal(exact))
+    assert encoded.version == calm.version
+
+
+def executors(spark):
+    """Process ids of the executors that this session's own machine has started."""
+    driver = spark.sparkContext._gateway.proc.pid
+    parents, found = {}, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        if "CoarseGrainedExecutorBackend" in command:
+            found.append(int(folder.name))
+
+    def descends(process):
+        while process in parents:
+            process = parents[process]
+            if process == driver:
+                return True
+        return False
+
+    return [process for process in found if descends(process)]
+
+
+def absorb(batches):
+    return sum(sum(batch.column(0).to_pylist()) for batch in batches).to_bytes(8, "little")
+
+
+def merge(states):
+    return sum(int.from_bytes(state, "little") for state in states).to_bytes(8, "little")
+
+
+def test_states_of_reports_are_merged_on_the_executors(spark):
+    import sys
+
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    frame = spark.range(0, 1000, 1, 7)
+    assert int.from_bytes(fold(frame, absorb, merge), "little") == sum(range(1000))
