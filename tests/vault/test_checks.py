@@ -1,0 +1,93 @@
+"""What cannot be answered is refused before anything is charged, whatever the data."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.vault.tables import table
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.domain.predicate import All, Among, Not
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import DomainError, InputError, QueryError, SizeError
+from sfumato.privacy.loss import Epsilon
+from sfumato.vault.fake import FakeVault
+from sfumato.vault.questions import (
+    AbsoluteErrors,
+    Bins,
+    Counting,
+    Distance,
+    Marginal,
+    MarginalErrors,
+    Moments,
+    Sum,
+    Units,
+    Weighted,
+)
+
+ONE = Fraction(1)
+NOWHERE = Among("a", frozenset({7}))
+HALVES = Counting(("a",), np.eye(2, dtype=bool))
+WRONG = {
+    "unknown attribute": (Marginal(("nobody",)), DomainError),
+    "attribute twice": (Marginal(("a", "a")), QueryError),
+    "too few groups": (Marginal(("a", "b"), groups=((0, 1),)), QueryError),
+    "code that is none": (Marginal((), where=NOWHERE), QueryError),
+    "code that is none, deep": (Units((), where=All((Not(NOWHERE),))), QueryError),
+    "condition on nothing": (Marginal((), where=Among("nobody", frozenset({0}))), DomainError),
+    "queries that are weights": (Counting(("a",), np.full((1, 2), 0.9)), QueryError),
+    "negative queries": (Counting(("a",), np.full((1, 2), -5)), QueryError),
+    "no queries": (Counting(("a",), np.ones((0, 2), dtype=bool)), QueryError),
+    "weights that square past 64 bits": (Weighted(("a",), np.full((1, 2), 1 << 32)), SizeError),
+    "the least integer, without an absolute value": (Weighted(("a",), np.array([[-(1 << 63), 0]])), SizeError),
+    "weights that are too many": (Weighted(("a",), np.full((3, 2), 1 << 30)), SizeError),
+    "real weights": (Weighted(("a",), np.full((1, 2), 0.5)), QueryError),
+    "real reference": (Distance(("a",), np.array([0.5, 0.5])), QueryError),
+    "reference without a distance in 64 bits": (Distance(("a",), np.array([1 << 62, 0])), QueryError),
+    "sum in a negative unit": (Sum("b", (), Fraction(-1)), QueryError),
+    "sum in no unit": (Sum("b", (), Fraction(0)), QueryError),
+    "sum that overflows": (Sum("b", (), Fraction(1, 1 << 40)), SizeError),
+    "sum by nobody": (Sum("b", ("nobody",), ONE), DomainError),
+    "third moments": (Moments("b", (), ONE, 3), QueryError),
+    "moments that overflow": (Moments("b", (), Fraction(1, 1 << 20), 2), SizeError),
+    "bins that fall": (Bins("b", (1.0, 0.0), ()), QueryError),
+    "bins of no width": (Bins("b", (0.0, 0.0), ()), QueryError),
+    "bins without end": (Bins("b", (0.0, float("inf")), ()), QueryError),
+    "one edge": (Bins("b", (0.0,), ()), QueryError),
+}
+CANDIDATES = {
+    "too few answers": AbsoluteErrors(HALVES, np.zeros(1, dtype=np.int64)),
+    "answers beyond 64 bits": AbsoluteErrors(HALVES, np.array([-(1 << 63), 0])),
+    "real answers": AbsoluteErrors(HALVES, np.zeros(2)),
+    "none": MarginalErrors((), (), ()),
+    "too few weights": MarginalErrors((Distance(("a",), np.zeros(2, dtype=np.int64)),) * 2, (ONE,), (ONE, ONE)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_question_is_refused_and_costs_nothing(name) -> None:
+    question, error = WRONG[name]
+    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    with pytest.raises(error):
+        doors.measure([Marginal(("a",)), question], Epsilon(1))
+    doors.measure([Marginal(("a",))], Epsilon(1))  # all of the loss is still there
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_wrong_candidates_are_refused_and_cost_nothing(name) -> None:
+    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    with pytest.raises(InputError):
+        doors.select(CANDIDATES[name], Epsilon(1))
+    doors.measure([Marginal(("a",))], Epsilon(1))
+
+
+def test_tables_that_no_engine_holds_are_refused_together_and_counted_once_each() -> None:
+    wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
+    doors = FakeVault(ArrayTable(wide, np.zeros((1, 3), dtype=np.int64)), seed=0).doors(Epsilon(1))
+    with pytest.raises(SizeError, match="200,000,000 cells"):
+        doors.measure([Marginal(("x", "y")), Marginal(("x", "z")), Marginal(("x", "z"))], Epsilon(1))
+    with pytest.raises(SizeError):
+        doors.measure([Bins("x", tuple(map(float, range(100001))), ("y",))], Epsilon(1))
+    doors.measure([Marginal(("x",)), Marginal(("x",), groups=((0,) * 10000,))], Epsilon(1))
