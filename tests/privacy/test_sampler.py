@@ -7,7 +7,7 @@ from scipy.stats import binomtest, chisquare
 
 from sfumato.errors import InputError
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.sampler import bernoulli, bernoulli_exp, decide, uniform_below
+from sfumato.privacy.sampler import bernoulli, bernoulli_exp, decide, one_below, uniform_below
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])
@@ -18,6 +18,14 @@ def test_uniform_below_takes_leading_bits_and_rejects_the_rest(tools, bound):
     drawn = [int(uniform_below(bound, 1, script([word, 0]))[0]) for word in every]
     # Values below the bound come through; those above take the second word, which is zero.
     assert drawn == [value if value < bound else 0 for value in range(1 << bits)]
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 7, 1000, 2**63 - 25])
+def test_one_below_draws_what_uniform_below_draws(bound):
+    many, one = SimulatedEntropy(2), SimulatedEntropy(2)
+    assert [int(uniform_below(bound, 1, many)[0]) for _ in range(200 if bound > 1 else 1)] == [
+        one_below(bound, one) for _ in range(200 if bound > 1 else 1)
+    ]
 
 
 @pytest.mark.parametrize("bound", [3, 10, 2**62 + 1])

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.unit import Unit
@@ -49,12 +50,12 @@ class Domain:
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.index(name)]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Attribute names in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of cells of each attribute, in order."""
         return tuple(attribute.size for attribute in self.attributes)
@@ -97,7 +98,7 @@ class Domain:
                 culprit=self,
             )
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
         from sfumato.domain.document import describe

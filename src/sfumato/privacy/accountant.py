@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 from sfumato.errors import LossError
@@ -50,7 +50,8 @@ class Charge:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        if (self.epsilon is not None and self.epsilon < 0) or self.rho < 0 or self.delta < 0:
+        amounts = (self.rho, self.delta) if self.epsilon is None else (self.epsilon, self.rho, self.delta)
+        if any(amount.numerator < 0 for amount in amounts):
             raise LossError("a charge is never negative: what is spent is never refunded", culprit=self)
 
     def __add__(self, other: Charge) -> Charge:
@@ -61,6 +62,7 @@ class Charge:
 NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
 
 
+@lru_cache(maxsize=1024)
 def charge_for(loss: Loss) -> Charge:
     """The charge of an event of the given loss; (epsilon, delta) is taken as the zCDP that it admits.
 

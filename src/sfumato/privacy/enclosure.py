@@ -17,6 +17,8 @@ Unsigned = NDArray[np.uint64]
 
 COARSE_BITS = 31  # two factors of at most 2^31 multiply within 64 bits
 _DIGIT = 8
+_LOWEST = np.uint64((1 << _DIGIT) - 1)
+_NOTHING_LEFT = 22  # 2^31 exp(-22) is below one
 
 
 def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
@@ -79,24 +81,30 @@ def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[Unsign
     """Enclosures of ``2^31 * exp(-unit * m)`` for an array of integers m >= 0, vectorised.
 
     exp(-unit m) is the product over the base-256 digits of m of exp(-unit 256^i digit), each looked
-    up in a small table; products of 31-bit numbers are exact in 64 bits and are rounded outward.
+    up in a small table; products of 31-bit numbers are exact in 64 bits and are rounded outward.  From an
+    exponent of 22 on, 2^31 exp(-22) < 1, so (0, 1) encloses what is left, and m need not be looked at further.
     """
-    low = np.full(multiples.shape, 1 << COARSE_BITS, dtype=np.uint64)
-    high = low.copy()
-    left = multiples.astype(np.uint64)
+    last, tables = _digit_tables(unit)
+    left = np.minimum(multiples, last).view(np.uint64)
     bits = np.uint64(COARSE_BITS)
     up = np.uint64((1 << COARSE_BITS) - 1)
-    while left.any():
-        digit = left & np.uint64((1 << _DIGIT) - 1)
-        lows, highs = _digit_table(unit)
+    low, high = (table[left & _LOWEST] for table in tables[0])
+    for lows, highs in tables[1:]:
+        left >>= np.uint64(_DIGIT)
+        digit = left & _LOWEST
         low = low * lows[digit] >> bits
         high = (high * highs[digit] + up) >> bits
-        left >>= np.uint64(_DIGIT)
-        unit *= 1 << _DIGIT
     return low, high
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
+def _digit_tables(unit: Fraction) -> tuple[np.int64, tuple[tuple[Unsigned, Unsigned], ...]]:
+    """The first multiple whose exponent is 22 or more (2^63 - 1 at most), and a table for each of its digits."""
+    last = min(-(-_NOTHING_LEFT * unit.denominator // unit.numerator), (1 << 63) - 1)
+    digits = -(-last.bit_length() // _DIGIT)
+    return np.int64(last), tuple(_digit_table(unit * (1 << _DIGIT * place)) for place in range(digits))
+
+
 def _digit_table(unit: Fraction) -> tuple[Unsigned, Unsigned]:
     fine = 2 * COARSE_BITS
     pairs = exp_sequence(Fraction(0), unit, Fraction(0), 1 << _DIGIT, fine)

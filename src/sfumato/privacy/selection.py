@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from sfumato.privacy.accountant import Charge
 from sfumato.privacy.enclosure import COARSE_BITS, Unsigned, exp_enclosure, exp_enclosures
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact
-from sfumato.privacy.sampler import decide, uniform_below
+from sfumato.privacy.sampler import decide, one_below, uniform_below
 
 Scores = NDArray[np.int64] | Sequence[int | Fraction]
 
@@ -60,10 +60,14 @@ class Exponential:
         epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(8 * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
-    @property
+    @cached_property
     def charge(self) -> Charge:
         """What one choice costs in every measure."""
         return Charge(self.epsilon.value, self.epsilon.value**2 / 8, Fraction(0))
+
+    @cached_property
+    def _rate(self) -> Fraction:
+        return _rate(self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def choose(self, scores: Scores, entropy: Entropy) -> int:
         """The index of the chosen candidate.
@@ -79,10 +83,10 @@ class Exponential:
         Raises:
             InputError: no scores, not integers or fractions, or integers beyond 2^62.
         """
-        gaps = _gaps(scores, _rate(self.epsilon, self.sensitivity, monotone=self.monotone))
+        gaps = _gaps(scores, self._rate)
         ends = np.cumsum(gaps.high, dtype=np.uint64)
         while True:
-            drawn = int(uniform_below(int(ends[-1]), 1, entropy)[0])
+            drawn = one_below(int(ends[-1]), entropy)
             chosen = int(np.searchsorted(ends, np.uint64(drawn), side="right"))
             above = int(ends[chosen]) - drawn  # 1 .. high: the uniform place within the weight, from its end
             low, high = int(gaps.low[chosen]), int(gaps.high[chosen])
@@ -123,10 +127,14 @@ class PermuteAndFlip:
         epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(2 * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
-    @property
+    @cached_property
     def charge(self) -> Charge:
         """What one choice costs in every measure."""
         return Charge(self.epsilon.value, self.epsilon.value**2 / 2, Fraction(0))
+
+    @cached_property
+    def _rate(self) -> Fraction:
+        return _rate(self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def choose(self, scores: Scores, entropy: Entropy) -> int:
         """The index of the chosen candidate.
@@ -141,7 +149,7 @@ class PermuteAndFlip:
         Raises:
             InputError: no scores, not integers or fractions, or integers beyond 2^62.
         """
-        gaps = _gaps(scores, _rate(self.epsilon, self.sensitivity, monotone=self.monotone))
+        gaps = _gaps(scores, self._rate)
         words = entropy.words(gaps.low.size)
         places = words >> np.uint64(64 - COARSE_BITS)
         shows = places < gaps.low
@@ -178,9 +186,10 @@ def _gaps(scores: Scores, rate: Fraction) -> _Gaps:
     if isinstance(scores, np.ndarray):
         if scores.dtype != np.int64 or scores.ndim != 1:
             raise InputError("scores are a vector of int64, or a sequence of integers and fractions")
-        if scores.max() >= _LARGEST or scores.min() <= -_LARGEST:
+        best = scores.max()
+        if best >= _LARGEST or scores.min() <= -_LARGEST:
             raise InputError("scores beyond 2^62 are out of range")
-        distances = clipped = scores.max() - scores
+        distances = clipped = best - scores
     else:
         if not all(isinstance(score, int | Fraction) for score in scores):
             raise InputError("scores are integers or fractions: a float would not be exact")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from sfumato.domain import Domain
@@ -11,6 +12,7 @@ from sfumato.errors import LossError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Loss
+from sfumato.vault.checks import check_size
 from sfumato.vault.questions import Measurable
 from sfumato.vault.sensitivity import sensitivity
 
@@ -23,20 +25,29 @@ def noises(
     """One mechanism a question; together they cost at most ``loss``, whatever the answers are.
 
     Raises:
-        QueryError: no question, or one that does not fit the domain.
+        DomainError, QueryError: no question, or one that does not fit the domain.
+        SizeError: one that could not be counted.
         LossError: shares that are not positive, one a question, and at most one together.
     """
     if not questions:
         raise QueryError("nothing was asked; name at least one question")
     if shares is None:
-        shares = [Fraction(1, len(questions))] * len(questions)
-    if len(shares) != len(questions) or min(shares) <= 0 or sum(shares) > 1:
+        shares = _equal(len(questions))
+    elif len(shares) != len(questions) or min(shares) <= 0 or sum(shares) > 1:
         raise LossError("shares must be positive, one a question, and sum to at most one", culprit=shares)
-    return tuple(_noise(domain, question, loss, share) for question, share in zip(questions, shares, strict=True))
+    check_size(domain, questions)
+    return tuple(
+        _noise(loss, share, *sensitivity(domain, question)) for question, share in zip(questions, shares, strict=True)
+    )
 
 
-def _noise(domain: Domain, question: Measurable, loss: Loss, share: Fraction) -> Additive:
-    l1, l2_squared = sensitivity(domain, question)
+@lru_cache(maxsize=64)
+def _equal(parts: int) -> tuple[Fraction, ...]:
+    return (Fraction(1, parts),) * parts
+
+
+@lru_cache(maxsize=1024)  # adaptive methods ask for the same noise again and again
+def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
     if isinstance(loss, Epsilon):
         return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
     return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)

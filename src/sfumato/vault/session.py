@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +55,7 @@ class Session:
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.doors.Doors.select`."""
-        mechanism = Exponential.for_loss(
-            loss if isinstance(loss, Epsilon) else loss.as_rho(),
-            sensitivity=selection_sensitivity(self.domain, scores),
-            monotone=False,
-        )
+        mechanism = _chooser(loss, selection_sensitivity(self.domain, scores))
         self._purse.spend(mechanism.charge)
         return mechanism.choose(self._scores(scores), self._entropy)
 
@@ -81,3 +78,9 @@ class Session:
             weight * (int(distance[0]) - penalty)
             for distance, weight, penalty in zip(distances, scores.weights, scores.penalties, strict=True)
         ]
+
+
+@lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again
+def _chooser(loss: Loss, sensitivity: int | Fraction) -> Exponential:
+    divisible = loss if isinstance(loss, Epsilon) else loss.as_rho()
+    return Exponential.for_loss(divisible, sensitivity=sensitivity, monotone=False)
