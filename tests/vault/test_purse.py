@@ -64,3 +64,10 @@ def test_an_approximate_loss_is_reserved_as_the_rho_that_it_admits() -> None:
     purse.spend(charge_for(loss.as_rho() / 2))
     purse.spend(charge_for(loss.as_rho() / 2))
     assert total([charge_for(loss)]).rho == purse.spent.rho
+
+
+def test_less_rho_than_epsilon_implies_binds_as_well() -> None:
+    choice = Charge(Fraction(1), Fraction(1, 8), Fraction(0))  # an exponential mechanism: bounded range
+    Purse(choice).spend(choice)
+    with pytest.raises(BudgetError):
+        Purse(choice).spend(charge_for(Epsilon(1)))  # pure epsilon alone costs a rho of 1/2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
 from fractions import Fraction
@@ -127,6 +128,15 @@ def test_exact_results_are_sealed() -> None:
     for leak in (lambda: pickle.dumps(sealed), lambda: sealed == 7, lambda: bool(sealed), lambda: hash(sealed)):
         with pytest.raises(TypeError):
             leak()
+
+
+def test_nothing_that_holds_exact_counts_can_be_pickled_or_copied(vault) -> None:
+    vault.measure([Marginal(("a",))], Epsilon("0.1"))
+    assert "30" not in repr(vault)
+    tallies = vault._tallies
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            leak(tallies)
 
 
 def test_payloads_come_back_as_they_were_and_broken_ones_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, assert_never
+from typing import NoReturn, TypeAlias, assert_never
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class Tallies:
 
     def __repr__(self) -> str:
         return "<exact tallies, sealed>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("exact tallies cannot be pickled or copied out of the vault")
 
     def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
         """Exact answers, in order; all marginals that are missing are counted in one pass a filter."""

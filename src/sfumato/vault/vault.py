@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.metadata import version
 from typing import Any, Protocol, Unpack
@@ -75,6 +75,7 @@ class Vault:
     ledger: Journal
     analyst: str | None = None
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
+    _tallies: Tallies = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.domain.refuse_draft()
@@ -108,7 +109,7 @@ class Vault:
         return self._settle(
             request,
             charge,
-            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=self.entropy)),  # type: ignore[attr-defined]
+            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=self.entropy)),
             statement=promise(loss, self.domain.unit),
             parameters={**request.parameters, "loss": canonical.loss(loss)},
             retry_key=retry_key,
