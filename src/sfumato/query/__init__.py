@@ -3,6 +3,9 @@
 from sfumato.query.accuracy import accuracy, cost
 from sfumato.query.answer import Answer, Value
 from sfumato.query.ask import ask
+from sfumato.query.batch import BatchAnswer, choose
+from sfumato.query.batch import answer as answer_batch
+from sfumato.query.batch_rows import Batch
 from sfumato.query.consistency import whole_counts
 from sfumato.query.question import Query, count, median, table
 from sfumato.query.session import Adaptive, Session
@@ -11,11 +14,15 @@ from sfumato.query.statement import sql
 __all__ = [
     "Adaptive",
     "Answer",
+    "Batch",
+    "BatchAnswer",
     "Query",
     "Session",
     "Value",
     "accuracy",
+    "answer_batch",
     "ask",
+    "choose",
     "cost",
     "count",
     "median",

@@ -1,0 +1,194 @@
+"""Statements against DuckDB on the same rows, and every refusal with its place."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.query.conftest import DOMAIN, rows
+
+from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
+from sfumato.errors import QueryError
+from sfumato.query.normal import normal
+from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Total, Variance
+from sfumato.query.sql import parse
+from sfumato.query.sql_place import Place
+
+PEOPLE = rows(600)
+ENCODED = open_table(PEOPLE).encode(DOMAIN)
+# as the domain sees them: other numbers than those between the bounds stand for neither more nor less
+SEEN = "(SELECT * REPLACE (CASE WHEN income BETWEEN 0 AND 5000 THEN income END AS income) FROM people)"
+
+ATOMS = [
+    "sex = 'F'",
+    "sex <> 'F'",
+    "'M' = sex",
+    "sex IN ('F', 'M')",
+    "sex NOT IN ('M')",
+    "sex IS NULL",
+    "sex IS NOT NULL",
+    "age < 18",
+    "17 < age",
+    "age BETWEEN 20 AND 29",
+    "age NOT BETWEEN 20 AND 29",
+    "age >= 200",
+    "band < 65",
+    "band = 200",
+    "band IS NULL",
+    "income < 100",
+    "income >= 1000",
+    "NOT income < 1000",
+    "income <= 5000",
+    "income BETWEEN -1 AND 5000",
+]
+
+
+def conditions():
+    return st.recursive(
+        st.sampled_from(ATOMS),
+        lambda inner: st.one_of(
+            inner.map(lambda one: f"NOT ({one})"),
+            st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda parts: f"({' '.join(parts)})"),
+        ),
+        max_leaves=6,
+    )
+
+
+def counted(statement: str) -> int:
+    query = parse(statement, DOMAIN)
+    (found,) = ENCODED.marginals([()], query.where)
+    (same,) = ENCODED.marginals([()], normal(query.where, DOMAIN))
+    assert int(reveal(found)[0]) == int(reveal(same)[0])
+    return int(reveal(found)[0])
+
+
+def expected(where: str) -> int:
+    people = PEOPLE  # noqa: F841  (DuckDB finds it by its name)
+    return duckdb.sql(f"SELECT COUNT(*) FROM {SEEN} WHERE {where}").fetchall()[0][0]
+
+
+@pytest.mark.parametrize("where", ATOMS)
+def test_a_comparison_keeps_the_rows_that_sql_keeps(where):
+    assert counted(f"SELECT COUNT(*) FROM t WHERE {where}") == expected(where)
+
+
+@given(conditions())
+@settings(max_examples=60, deadline=None)
+def test_missing_values_are_neither_true_nor_false_however_conditions_are_joined(where):
+    assert counted(f"SELECT COUNT(*) FROM t WHERE {where}") == expected(where)
+
+
+def test_the_ledger_of_missing_truth_values_goes_by_the_declared_other_cell():
+    query = parse("SELECT COUNT(*) FROM t WHERE NOT member", DOMAIN)
+    (found,) = ENCODED.marginals([()], query.where)
+    values = PEOPLE["member"].to_pylist()
+    # the attribute is not nullable, so a missing value is one of the other values: different from true
+    assert int(reveal(found)[0]) == sum(value is not True for value in values)
+
+
+def test_every_aggregate_is_read():
+    statement = (
+        "SELECT sex AS s, COUNT(*), COUNT(income) AS n, SUM(age), AVG(age), VAR_POP(age), STDDEV_POP(age), MEDIAN(age), "
+        "QUANTILE(income, 0.9), PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY income), MIN(age), MAX(age) "
+        "FROM people GROUP BY sex"
+    )
+    query = parse(statement, DOMAIN)
+    assert query.by == ("sex",)
+    assert query.labels[:2] == ("count(*)", "n")
+    assert query.aggregates == (
+        Count(),
+        Count("income"),
+        Total("age"),
+        Mean("age"),
+        Variance("age"),
+        Variance("age", root=True),
+        Quantile("age", Fraction(1, 2)),
+        Quantile("income", Fraction(9, 10)),
+        Quantile("income", Fraction(1, 10)),
+        Extreme("age", largest=False),
+        Extreme("age", largest=True),
+    )
+
+
+def test_distinct_units_and_discovered_keys(by_id):
+    assert parse("SELECT COUNT(DISTINCT id) FROM t", by_id.domain).aggregates == (Distinct(),)
+    query = parse("SELECT city, COUNT(DISTINCT id) FROM t GROUP BY city", by_id.domain, discoverable=["city"])
+    assert query.discovered == ("city",)
+
+
+REFUSED = [
+    ("SELECT COUNT(*) FROM t WHERE income < 150", 1, 39, "cuts the cell"),
+    ("SELECT COUNT(*) FROM t WHERE income <= 1000", 1, 40, "cuts the cell"),
+    ("SELECT COUNT(*) FROM t WHERE income = 100", 1, 39, "cuts the cell"),
+    ("SELECT COUNT(*)\nFROM t\nWHERE band > 20", 3, 14, "0, 18, 65"),
+    ("SELECT COUNT(*) FROM t WHERE sex = 'Q'", 1, 36, "'F', 'M'"),
+    ("SELECT COUNT(*) FROM t WHERE sex < 'M'", 1, 36, "no order"),
+    ("SELECT COUNT(*) FROM t WHERE age = 'x'", 1, 36, "numbers"),
+    ("SELECT COUNT(*) FROM t WHERE member = 1", 1, 39, "declared value"),
+    ("SELECT COUNT(*) FROM t WHERE nobody = 1", 1, 30, "no attribute"),
+    ("SELECT COUNT(*) FROM t WHERE age = NULL", 1, 30, "IS NULL"),
+    ("SELECT COUNT(*) FROM t WHERE age / 0 > 1", 1, 30, "expressions"),
+    ("SELECT COUNT(*) FROM t WHERE age > (SELECT 1)", 1, 44, "literal"),
+    ("SELECT COUNT(*) FROM t WHERE sex LIKE 'F%'", 1, 30, "compares"),
+    ("SELECT COUNT(*) FROM t WHERE sex = age", 1, 36, "another attribute"),
+    ("SELECT COUNT(*) FROM t WHERE t.age = 1", 1, 30, "name an attribute"),
+    ("SELECT COUNT(*) FROM t LIMIT 1", 1, 30, "LIMIT"),
+    ("SELECT COUNT(*) FROM t ORDER BY 1", 1, 33, "ORDER"),
+    ("SELECT COUNT(*) FROM t HAVING COUNT(*) > 1", 1, 31, "HAVING"),
+    ("SELECT DISTINCT COUNT(*) FROM t", 1, 17, "DISTINCT"),
+    ("SELECT COUNT(*) FROM a, b", 1, 25, "JOINS"),
+    ("SELECT COUNT(*) FROM s.t", 1, 22, "plain name"),
+    ("SELECT COUNT(*) FROM read_csv('x')", 1, 22, "plain name"),
+    ("SELECT COUNT(*)", 1, 8, "FROM"),
+    ("SELECT SUM(age * 2) FROM t", 1, 12, "expressions"),
+    ("SELECT SUM(sex) FROM t", 1, 12, "categorical"),
+    ("SELECT SUM(DISTINCT age) FROM t", 1, 21, "expressions"),
+    ("SELECT MAX(age, 2) FROM t", 1, 12, "one attribute"),
+    ("SELECT QUANTILE(age, 1.5) FROM t", 1, 22, "between 0 and 1"),
+    ("SELECT VAR_SAMP(age) FROM t", 1, 8, "VAR_POP"),
+    ("SELECT COUNT(DISTINCT sex) FROM t", 1, 23, "unit of privacy"),
+    ("SELECT COUNT(*) OVER () FROM t", 1, 8, "of an attribute"),
+    ("SELECT COUNT(*) FILTER (WHERE age > 3) FROM t", 1, 8, "of an attribute"),
+    ("SELECT age FROM t", 1, 8, "GROUP BY"),
+    ("SELECT * FROM t", 1, 8, "of an attribute"),
+    ("SELECT COUNT(*) AS n, SUM(age) AS n FROM t", 1, 8, "one name"),
+    ("SELECT city, COUNT(*) FROM t GROUP BY city", 1, 39, "no attribute"),
+    ("SELECT sex, COUNT(*) FROM t GROUP BY sex, sex", 1, 38, "twice"),
+    ("SELECT sex, COUNT(*) FROM t GROUP BY CUBE (sex)", 1, 44, "name an attribute"),
+    ("SELECT COUNT(*) FROM t UNION SELECT COUNT(*) FROM t", 1, 1, "one SELECT"),
+    ("SELECT COUNT(*) FROM t; SELECT COUNT(*) FROM t", 1, 1, "one SELECT"),
+    ("DROP TABLE t", 1, 1, "one SELECT"),
+    ("", 1, 1, "one SELECT"),
+    ("SELECT COUNT(*) FROM t WHERE sex = 'F", 1, 1, "not closed"),
+    ("SELECT COUNT(* FROM t", 1, 1, "not SQL"),
+    ("SELECT COUNT(*) FROM t WHERE " + "(" * 3000 + "age = 1" + ")" * 3000, 1, 1, "deeply"),
+    ("SELECT COUNT(*) FROM t -- " + "x" * 10_000, 1, 1, "characters"),
+]
+
+
+@pytest.mark.parametrize(("statement", "line", "column", "reason"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_outside_the_subset_is_refused_with_its_place_and_reason(statement, line, column, reason):
+    with pytest.raises(QueryError, match=f"(?s).*{reason}") as refused:
+        parse(statement, DOMAIN)
+    place = refused.value.culprit
+    assert isinstance(place, Place)
+    if reason != "not SQL":
+        assert (place.line, place.column) == (line, column)
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_written_is_read_or_refused(text):
+    with pytest.raises(QueryError):
+        parse(f"SELECT {text}", DOMAIN)
+
+
+@given(conditions())
+@settings(max_examples=40, deadline=None)
+def test_the_normal_form_is_normal(where):
+    once = normal(parse(f"SELECT COUNT(*) FROM t WHERE {where}", DOMAIN).where, DOMAIN)
+    assert normal(once, DOMAIN) == once
