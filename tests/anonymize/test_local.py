@@ -17,7 +17,7 @@ from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.anonymize.local_search import improve
 from sfumato.anonymize.loss import interval_loss_metric
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.mondrian_cuts import Cutter, Region, Safe
+from sfumato.anonymize.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.space import HierarchyCells, Intervals, Space
 from sfumato.errors import InputError, SizeError
@@ -44,10 +44,6 @@ def small(data: Microdata, *, cells: bool) -> Space:
         for size in SIZES
     ]
     return Space.of(data, scales, weights=[1.0, 1.0])
-
-
-def at_least(k: int) -> Safe:
-    return lambda region: region.size >= k
 
 
 def check(partition: Partition, space: Space, k: int) -> None:
@@ -84,7 +80,7 @@ def brute_loss(data: Microdata, partition: Partition, *, cells: bool) -> float:
 def test_mondrian_divides_all_rows_into_safe_classes(*, seed: int, k: int, cells: bool, cutter: Cutter) -> None:
     data = drawn(np.random.default_rng(seed), tuples=18, sizes=SIZES)
     space = small(data, cells=cells)
-    partition = mondrian_cuts.partition(space, cutter=cutter, safe=at_least(k))
+    partition = mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
     check(partition, space, min(k, data.rows))
     assert math.isclose(partition.loss(space), brute_loss(data, partition, cells=cells), abs_tol=1e-9)
     if cutter is not mondrian_cuts.relaxed:
@@ -220,7 +216,7 @@ def test_the_published_mondrian_table_to_the_last_digit(
     adult: list[dict[str, str]], k: int, groups: int, loss: float
 ) -> None:
     space = two(adult)
-    partition = mondrian_cuts.partition(space, cutter=mondrian_cuts.in_order, safe=at_least(k))
+    partition = mondrian_cuts.partition(space, cutter=mondrian_cuts.in_order, rule=Rule(k))
     assert partition.size == groups
     low, high = partition.boxes(space)
     values = [codes for codes in space.codes]  # noqa: C416  (ages and years of education, less the least)
@@ -239,7 +235,7 @@ REFERENCES = {  # Loss Metric on UCI Adult, age and education_num, by k
 def test_mondrian_reaches_the_reference_losses(adult: list[dict[str, str]], cutter: Cutter) -> None:
     space = two(adult)
     for k, reference in zip((10, 20, 30, 40, 50), REFERENCES[cutter], strict=True):
-        partition = mondrian_cuts.partition(space, cutter=cutter, safe=at_least(k))
+        partition = mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
         assert partition.loss(space) / len(adult) <= reference + 5e-6
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.anonymize.clusters import Clusters
 from sfumato.anonymize.grower import Grower
 from sfumato.anonymize.local_search import improve
-from sfumato.anonymize.mondrian_cuts import Halves, Region, Safe, balanced, regions
+from sfumato.anonymize.mondrian_cuts import Halves, Region, Rule, balanced, regions
 from sfumato.anonymize.partition import Group, Partition
 from sfumato.anonymize.space import Space
 
@@ -29,10 +29,10 @@ def partition(space: Space, *, k: int, effort: int, rng: np.random.Generator) ->
         rng: source of the search's luck; no privacy depends on it.
     """
 
-    def cut(space: Space, region: Region, safe: Safe) -> Halves | None:
-        return balanced(space, region, safe) if len(region.tuples) > BLOCK else None
+    def cut(space: Space, region: Region, rule: Rule) -> Halves | None:
+        return balanced(space, region, rule) if len(region.tuples) > BLOCK else None
 
-    blocks = regions(space, cutter=cut, safe=lambda region: region.size >= k)
+    blocks = regions(space, cutter=cut, rule=Rule(k))
     groups = [group for block in blocks for group in _block(space, block, k, effort, rng)]
     return Partition.of(groups)
 

@@ -13,7 +13,7 @@ from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.classes import Classes
 from sfumato.anonymize.criteria import Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.mondrian_cuts import Cutter, Region
+from sfumato.anonymize.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.plan import Plan, of_classes
 from sfumato.anonymize.problem import check_criteria
 from sfumato.anonymize.quasi import Quasi, read
@@ -91,10 +91,11 @@ def mondrian(
             )
             return bool(safe(asked.criteria, one)[0])
 
-        if not publishable(Region(np.arange(len(data.counts)), data.counts)):
+        rule = Rule(max(each.least_rows for each in asked.criteria), publishable)
+        if not rule.holds(Region(np.arange(len(data.counts)), data.counts)):
             wanted = " and ".join(map(str, asked.criteria))
             raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=asked.criteria)
-        partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], safe=publishable)
+        partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], rule=rule)
         return of_classes(data, space, partition, asked=asked, domain=vault.domain)
 
     return disclose(vault, asked, keep, decide)

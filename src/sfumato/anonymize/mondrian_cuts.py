@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ class Region:
     tuples: Integers
     rows: Integers
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of rows."""
         return int(self.rows.sum())
@@ -37,28 +38,41 @@ class Region:
 
 
 Halves = tuple[Region, Region]
-Safe = Callable[[Region], bool]
-Cutter = Callable[[Space, Region, Safe], Halves | None]
 
 
-def partition(space: Space, *, cutter: Cutter, safe: Safe) -> Partition:
-    """Cut until no region can be cut; the whole table has to be safe to begin with.
+@dataclass(frozen=True)
+class Rule:
+    """When a region may be published: it has ``least`` rows, and whatever else ``also`` asks for."""
+
+    least: int
+    also: Callable[[Region], bool] | None = None
+
+    def holds(self, region: Region) -> bool:
+        """Whether it may."""
+        return region.size >= self.least and (self.also is None or self.also(region))
+
+
+Cutter = Callable[[Space, Region, Rule], Halves | None]
+
+
+def partition(space: Space, *, cutter: Cutter, rule: Rule) -> Partition:
+    """Cut until no region can be cut; the whole table has to be publishable to begin with.
 
     Args:
         space: the points.
         cutter: finds the next cut of a region, or None.
-        safe: whether a region may be published; both sides of every cut are.
+        rule: when a region may be published; both sides of every cut may be.
     """
-    return Partition.of([(region.tuples, region.rows) for region in regions(space, cutter=cutter, safe=safe)])
+    return Partition.of([(region.tuples, region.rows) for region in regions(space, cutter=cutter, rule=rule)])
 
 
-def regions(space: Space, *, cutter: Cutter, safe: Safe) -> list[Region]:
+def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
     """The regions that are left when nothing can be cut, from low to high."""
     work = [Region(np.arange(len(space.counts)), space.counts)]
     done = []
     while work:
         region = work.pop()
-        halves = cutter(space, region, safe)
+        halves = cutter(space, region, rule) if region.size >= 2 * rule.least else None
         if halves is None:
             done.append(region)
         else:
@@ -66,28 +80,37 @@ def regions(space: Space, *, cutter: Cutter, safe: Safe) -> list[Region]:
     return done
 
 
-def in_order(space: Space, region: Region, safe: Safe) -> Halves | None:
+def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
     """Strict: at the median (left: values up to it) of the first quasi-identifier that allows it."""
-    return _at_median(space, region, safe, attributes=range(space.points.shape[1]), beyond=0)
-
-
-def strict(space: Space, region: Region, safe: Safe) -> Halves | None:
-    """Strict: at the median (left: values below it) of the widest quasi-identifier that allows it."""
-    return _at_median(space, region, safe, attributes=_widest_first(space, region), beyond=-1)
-
-
-def balanced(space: Space, region: Region, safe: Safe) -> Halves | None:
-    """Strict: between two values as near to the median as is safe, of the widest quasi-identifier that allows it."""
-    for attribute in _widest_first(space, region):
+    for attribute in range(space.points.shape[1]):
         ranks, before = _cuts(space, region, attribute)
-        for cut in np.argsort(np.abs(before - region.size / 2), kind="stable").tolist():
-            halves = region.divide(space.points[region.tuples, attribute] <= ranks[cut])
-            if safe(halves[0]) and safe(halves[1]):
-                return halves
+        cut = int(np.searchsorted(before, (region.size + 1) // 2))  # the value of the lower middle row
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[cut : cut + 1])) is not None:
+            return halves
     return None
 
 
-def relaxed(space: Space, region: Region, safe: Safe) -> Halves | None:
+def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: at the median (left: values below it) of the widest quasi-identifier that allows it."""
+    for attribute in _widest_first(space, region):
+        ranks, before = _cuts(space, region, attribute)
+        cut = int(np.searchsorted(before, region.size // 2, side="right"))  # the value of the upper middle row
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[:cut][-1:])) is not None:
+            return halves
+    return None
+
+
+def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: between two values as near to the median as is safe, of the widest quasi-identifier that allows it."""
+    for attribute in _widest_first(space, region):
+        ranks, before = _large(_cuts(space, region, attribute), region, rule)
+        near = np.argsort(np.abs(before - region.size / 2), kind="stable")
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[near])) is not None:
+            return halves
+    return None
+
+
+def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
     """Relaxed: rows in halves along the widest quasi-identifier; rows of one value may go to both sides.
 
     Rows of the median value are split in the order of the other attributes, rising or falling, whichever
@@ -100,36 +123,31 @@ def relaxed(space: Space, region: Region, safe: Safe) -> Halves | None:
             continue
         orders = (np.lexsort([*points.T, values]), np.lexsort([*-points.T, values]))
         halves = min((_split(region, order) for order in orders), key=lambda both: _loss(space, both))
-        if safe(halves[0]) and safe(halves[1]):
+        if rule.holds(halves[0]) and rule.holds(halves[1]):
             return halves
     return None
 
 
-def greedy(space: Space, region: Region, safe: Safe) -> Halves | None:
+def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
     """Strict: the safe cut of any quasi-identifier that leaves the least loss (normalised certainty penalty)."""
     found: list[tuple[float, int, int]] = []
     for attribute in range(space.points.shape[1]):
-        ranks, _ = _cuts(space, region, attribute)
+        ranks, _ = _large(_cuts(space, region, attribute), region, rule)
         if len(ranks):
-            found.extend(
-                (loss, attribute, rank) for loss, rank in zip(_losses(space, region, attribute), ranks, strict=True)
-            )
+            losses = _losses(space, region, attribute, ranks)
+            found += zip(losses, [attribute] * len(losses), ranks.tolist(), strict=True)
     for _, attribute, rank in sorted(found):
-        halves = region.divide(space.points[region.tuples, attribute] <= rank)
-        if safe(halves[0]) and safe(halves[1]):
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=np.array([rank]))) is not None:
             return halves
     return None
 
 
-def _at_median(space: Space, region: Region, safe: Safe, *, attributes: Sequence[int], beyond: int) -> Halves | None:
-    """Cut after the value at the median (``beyond`` 0) or after the one before it (-1), where both sides are safe."""
-    for attribute in attributes:
-        ranks, before = _cuts(space, region, attribute)
-        cut = int(np.searchsorted(before, (region.size + 1) // 2)) + beyond
-        if 0 <= cut < len(ranks):
-            halves = region.divide(space.points[region.tuples, attribute] <= ranks[cut])
-            if safe(halves[0]) and safe(halves[1]):
-                return halves
+def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks: Integers) -> Halves | None:
+    """The two sides of the first of these cuts that the rule allows."""
+    for rank in ranks.tolist():
+        halves = region.divide(space.points[region.tuples, attribute] <= rank)
+        if rule.holds(halves[0]) and rule.holds(halves[1]):
+            return halves
     return None
 
 
@@ -154,23 +172,31 @@ def _widest_first(space: Space, region: Region) -> Sequence[int]:
 
 def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
     """Ranks after which the region may be cut, ascending, and the rows up to each."""
-    values = space.points[region.tuples, attribute]
-    ranks, place = np.unique(values, return_inverse=True)
-    before = np.cumsum(np.bincount(place, weights=region.rows)).astype(np.int64)[:-1]
+    held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
+    ranks = np.flatnonzero(held)
+    before = np.cumsum(held[ranks]).astype(np.int64)[:-1]
     allowed = space.scales[attribute].cuts(space.codes[attribute][ranks])
     return ranks[:-1][allowed], before[allowed]
 
 
-def _losses(space: Space, region: Region, attribute: int) -> list[float]:
-    """Loss of both sides for each cut of ``_cuts``."""
-    order = np.argsort(space.points[region.tuples, attribute], kind="stable")
-    points, rows = space.points[region.tuples[order]], region.rows[order]
-    left = np.cumsum(rows)[:-1] * space.cost(np.minimum.accumulate(points)[:-1], np.maximum.accumulate(points)[:-1])
+def _large(cuts: tuple[Integers, Integers], region: Region, rule: Rule) -> tuple[Integers, Integers]:
+    """The cuts that leave enough rows on both sides."""
+    ranks, before = cuts
+    large = (before >= rule.least) & (region.size - before >= rule.least)
+    return ranks[large], before[large]
+
+
+def _losses(space: Space, region: Region, attribute: int, ranks: Integers) -> list[float]:
+    """Loss of both sides for a cut after each of these ranks."""
+    points = space.points[region.tuples]
+    order = np.argsort(points[:, attribute], kind="stable")
+    points, rows = points[order], region.rows[order]
+    at = np.searchsorted(points[:, attribute], ranks, side="right")
+    upward = np.minimum.accumulate(points)[at - 1], np.maximum.accumulate(points)[at - 1]
     back = points[::-1]
-    right = np.cumsum(rows[::-1])[:-1] * space.cost(np.minimum.accumulate(back)[:-1], np.maximum.accumulate(back)[:-1])
-    ranks, _ = _cuts(space, region, attribute)
-    at = np.searchsorted(points[:, attribute], ranks, side="right") - 1
-    losses: list[float] = (left + right[::-1])[at].tolist()
+    downward = np.minimum.accumulate(back)[::-1][at], np.maximum.accumulate(back)[::-1][at]
+    before = np.cumsum(rows)[at - 1]
+    losses: list[float] = (before * space.cost(*upward) + (region.size - before) * space.cost(*downward)).tolist()
     return losses
 
 

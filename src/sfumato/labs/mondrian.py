@@ -11,7 +11,7 @@ import pyarrow as pa
 from sfumato.anonymize import k_member_clustering, mondrian_cuts
 from sfumato.anonymize.local import EFFORT
 from sfumato.anonymize.loss import interval_loss_metric, loss_metric, weighted
-from sfumato.anonymize.mondrian_cuts import Cutter
+from sfumato.anonymize.mondrian_cuts import Cutter, Rule
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.space import Intervals, Space
 from sfumato.labs.adult_microdata import AGES, EDUCATION, coded, complete_rows, numbers, tuples
@@ -111,7 +111,7 @@ def study(rows: pa.Table, *, gender: bool, weights: tuple[float, ...] | None = N
 
 def cut(space: Space, cutter: Cutter, k: int) -> Partition:
     """Mondrian with classes of at least k rows."""
-    return mondrian_cuts.partition(space, cutter=cutter, safe=lambda region: region.size >= k)
+    return mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
 
 
 def _by_k(two: Study, seed: int) -> tuple[Table, Table]:

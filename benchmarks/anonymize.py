@@ -1,0 +1,364 @@
+"""Anonymisation: proven least loss, Mondrian and k-anonymity against peers, and ten million rows.
+
+    python benchmarks/anonymize.py [--rows 1000000] [--skip-peers]
+
+Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA`` (or ``../shared/data``).  Peers are
+installed once, each into an environment of its own under ``.bench/``.  All times are CPU seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
+BENCH = ROOT / ".bench"
+PAGE = ROOT / "docs" / "benchmarks" / "anonymize.md"
+FOUR = ("age", "gender", "race", "marital_status")
+TWO = ("age", "education_num")
+SPANS = (73, 15)
+KS = (5, 10)
+LIMITS = ("0", "0.02", "0.05", "1")
+PEER_KS = (10, 50)
+
+
+def adult_rows():
+    with (DATA / "adult.csv").open(encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if "?" not in row.values()]
+
+
+def adult_data(rows, hierarchies):
+    import numpy as np
+
+    from sfumato.anonymize.microdata import Microdata
+
+    places = [{leaf: code for code, leaf in enumerate(hierarchy.leaves)} for hierarchy in hierarchies]
+    names = [hierarchy.attribute for hierarchy in hierarchies]
+    codes = np.array([[place[row[name]] for place, name in zip(places, names, strict=True)] for row in rows])
+    tuples, counts = np.unique(codes, axis=0, return_counts=True)
+    return Microdata(quasi=tuple(names), codes=tuples, counts=counts)
+
+
+def problem(data, hierarchies, k, limit):
+    from sfumato.anonymize.criteria import KAnonymity
+    from sfumato.anonymize.problem import Problem, allowed_rows
+
+    return Problem(
+        data=data,
+        hierarchies=hierarchies,
+        criteria=(KAnonymity(k),),
+        allowed=allowed_rows(limit, data.rows),
+        weights=(1.0,) * len(hierarchies),
+    )
+
+
+def search() -> list[dict[str, object]]:
+    """Every k and limit: least loss with proof, against an exhaustive search."""
+    from sfumato.anonymize import hierarchy_file, optimal_search
+    from sfumato.anonymize.lattice import Lattice
+
+    hierarchies = tuple(hierarchy_file.read_folder(DATA / "hierarchies").values())
+    data = adult_data(adult_rows(), hierarchies)
+    optimal_search.search(Lattice(problem(data, hierarchies, 50, "0")))  # warm
+    found = []
+    for k in KS:
+        # loss and suppressed rows of a vector do not depend on the limit: one pass serves all
+        lattice = Lattice(problem(data, hierarchies, k, "1"))
+        start = time.process_time()
+        nodes = [lattice.evaluate(vector) for vector in itertools.product(*(range(top + 1) for top in lattice.top))]
+        exhaustive = time.process_time() - start
+        for limit in LIMITS:
+            task = problem(data, hierarchies, k, limit)
+            start = time.process_time()
+            best = optimal_search.search(Lattice(task))
+            seconds = time.process_time() - start
+            least = min(node.loss for node in nodes if node.suppressed <= task.allowed)
+            assert best.node is not None
+            assert best.certificate.proven
+            assert abs(best.node.loss - least) <= 1e-9 * least
+            found.append(
+                {
+                    "k": k,
+                    "limit": limit,
+                    "vector": best.node.vector,
+                    "suppressed": best.node.suppressed,
+                    "score": best.node.loss / data.rows / len(hierarchies),
+                    "evaluated": best.certificate.evaluated,
+                    "nodes": best.certificate.nodes,
+                    "seconds": seconds,
+                    "exhaustive_seconds": exhaustive,
+                }
+            )
+    return found
+
+
+def peer(name: str) -> Path | None:
+    """The Python of a peer's environment, made if need be; None where it cannot be installed."""
+    folder = BENCH / name
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    if subprocess.run([python, "-c", f"import {name}"], check=False, capture_output=True).returncode:
+        # anonypy does not say that it needs pandas
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", name, "pandas"], check=False)
+        if done.returncode:
+            print(f"{name} cannot be installed here and is left out", file=sys.stderr)
+            return None
+    return python
+
+
+def contest(python: Path | str, contestant: str, table: Path, k: int) -> dict[str, object]:
+    command = [python, ROOT / "benchmarks" / "_anonymize_run.py", contestant, table, str(k), DATA / "hierarchies"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def mondrian(folder: Path, anonypy: Path) -> list[dict[str, object]]:
+    rows = adult_rows()
+    table = folder / "two.csv"
+    write(table, TWO, rows)
+    found = []
+    for k in PEER_KS:
+        for contestant in ("anonypy", "sfumato-strict", "sfumato-balanced", "sfumato-greedy"):
+            run = contest(anonypy if contestant == "anonypy" else sys.executable, contestant, table, k)
+            lost = sum(
+                size * sum((b - a) / span for a, b, span in zip(low, high, SPANS, strict=True))
+                for low, high, size in run["classes"]
+            )
+            assert sum(size for _, _, size in run["classes"]) == len(rows)
+            assert min(size for _, _, size in run["classes"]) >= k
+            found.append({"k": k, "contestant": contestant, "seconds": run["seconds"], "lm": lost / len(rows)})
+    return found
+
+
+def k_anonymity(folder: Path, anjana: Path) -> list[dict[str, object]]:
+    from sfumato.anonymize import hierarchy_file
+    from sfumato.anonymize.lattice import Lattice
+
+    rows = adult_rows()
+    table = folder / "four.csv"
+    write(table, FOUR, rows)
+    every = hierarchy_file.read_folder(DATA / "hierarchies")
+    hierarchies = tuple(every[name] for name in FOUR)
+    data = adult_data(rows, hierarchies)
+    found = []
+    for k in PEER_KS:
+        lattice = Lattice(problem(data, hierarchies, k, "1"))
+        for contestant, python in (("anjana", anjana), ("sfumato-optimal", sys.executable)):
+            run = contest(python, contestant, table, k)
+            node = lattice.evaluate(tuple(run["vector"]))
+            # anjana may leave classes below k to be suppressed, or suppress none: its loss is that of its rows
+            lost = lattice.floor(node.vector) if not run["suppressed"] else node.loss
+            found.append(
+                {
+                    "k": k,
+                    "contestant": contestant,
+                    "seconds": run["seconds"],
+                    "vector": run["vector"],
+                    "suppressed": run["suppressed"],
+                    "lm": lost / len(rows),
+                }
+            )
+    return found
+
+
+def write(path: Path, names: tuple[str, ...], rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([row[name] for name in names] for row in rows)
+
+
+def make(path: Path, rows: int) -> None:
+    """Adult again and again with 10 % of the cells drawn anew from their column."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from sfumato.anonymize import hierarchy_file
+
+    hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
+    read = adult_rows()
+    columns = {name: np.array([row[name] for row in read], dtype=object) for name in hierarchies}
+    rng = np.random.default_rng(1)
+    writer = None
+    for start in range(0, rows, 1_000_000):
+        count = min(1_000_000, rows - start)
+        source = rng.integers(len(read), size=count)
+        chunk = {}
+        for name, values in columns.items():
+            redrawn = rng.random(count) < 0.1
+            picked = np.where(redrawn, rng.integers(len(read), size=count), source)
+            chunk[name] = pa.array(values[picked].tolist(), pa.string()).dictionary_encode()
+        chunk["age"] = pa.array([int(value) for value in chunk["age"].to_pylist()], pa.int16())
+        table = pa.table(chunk)
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    writer.close()
+
+
+def scale(path: Path) -> dict[str, float]:
+    """CPU seconds of each step from a Parquet file to an anonymised one, and the peak memory."""
+    from sfumato.anonymize import hierarchy_file, optimal_search
+    from sfumato.anonymize.asked import Asked
+    from sfumato.anonymize.criteria import KAnonymity
+    from sfumato.anonymize.lattice import Lattice
+    from sfumato.anonymize.microdata import from_groups
+    from sfumato.anonymize.plan import of_vector
+    from sfumato.anonymize.problem import Problem, allowed_rows
+    from sfumato.anonymize.quasi import Quasi
+    from sfumato.anonymize.release import write as write_rows
+    from sfumato.domain import Categorical, Domain, Integer, Unknown
+    from sfumato.engine.exact import reveal
+    from sfumato.engine.open import open_table
+
+    hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
+    attributes = [
+        Integer(name=name, minimum=1, maximum=100, unknown=Unknown.CLAMP)
+        if name == "age"
+        else Categorical(name=name, values=hierarchy.leaves, unknown=Unknown.DROP)
+        for name, hierarchy in hierarchies.items()
+    ]
+    domain = Domain(tuple(attributes))
+    criteria = (KAnonymity(10),)
+    clock = [time.process_time()]
+    encoded = open_table(path).encode(domain)
+    clock.append(time.process_time())
+    groups = reveal(encoded.groups(domain.names))
+    clock.append(time.process_time())
+    sizes = {attribute.name: attribute.size for attribute in domain}
+    data = from_groups(groups, domain.names, sizes=sizes)
+    quasi = tuple(Quasi(name=name, hierarchy=hierarchies[name]) for name in domain.names)
+    aligned = tuple(each.aligned(domain[each.name]) for each in quasi)
+    task = Problem(
+        data=data,
+        hierarchies=aligned,
+        criteria=criteria,
+        allowed=allowed_rows("0.02", data.rows),
+        weights=(1.0,) * len(quasi),
+    )
+    lattice = Lattice(task)
+    best = optimal_search.search(lattice)
+    clock.append(time.process_time())
+    asked = Asked("optimal", quasi, criteria, "0.02", {})
+    plan = of_vector(lattice, best.node.vector, asked=asked, domain=domain, certificate=best.certificate)
+    clock.append(time.process_time())
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(encoded, plan, (), Path(folder) / "out.parquet", overwrite=False)
+    clock.append(time.process_time())
+    steps = dict(
+        zip(
+            ("encode", "group_by", "search", "recount", "apply"), map(lambda a, b: b - a, clock, clock[1:]), strict=True
+        )
+    )
+    return {
+        "rows": data.rows,
+        "tuples": len(data.counts),
+        **steps,
+        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
+
+
+def part(name: str, *arguments: str) -> object:
+    """One part in a process of its own."""
+    command = [sys.executable, __file__, "--part", name, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    def cell(value: object) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    names = list(rows[0])
+    lines = [names, ["---"] * len(names), *([cell(row[name]) for name in names] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+INTRODUCTION = """# Anonymisation
+
+Made by `python benchmarks/anonymize.py`; all times are CPU seconds, side by side in one run.
+
+## Proven least loss
+
+UCI Adult, 30 162 rows, nine quasi-identifiers with the hierarchies of ARX's example. The score is the mean loss over
+attributes. Every optimum equals that of an exhaustive search.
+"""
+MONDRIAN = """
+## Mondrian
+
+UCI Adult, age and education_num, from rows in memory to classes. anonypy cuts as `strict` does.
+"""
+GENERALISATION = """
+## k-anonymity by generalisation
+
+UCI Adult, age, gender, race and marital_status, at most 2 % of the rows suppressed, from rows in memory to a recoding.
+"""
+SCALE = """
+## Many rows
+
+Adult with 10 % of the cells redrawn, nine quasi-identifiers, k = 10, at most 2 % suppressed: from one Parquet file to
+another. `apply` reads the file again, writes the rows in random order, and counts them again.
+"""
+
+
+def page(found: dict[str, object]) -> str:
+    parts = [INTRODUCTION, table(found["search"])]
+    for name, text in (("mondrian", MONDRIAN), ("k_anonymity", GENERALISATION), ("scale", SCALE)):
+        if found.get(name):
+            parts += [text, table(found[name])]
+    return "\n".join(parts) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="largest table of the last part")
+    parser.add_argument("--skip-peers", action="store_true")
+    parser.add_argument("--part", choices=["search", "scale", "make"])
+    parser.add_argument("--path", type=Path)
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        sys.exit(f"no UCI Adult in {DATA}; set SFUMATO_DATA")
+    if options.part == "search":
+        print(json.dumps(search()))
+        return
+    if options.part == "scale":
+        print(json.dumps(scale(options.path)))
+        return
+    if options.part == "make":
+        make(options.path, options.rows)
+        print("null")
+        return
+    found: dict[str, object] = {"search": part("search")}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if not options.skip_peers:
+            if (anonypy := peer("anonypy")) is not None:
+                found["mondrian"] = mondrian(folder, anonypy)
+            if (anjana := peer("anjana")) is not None:
+                found["k_anonymity"] = k_anonymity(folder, anjana)
+        found["scale"] = []
+        for rows in [size for size in (100_000, 1_000_000, 10_000_000) if size <= options.rows]:
+            path = folder / "rows.parquet"
+            part("make", "--rows", str(rows), "--path", str(path))
+            found["scale"].append(part("scale", "--path", str(path)))
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(found), encoding="utf-8")
+    PAGE.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(page(found))
+
+
+if __name__ == "__main__":
+    main()
