@@ -1,0 +1,143 @@
+"""``sfumato anonymize``, ``apply``, ``risk`` and ``hierarchy`` as a steward meets them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from tests.app.test_cli import Done, files, sfumato
+
+from sfumato.app.cli.main import app
+
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 20, maximum: 59, unknown: clamp}
+  town: {type: categorical, values: [Aix, Brest, Caen], unknown: category}
+  ill: {type: categorical, values: ["yes", "no"], unknown: drop}
+"""
+IMPOSSIBLE = "distinct-diversity:l=3,sensitive=ill"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(4)
+    people = {
+        "age": rng.integers(20, 60, 300),
+        "town": rng.choice(["Aix", "Brest", "Caen", "?"], 300, p=[0.6, 0.3, 0.08, 0.02]),
+        "ill": rng.choice(["yes", "no"], 300),
+    }
+    csv.write_csv(pa.table(people), tmp_path / "people.csv")
+    (tmp_path / "people.yaml").write_text(DOMAIN)
+    return tmp_path
+
+
+def anonymize(desk: Path, *more: str, code: int = 0) -> Done:
+    given = ("anonymize", "people.csv", "--quasi", "age,town", "--limit", "1", *more)
+    return sfumato(*given, cwd=desk, code=code)
+
+
+@pytest.mark.parametrize("method", ["optimal", "samarati", "mondrian", "k-member"])
+def test_every_method_writes_classes_of_at_least_k(method: str, desk: Path) -> None:
+    limit = ("--suppression", "0.05") if method in ("optimal", "samarati") else ()
+    done = anonymize(desk, "--k", "4", "--method", method, "--out", "out.parquet", "--keep", "ill", "--json", *limit)
+    shown = json.loads(done.stdout)
+    rows = pq.read_table(desk / "out.parquet")
+    assert rows.column_names == ["age", "town", "ill"]
+    assert min(Counter(zip(rows["age"].to_pylist(), rows["town"].to_pylist(), strict=True)).values()) >= 4
+    assert rows.num_rows == shown["facts"]["rows"] - shown["facts"]["suppressed"]
+    assert "no DP guarantee: 4-anonymity over the quasi-identifiers age, town" in shown["guarantee"]
+    assert ("certificate" in shown["facts"]) == (method == "optimal")
+
+
+def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
+    sfumato("hierarchy", "draft", "people.yaml", "age", "town", "--out", "levels", cwd=desk)
+    checked = sfumato("hierarchy", "check", "levels/age.yaml", "--domain", "people.yaml", cwd=desk)
+    assert "a hierarchy of age with 40 values" in checked.stdout
+    done = anonymize(
+        desk, "--k", "3", "--suppression", "0.1", "--hierarchies", "levels", "--missing", "suppress",
+        "--criterion", "distinct-diversity:l=2,sensitive=ill", "--keep", "ill", "--out", "out.csv",
+        "--recoding", "recoding.json",
+    )  # fmt: skip
+    assert "proven least" in done.stdout
+    applied = sfumato("apply", "recoding.json", "people.csv", "--out", "again.csv", cwd=desk)
+    assert "distinct 2-diversity of ill" in applied.stdout
+    before = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)
+    after = json.loads(sfumato("risk", "out.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)
+    assert before["prosecutor"]["highest"] == 1
+    assert after["prosecutor"]["highest"] <= 1 / 3
+    assert after["smallest_class"] >= 3
+    assert json.loads(sfumato("risk", "again.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)["rows"] > 200
+    whole = ("--population", "5000", "--population-table", "people.csv", "--json")
+    known = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", *whole, cwd=desk).stdout)
+    assert known["journalist"]["highest"] == known["prosecutor"]["highest"]
+    assert known["population_uniques"]["zayatz"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--k", "301", "--out", "out.csv"), 1, "the largest k that this table can meet is 300"),
+        (("--k", "3", "--suppression", "1.5", "--out", "out.csv"), 2, "must lie in [0, 1]"),
+        (("--k", "3", "--suppression", "some", "--out", "out.csv"), 2, "must be a number"),
+        (("--k", "3", "--criterion", "distinct-diversity:l=2", "--out", "out.csv"), 2, "needs 'sensitive'"),
+        (
+            ("--k", "3", "--criterion", "distinct-diversity:l=3,sensitive=ill", "--out", "out.csv"),
+            1,
+            "no limit below 1",
+        ),
+        (("--k", "3", "--keep", "age", "--out", "out.csv"), 2, "cannot be kept"),
+        (("--k", "3", "--hierarchies", "nowhere", "--out", "out.csv"), 2, "not a folder"),
+        (("--k", "3", "--hierarchies", "broken", "--out", "out.csv"), 2, "does not nest"),
+        (("--k", "3", "--hierarchies", "short", "--out", "out.csv"), 2, "misses 1 declared values"),
+        (("--k", "3", "--hierarchies", "headless", "--out", "out.csv"), 2, "2 tops"),
+        (("--k", "3", "--out", "people.csv"), 2, "exists"),
+        (("--k", "3", "--out", "out.xlsx"), 2, "end it in"),
+        (("--k", "3", "--method", "mondrian", "--suppression", "1", "--out", "out.csv"), 2, "suppresses no row"),
+        (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "cannot read the domain"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_file(
+    arguments: tuple[str, ...], code: int, message: str, desk: Path
+) -> None:
+    for folder, text in {
+        "broken": "Aix,x,l,*\nBrest,x,r,*\nCaen,c,r,*\n",
+        "short": "Aix,*\nBrest,*\n",
+        "headless": "Aix,north\nBrest,west\nCaen,north\n",
+    }.items():
+        (desk / folder).mkdir()
+        (desk / folder / "town.csv").write_text(text)
+    before = files(desk)
+    table = (desk / "people.csv").read_bytes()
+    done = anonymize(desk, *arguments, code=code)
+    said = done.stderr.strip().splitlines()[-1]
+    assert message in said
+    assert said.startswith("sfumato: ")
+    assert files(desk) == before
+    assert (desk / "people.csv").read_bytes() == table
+
+
+def test_a_table_without_a_domain_is_told_to_get_one(desk: Path) -> None:
+    (desk / "people.yaml").unlink()
+    assert "sfumato domain draft people.csv" in anonymize(desk, "--k", "3", "--out", "out.csv", code=2).stderr
+
+
+def test_wrong_recodings_and_risks_are_refused(desk: Path) -> None:
+    (desk / "recoding.json").write_text("{}")
+    done = sfumato("apply", "recoding.json", "people.csv", "--out", "out.csv", cwd=desk, code=2)
+    assert "no recoding" in done.stderr
+    assert "no column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=desk, code=2).stderr
+    small = ("--quasi", "age", "--population", "3")
+    assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=desk, code=2).stderr
+
+
+def test_the_commands_are_there() -> None:
+    assert {"anonymize", "apply", "risk"} <= {
+        command.callback.__name__ for command in app.registered_commands if command.callback
+    }
