@@ -10,7 +10,6 @@ from sfumato.errors import LossError
 from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import (
     MOST,
-    NO_CHARGE,
     add,
     charge_from,
     charge_text,
@@ -19,7 +18,7 @@ from sfumato.ledger.amounts import (
     loss_text,
     spent_units,
 )
-from sfumato.privacy.accountant import Charge, admits, charge_for, concentrated
+from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for, concentrated
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 positive = st.fractions(min_value=Fraction(1, 10**15), max_value=10**9, max_denominator=10**15)
@@ -44,7 +43,7 @@ def test_the_second_belt_lets_through_whatever_fits(limit, amount):
         (Epsilon(limit), Charge(amount, amount**2 / 2, Fraction(0))),
         (Rho(limit), Charge(None, amount, Fraction(0))),
     ):
-        if admits(ceiling, NO_CHARGE, charge):
+        if admits(ceiling, NOTHING, charge):
             assert spent_units(ceiling, charge)[0] <= limit_units(ceiling)[0]
         if amount >= limit + Fraction(2, 10**12) and limit < MOST // 10**12 - 1:
             assert spent_units(ceiling, charge)[0] > limit_units(ceiling)[0]
@@ -58,10 +57,10 @@ def test_the_second_belt_lets_through_whatever_fits(limit, amount):
 )
 def test_the_second_belt_lets_through_whatever_fits_an_approximate_limit(epsilon, digits, share):
     limit = EpsilonDelta(epsilon, Fraction(1, 10**digits))
-    charge = Charge(None, Account(limit, NO_CHARGE).left, Fraction(0))
+    charge = Charge(None, Account(limit, NOTHING).left, Fraction(0))
     delta = limit.delta * share
     for spent in (charge, Charge(None, charge.rho / 3, delta)):
-        if admits(limit, NO_CHARGE, spent):
+        if admits(limit, NOTHING, spent):
             assert all(a <= b for a, b in zip(spent_units(limit, spent), limit_units(limit), strict=True))
 
 
@@ -75,7 +74,7 @@ def test_what_is_left_fits_and_a_little_more_does_not():
 
 def test_what_is_left_under_an_approximate_limit_fits():
     limit = EpsilonDelta(1, "1e-6")
-    for spent in (NO_CHARGE, Charge(None, Fraction(1, 1000), Fraction(1, 10**8))):
+    for spent in (NOTHING, Charge(None, Fraction(1, 1000), Fraction(1, 10**8))):
         account = Account(limit, spent)
         assert account.left > 0
         assert account.admits(Charge(None, account.left, Fraction(0)))
@@ -95,6 +94,6 @@ def test_sums_too_long_to_write_down_are_refused():
 
 
 def test_an_account_speaks_in_the_measure_of_its_limit():
-    assert str(Account(None, NO_CHARGE)) == "no cap"
+    assert str(Account(None, NOTHING)) == "no cap"
     assert str(Account(Epsilon(1), charge_for(Epsilon("0.25")))) == "epsilon = 0.75 left of epsilon = 1"
     assert str(Account(Rho(1), charge_for(Rho("0.25")))) == "rho = 0.75 left of rho = 1"

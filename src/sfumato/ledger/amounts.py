@@ -16,8 +16,6 @@ ATTO = 10**18
 MOST = 2**63 - 1  # the largest integer that both databases hold
 _LONGEST = 10**1000  # Python refuses to print integers of more than 4300 digits
 
-NO_CHARGE = Charge(Fraction(0), Fraction(0), Fraction(0))
-
 
 def loss_text(loss: Loss) -> str:
     """A loss as canonical JSON with exact fractions.

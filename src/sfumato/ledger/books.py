@@ -7,6 +7,8 @@ written as they come.  Everything that can be refused is refused before the firs
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,7 +19,6 @@ from sfumato.ledger import schema
 from sfumato.ledger import statements as sql
 from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import (
-    NO_CHARGE,
     charge_from,
     charge_text,
     limit_units,
@@ -27,7 +28,7 @@ from sfumato.ledger.amounts import (
 )
 from sfumato.ledger.entry import Event, entry_hash, genesis
 from sfumato.ledger.question import canonical
-from sfumato.privacy.accountant import Charge, Limit
+from sfumato.privacy.accountant import NOTHING, Charge, Limit
 from sfumato.privacy.loss import Loss
 
 
@@ -52,6 +53,7 @@ class Books:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
         self.limit: Limit = loss_from(row["limit_loss"])
         self.account = Account(self.limit, spent_in(row))
+        self._secret: str = row["secret"]
         self._entries: int = row["entries"]
         self._head: str = row["head"]
         self._opened_at = self._entries
@@ -59,13 +61,20 @@ class Books:
         self._touched: set[str] = set()
         self._new: set[str] = set()
 
+    def version(self, fingerprint: str) -> str:
+        """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
+
+        A bare fingerprint would confirm a guess of the whole table to whoever sees a hash of the journal.
+        """
+        return hmac.digest(bytes.fromhex(self._secret), fingerprint.encode(), "sha256").hex()
+
     def analyst(self, name: str) -> Account:
         """The account of an analyst, locked; a new one is empty and has no cap."""
         if name not in self._analysts:
             which = {"of_dataset": self._name, "of_analyst": name}
             row = self._connection.execute(sql.LOCK_ANALYST, which).mappings().one_or_none()
             if row is None:
-                self._analysts[name] = Account(None, NO_CHARGE)
+                self._analysts[name] = Account(None, NOTHING)
                 self._new.add(name)
             else:
                 cap = None if row["cap_loss"] is None else loss_from(row["cap_loss"])
@@ -191,10 +200,11 @@ def enrol(connection: Connection, name: str, limit: Limit) -> None:
     row = {
         "name": name,
         "opened": opened,
+        "secret": secrets.token_hex(32),
         "limit_loss": text,
         "limit_units": units,
         "limit_delta_units": delta_units,
-        **_spent_columns(limit, NO_CHARGE),
+        **_spent_columns(limit, NOTHING),
         "entries": 0,
         "head": genesis(name, text, opened),
     }

@@ -11,10 +11,11 @@ from sqlalchemy import Connection, RowMapping, select
 from sfumato.errors import LedgerError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import NO_CHARGE, charge_from, loss_from, spent_units
+from sfumato.ledger.amounts import charge_from, loss_from, spent_units
 from sfumato.ledger.books import spent_in
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.question import Question
+from sfumato.privacy.accountant import NOTHING
 
 _PAGE = 1000
 
@@ -37,7 +38,7 @@ def analyst_account(connection: Connection, name: str, analyst: str) -> Account:
     table = schema.analyst
     query = select(table).where(table.c.dataset == name, table.c.name == analyst)
     row = connection.execute(query).mappings().one_or_none()
-    return Account(None, NO_CHARGE) if row is None else _analyst_account(row)
+    return Account(None, NOTHING) if row is None else _analyst_account(row)
 
 
 def entries(connection: Connection, name: str, *, after: int) -> list[Entry]:
@@ -56,14 +57,14 @@ def verify(connection: Connection, name: str) -> str:
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
     head = genesis(name, row["limit_loss"], row["opened"])
-    count, spent = 0, NO_CHARGE
-    by_analyst = dict.fromkeys(analyst_accounts(connection, name), NO_CHARGE)
+    count, spent = 0, NOTHING
+    by_analyst = dict.fromkeys(analyst_accounts(connection, name), NOTHING)
     for entry in _checked(connection, name, head):
         count, head = entry.number, entry.hash
         if entry.charge is not None and entry.kind is Kind.RELEASE:
             spent += entry.charge
         if entry.charge is not None and entry.analyst is not None:
-            by_analyst[entry.analyst] = by_analyst.get(entry.analyst, NO_CHARGE) + entry.charge
+            by_analyst[entry.analyst] = by_analyst.get(entry.analyst, NOTHING) + entry.charge
     if (count, head) != (row["entries"], row["head"]):
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
     units = (row["spent_units"], row["spent_delta_units"])

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger.account import Account, in_words
-from sfumato.ledger.amounts import NO_CHARGE, loss_text
+from sfumato.ledger.amounts import loss_text
 from sfumato.ledger.books import Books
 from sfumato.ledger.entry import Event, Kind, Receipt
 from sfumato.ledger.question import Question
-from sfumato.privacy.accountant import Charge
+from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
 
 
@@ -34,14 +34,16 @@ def reserve(books: Books, order: Order) -> Receipt:
         InputError: the retry key stands for another question.
         LossError: the limit does not have the measure of the charge.
     """
-    key = order.event.key
-    known = None if order.retry_key is None else books.retried(order.retry_key, order.event.analyst)
+    asked = order.event.question
+    event = replace(order.event, question=replace(asked, dataset_version=books.version(asked.dataset_version)))
+    key = event.key
+    known = None if order.retry_key is None else books.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
         raise InputError("this retry key was used for another question; use a new one", culprit=order.retry_key)
     found = books.release(key)
-    receipt = _release(books, order.event) if found is None else _repeat(books, order.event, *found)
+    receipt = _release(books, event) if found is None else _repeat(books, event, *found)
     if order.retry_key is not None and known is None:
-        books.remember(order.retry_key, order.event.analyst, key)
+        books.remember(order.retry_key, event.analyst, key)
     return receipt
 
 
@@ -57,7 +59,7 @@ def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
         InputError: the analyst has spent more than the cap already.
     """
     spent = books.analyst(analyst).spent
-    if not Account(cap, NO_CHARGE).admits(spent):
+    if not Account(cap, NOTHING).admits(spent):
         raise InputError(
             f"this analyst has spent {in_words(books.limit, spent)} already, more than the cap", culprit=cap
         )

@@ -11,7 +11,7 @@ branch_labels = None
 depends_on = None
 
 _FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry")
-_LIMITS = ("name", "opened", "limit_loss", "limit_units", "limit_delta_units")
+_LIMITS = ("name", "opened", "secret", "limit_loss", "limit_units", "limit_delta_units")
 
 
 def upgrade() -> None:
@@ -28,6 +28,7 @@ def _tables() -> None:
         "ledger_dataset",
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("opened", sa.Text, nullable=False),
+        sa.Column("secret", sa.Text, nullable=False),
         sa.Column("limit_loss", sa.Text, nullable=False),
         sa.Column("limit_units", sa.BigInteger, nullable=False),
         sa.Column("limit_delta_units", sa.BigInteger, nullable=False),
