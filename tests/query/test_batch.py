@@ -64,7 +64,7 @@ def test_expected_errors_are_those_that_are_measured(line, loss):
     measured = np.sqrt(np.mean([(each.answers - truth) ** 2 for each in found]))
     (expected,) = found[0].expected_error.values()
     assert measured == pytest.approx(expected, rel=0.1)
-    assert np.sqrt(np.mean(found[0].standard_errors**2)) == pytest.approx(expected, rel=1e-9)
+    assert np.sqrt(np.mean(found[0].standard_errors ** 2)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_answers_agree_with_each_other(line):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,8 +57,8 @@ def test_the_bins_hold_every_value_and_nest(attribute):
     levels = ladder(attribute).edges
     assert levels[0][0] == attribute.minimum
     assert levels[0][-1] >= attribute.maximum
-    assert all(low < high for low, high in zip(levels[0], levels[0][1:], strict=False))
-    for fine, coarse in zip(levels, levels[1:], strict=False):
+    assert all(low < high for low, high in pairwise(levels[0]))
+    for fine, coarse in pairwise(levels):
         assert fine[:: tree.BRANCHES] == coarse
     assert len(levels[0]) <= 2 * tree.LEAVES
 

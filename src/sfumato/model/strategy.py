@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,10 +97,17 @@ def p_identity(gram: Floats) -> Strategy:
     The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton
     search from fixed starting points, rounded down to integers so that no column sums to more.
     """
-    from scipy.optimize import minimize
-
     size = len(gram)
     refuse_large(size)
+    return _p_identity(np.ascontiguousarray(gram, dtype=np.float64).tobytes(), size)
+
+
+@lru_cache(maxsize=64)
+def _p_identity(stored: bytes, size: int) -> Strategy:
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    gram = np.frombuffer(stored).reshape(size, size)
     extra = max(1, round(size / 16))
     random = generator(_SEED)
     scale = float(np.trace(gram)) or 1.0
@@ -109,17 +116,18 @@ def p_identity(gram: Floats) -> Strategy:
         value, gradient = _p_identity_error(flat.reshape(extra, size), gram)
         return value / scale, gradient.reshape(-1) / scale
 
-    found = [
-        minimize(
-            objective,
-            random.random(extra * size),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0, None)] * (extra * size),
-            options={"maxiter": _STEPS},
-        )
-        for _ in range(_STARTS)
-    ]
+    with threadpool_limits(1):  # threads of linear algebra cost more than they save on matrices of this size
+        found = [
+            minimize(
+                objective,
+                random.random(extra * size),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(0, None)] * (extra * size),
+                options={"maxiter": _STEPS},
+            )
+            for _ in range(_STARTS)
+        ]
     best = min(found, key=lambda result: float(result.fun)).x.reshape(extra, size)
     return Strategy("p-identity", (_integers(best),))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias, assert_never
 
 import numpy as np
@@ -34,7 +34,7 @@ class Tallies:
 
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self._kept: dict[_Key, Counts] = {}
+        self._kept: dict[_Key | Measurable, Counts] = {}
 
     def __repr__(self) -> str:
         return "<exact tallies, sealed>"
@@ -46,7 +46,7 @@ class Tallies:
         """Exact answers, in order; all marginals that are missing are counted in one pass a filter."""
         tables = self._tables({key for question in questions if (key := _key(question)) is not None})
         finest = _finest(questions)
-        binned = {question: reveal(self._bins(question)) for question in set(finest.values())}
+        binned = {question: self._answer(question, tables) for question in set(finest.values())}
         return [
             _coarser(question, finest[question], binned[finest[question]])
             if isinstance(question, Bins)
@@ -54,8 +54,28 @@ class Tallies:
             for question in questions
         ]
 
-    def _bins(self, asked: Bins) -> Exact[Counts]:
-        return self.encoded.bins(asked.value, asked.edges, asked.by, asked.where)
+    def _keep(self, found: Mapping[_Key | Measurable, Counts]) -> None:
+        # list() takes a copy in one step, as another thread may add to what is kept
+        if sum(counts.size for counts in [*list(self._kept.values()), *found.values()]) <= _KEPT_CELLS:
+            self._kept.update(found)
+
+    def _once(self, question: Sum | Moments | Units | Bins) -> Counts:
+        kept = self._kept.get(question)
+        if kept is None:
+            kept = reveal(self._count(question))
+            self._keep({question: kept})
+        return kept
+
+    def _count(self, question: Sum | Moments | Units | Bins) -> Exact[Counts]:
+        match question:
+            case Sum(value=value, by=by, unit=unit, where=where):
+                return self.encoded.sums(value, by, unit, where)
+            case Moments(value=value, by=by, unit=unit, degree=degree, where=where):
+                return self.encoded.moments(value, by, unit, degree, where)
+            case Units(by=by, where=where):
+                return self.encoded.units(by, where)
+            case Bins(value=value, edges=edges, by=by, where=where):
+                return self.encoded.bins(value, edges, by, where)
 
     def _tables(self, keys: set[_Key]) -> dict[_Key, Counts]:
         found = {key: self._kept[key] for key in keys if key in self._kept}
@@ -64,8 +84,7 @@ class Tallies:
             cliques = [attributes for attributes, condition in missing if condition == where]
             for clique, sealed in zip(cliques, self.encoded.marginals(cliques, where), strict=True):
                 found[clique, where] = reveal(sealed)
-        if sum(counts.size for counts in self._kept.values()) + sum(found[key].size for key in missing) <= _KEPT_CELLS:
-            self._kept.update((key, found[key]) for key in missing)
+        self._keep({key: found[key] for key in missing})
         return found
 
     def _answer(self, question: Measurable, tables: dict[_Key, Counts]) -> Counts:
@@ -82,18 +101,14 @@ class Tallies:
                 table = coarsen(tables[attributes, None], self._shape(attributes), groups)
                 distance: Counts = np.abs(table - reference).sum(keepdims=True)
                 return distance
-            case Sum(value=value, by=by, unit=unit, where=where):
-                return reveal(self.encoded.sums(value, by, unit, where))
-            case Moments(value=value, by=by, unit=unit, degree=degree, where=where):
-                powers = reveal(self.encoded.moments(value, by, unit, degree, where)).reshape(-1, degree + 1)
+            case Moments(value=value, unit=unit, degree=degree):
+                powers = self._once(question).reshape(-1, degree + 1)
                 return _terms(powers, steps(self.encoded.domain, value, unit))
             case Weighted(attributes=attributes, weights=weights):
                 weighted: Counts = weights @ tables[attributes, None]
                 return weighted
-            case Units(by=by, where=where):
-                return reveal(self.encoded.units(by, where))
-            case Bins():
-                return reveal(self._bins(question))
+            case Sum() | Units() | Bins():
+                return self._once(question)
             case _:
                 assert_never(question)
 
