@@ -251,6 +251,7 @@ def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: 
         ({"quasi": []}, InputError, "at least one quasi-identifier"),
         ({"quasi": ["age", "age"]}, InputError, "named twice"),
         ({"quasi": ["height"]}, DomainError, "height"),
+        ({"quasi": [Quasi(name="age", weight=0.0)]}, InputError, "weight above zero"),
         ({"criteria": []}, InputError, "at least one criterion"),
         ({"criteria": [KAnonymity(ROWS + 1)]}, InfeasibleError, f"largest k that this table can meet is {ROWS}"),
         ({"criteria": [diverse]}, InfeasibleError, "no limit below 1"),
@@ -279,6 +280,19 @@ def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: 
 
     with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="default", limit=None) as ledger:
         assert len(list(ledger.journal())) == 1
+
+
+def test_weights_move_the_loss_to_what_matters_less(tmp_path: Path) -> None:
+    def loss(age: float, town: float) -> dict[str, float]:
+        quasi = [Quasi(name="age", weight=age), Quasi(name="town", weight=town)]
+        return anonymize.mondrian(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(8)]).facts["loss_metric"]
+
+    equal, old, local = loss(1.0, 1.0), loss(20.0, 1.0), loss(0.0, 1.0)
+    assert old["age"] < equal["age"]
+    assert local["town"] <= equal["town"]
+    assert local["age"] > 0  # it does not count, and is reported all the same
+    with pytest.raises(InputError, match="finite and not negative"):
+        Quasi(name="age", weight=float("nan"))
 
 
 def test_strict_mondrian_regions_do_not_overlap(tmp_path: Path) -> None:

@@ -40,8 +40,7 @@ from sfumato.engine.port import Recode
 Integers = NDArray[np.int64]
 Losses = NDArray[np.float64]
 
-
-LEFT_OUT = "(left out)"
+LEFT_OUT = "(left out)"  # the cell of codes that are suppressed by policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ def of_classes(
     described = [space.describe(*ends) for ends in zip(low, high, strict=True)]
     named = tuple(labels for labels, _, _ in described) if names is None else tuple(names)
     labels = tuple(domain[name].labels() for name in data.quasi)
-    weights = np.array([each.weight for each in asked.quasi])
-    losses = space.cells(low, high) / np.where(weights > 0, weights, 1.0)
+    losses = space.losses(low, high)
     recoding = Local(
         quasi=data.quasi,
         criteria=_spelled(asked.criteria),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +37,10 @@ class Quasi:
     weight: float = 1.0
     missing: Missing = Missing.CATEGORY
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise InputError(f"the weight of {self.name!r} must be finite and not negative", culprit=self.weight)
+
     def aligned(self, attribute: Attribute) -> Hierarchy:
         """The hierarchy over the codes of the domain.
 
@@ -63,7 +68,7 @@ def read(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...]:
     """Quasi-identifiers as given, by name or with details.
 
     Raises:
-        InputError: none, or one twice.
+        InputError: none, one twice, or none with a weight.
         DomainError: one that the domain does not have.
     """
     found = tuple(Quasi(name=given) if isinstance(given, str) else given for given in quasi)
@@ -72,6 +77,8 @@ def read(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...]:
         raise InputError("name at least one quasi-identifier", culprit=quasi)
     if len(set(names)) != len(names):
         raise InputError("a quasi-identifier is named twice", culprit=names)
+    if not any(each.weight for each in found):
+        raise InputError("at least one quasi-identifier needs a weight above zero", culprit=names)
     for name in names:
         domain.index(name)
     return found

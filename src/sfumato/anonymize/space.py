@@ -204,6 +204,11 @@ class Space:
         """Weighted loss of each cell of each box: shape of ``low``."""
         return np.asarray(self._table[low * self.sizes + high + self._offsets])
 
+    def losses(self, low: Integers, high: Integers) -> Losses:
+        """Loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
+        scales = zip(self.scales, self.codes, low.T, high.T, strict=True)
+        return np.stack([scale.losses(codes)[first, last] for scale, codes, first, last in scales], axis=1)
+
     def describe(self, low: Integers, high: Integers) -> tuple[tuple[str, ...], Integers, Integers]:
         """Labels of one box, and the least and greatest rank of its cells on the full scales, shape ``(quasi,)``."""
         labels, covers = [], []

@@ -143,8 +143,7 @@ def _weighted(rows: pa.Table) -> Table:
         planned = study(rows, gender=False, weights=weights)
         partition = cut(planned.space, mondrian_cuts.greedy, 10)
         low, high = partition.boxes(planned.space)
-        cells = planned.space.cells(low, high) / np.array(weights)
-        losses = loss_metric(partition.counts(), cells, 0)
+        losses = loss_metric(partition.counts(), planned.space.losses(low, high), 0)
         table.append(
             {
                 "weights": name,
