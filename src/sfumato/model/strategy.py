@@ -185,6 +185,7 @@ def _p_identity_error(extra: Floats, gram: Floats) -> tuple[float, Floats]:
 def _integers(extra: Floats) -> NDArray[np.int64]:
     one = 1 << _PRECISION
     sums = 1 + extra.sum(axis=0)
-    rows = np.floor(np.concatenate([np.diag(1 / sums), extra / sums]) * one).astype(np.int64)
+    cells = np.diag(np.maximum(one / sums, 1.0))  # without any weight on a cell nothing could be inverted
+    rows = np.floor(np.concatenate([cells, extra / sums * one])).astype(np.int64)
     kept: NDArray[np.int64] = rows[rows.any(axis=1)]
     return kept

@@ -1,7 +1,9 @@
 """Differentially private synthetic tables."""
 
+from sfumato.synthesize.aim import aim
 from sfumato.synthesize.auto import auto
 from sfumato.synthesize.histogram import histogram, marginals
+from sfumato.synthesize.mst import mst
 from sfumato.synthesize.mwem import Output, Schedule, mwem
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.synthesize.total import Charged, Public, Summed
@@ -14,11 +16,13 @@ __all__ = [
     "Schedule",
     "Summed",
     "Synthetic",
+    "aim",
     "all_marginals",
     "all_ranges",
     "auto",
     "histogram",
     "marginals",
+    "mst",
     "mwem",
     "prefixes",
     "ranges",

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.domain import Domain
 from sfumato.model.junction_tree import Clique, refuse_larger, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
@@ -23,7 +24,7 @@ from sfumato.synthesize import total as totals
 from sfumato.synthesize.beginning import State, Zeros, begin
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, Scored, affordable, grow, relevant, score
+from sfumato.synthesize.growth import Limits, Scored, affordable, grow, relevant, score, wanted
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.workload import Marginals
@@ -79,10 +80,10 @@ def adapt(
     division = Division(allowance.whole, doors.domain.unit.rows)
     random = generator()
     state = begin(doors, allowance, total, share=None, zeros=zeros)
-    wanted = workload.over(doors.domain)
+    cliques = wanted(workload, doors.domain)
     interest: dict[Clique, float] = {}
     for ways, part, room in ROUNDS:
-        candidates = _candidates(doors, state, wanted, interest, ways=ways, limits=limits)
+        candidates = _candidates(doors, state, cliques, interest, ways=ways, limits=limits)
         if not candidates:
             continue
         share = allowance.left * part
@@ -115,10 +116,27 @@ def describe(
     }
 
 
+def expected_error(domain: Domain, loss: Loss, workload: Marginals) -> float:
+    """Root mean squared error of a cell of the workload, if each of its marginals (of three attributes at most)
+    were measured; reads no data.
+
+    The method leaves a marginal out where it expects the model to be nearer than the noise, so this is
+    what it aims to undercut; where inference cannot hold all of them it may also fall short of it.
+    """
+    division = Division(totals.divisible(loss), domain.unit.rows)
+    most = max(ways for ways, _, _ in ROUNDS)
+    cliques = dict.fromkeys(
+        part for clique in wanted(workload, domain) for part in combinations(clique, min(most, len(clique)))
+    )
+    sizes = np.array([domain.project(clique).size for clique in cliques], dtype=np.float64)
+    deviations = np.array([division.deviation(float(share)) for share in division.shares(sizes.tolist())])
+    return float(np.sqrt((sizes * deviations**2).sum() / sizes.sum()))
+
+
 def _candidates(
     doors: Doors,
     state: State,
-    wanted: Sequence[Clique],
+    cliques: Sequence[Clique],
     interest: dict[Clique, float],
     *,
     ways: int,
@@ -133,7 +151,7 @@ def _candidates(
     measured = {table.attributes for table in state.measured}
     found: dict[Clique, float] = {}
     for size in range(2, ways + 1):
-        weights = relevant(wanted, size)
+        weights = relevant(cliques, size)
         fresh = [clique for clique in weights if clique not in measured]
         small = affordable(fresh, doors.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))

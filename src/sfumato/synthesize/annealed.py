@@ -19,7 +19,7 @@ from sfumato.synthesize.aim import describe
 from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, affordable, drawn, reference, relevant
+from sfumato.synthesize.growth import Limits, affordable, drawn, reference, relevant, wanted
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.workload import Marginals
@@ -73,10 +73,10 @@ def anneal(doors: Doors, loss: Loss, total: Total, workload: Marginals, *, limit
 
 def _candidates(doors: Doors, state: State, workload: Marginals, limits: Limits) -> dict[Clique, float]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
-    wanted = workload.over(doors.domain)
+    cliques = wanted(workload, doors.domain)
     found: dict[Clique, float] = {}
     for ways in (1, 2, 3):
-        weights = relevant(wanted, ways)
+        weights = relevant(cliques, ways)
         kept = affordable(list(weights), doors.domain, state, limits)[: limits.candidates]
         found |= {clique: weights[clique] * ways / 3 for clique in kept}
     return found

@@ -19,6 +19,8 @@ from sfumato.errors import SizeError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
+from sfumato.synthesize.aim import aim, expected_error
+from sfumato.synthesize.matrix import MOST_CELLS, matrix, plan
 from sfumato.synthesize.synthetic import Keeper, Synthetic
 from sfumato.synthesize.total import Bought, Charged, Public, Summed, Total
 from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload
@@ -69,7 +71,9 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
     found = (
         *_histogram(domain, loss, total, workload),
         *_marginals(domain, loss, total, workload),
+        *_matrix(domain, loss, total, workload),
         *_mwem(domain, loss, total, workload),
+        *_aim(domain, loss, total, workload),
     )
     if not found:
         size = domain.project(workload.attributes(domain)).size
@@ -115,6 +119,23 @@ def _marginals(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
     )
 
 
+def _matrix(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    size = domain.project(workload.attributes(domain)).size
+    if size > MOST_CELLS or size * workload.length(domain) > MOST_MATRIX_CELLS:
+        return ()
+    chosen = plan(domain, loss, total, workload)
+    if chosen.strategy.name == "identity":
+        return ()  # a histogram says the same more plainly
+    return (
+        Option(
+            "matrix",
+            chosen.error,
+            f"noise on {len(chosen.question.weights)} sums optimised for the workload ({chosen.strategy.name})",
+            lambda vault: matrix(vault, loss=loss, total=total, workload=workload),
+        ),
+    )
+
+
 def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
     size = domain.project(workload.attributes(domain)).size
     length = workload.length(domain)
@@ -131,6 +152,19 @@ def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple
             math.sqrt(variance * kept),
             f"noise on {schedule.rounds} measured queries of {length}; queries left out can be further off",
             lambda vault: weights.mwem(vault, loss=loss, total=bought, workload=workload, schedule=schedule),
+        ),
+    )
+
+
+def _aim(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+    if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
+        return ()  # it models the whole table: for a few of its attributes the dense methods are there
+    return (
+        Option(
+            "aim",
+            expected_error(domain, loss, workload),
+            "noise on every marginal of the workload; it measures fewer where its model is nearer than the noise",
+            lambda vault: aim(vault, loss=loss, total=total, workload=workload),
         ),
     )
 

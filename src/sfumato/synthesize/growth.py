@@ -23,6 +23,7 @@ from sfumato.model.sampling import sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.beginning import State
 from sfumato.synthesize.division import Division
+from sfumato.synthesize.workload import Marginals
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance
 
@@ -53,6 +54,12 @@ class Scored:
     cliques: tuple[Clique, ...]
     distances: NDArray[np.float64]
     cells: NDArray[np.float64]
+
+
+def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
+    """The workload's marginals with their attributes in the domain's order, each once."""
+    ordered = (tuple(sorted(set(clique), key=domain.index)) for clique in workload.over(domain))
+    return list(dict.fromkeys(ordered))
 
 
 def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, float]:
