@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import SizeError
-from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Randomizer, Reports
+from sfumato.local.randomizer import (
+    LARGEST_TABLE,
+    Codes,
+    Counts,
+    Layout,
+    Randomizer,
+    Reports,
+    from_bytes,
+    to_bytes,
+)
 from sfumato.local.sampling import below
 from sfumato.privacy.entropy import Entropy
 
@@ -229,18 +238,6 @@ class Joint:
 def size_of(part: Randomizer) -> int:
     """Bytes of one report."""
     return part.layout.dtype.itemsize * part.layout.width
-
-
-def to_bytes(reports: Reports) -> Reports:
-    """Reports as little-endian bytes, ``(n, bytes)``."""
-    packed = np.ascontiguousarray(reports).astype(reports.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    return packed.reshape(len(reports), -1)
-
-
-def from_bytes(packed: Reports, layout: Layout) -> Reports:
-    """Undo :func:`to_bytes`."""
-    reports = np.ascontiguousarray(packed).view(layout.dtype.newbyteorder("<")).astype(layout.dtype, copy=False)
-    return reports.reshape(-1) if layout.width == 1 else reports
 
 
 def _enumerable(inputs: int, outputs: int) -> None:

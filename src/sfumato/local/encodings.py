@@ -14,7 +14,7 @@ from sfumato.errors import SizeError
 from sfumato.local.bits import Coins, Unary, flips, pack, unpack
 from sfumato.local.bounds import DENOMINATOR
 from sfumato.local.hashing import Hashed
-from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Reports
+from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Reports, to_bytes
 from sfumato.local.sampling import below, coins, smallest
 from sfumato.privacy.entropy import Entropy
 
@@ -200,9 +200,7 @@ class BucketRun:
 
 def headed(head: NDArray[Any], body: Reports) -> Reports:
     """Bytes of ``head``, little-endian, followed by those of ``body``; ``(n, bytes)``."""
-    first = np.ascontiguousarray(head).astype(head.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    rest = np.ascontiguousarray(body).astype(body.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    return np.concatenate([first.reshape(head.size, -1), rest.reshape(head.size, -1)], axis=1)
+    return np.concatenate([to_bytes(head), to_bytes(body)], axis=1)
 
 
 def split(reports: Reports, head: np.dtype[np.unsignedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -122,7 +122,7 @@ class Hiera:
         return 2 * level + grid_codes(within, 0, 1, 2, entropy).astype(np.int64)
 
     def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
-        """The mean, without reuse (mu = 1), which is best; unbiased.
+        """The mean, without reuse (mu = 1), which is best; unbiased, with the variance of drawing people included.
 
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.

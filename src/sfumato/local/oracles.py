@@ -158,7 +158,7 @@ def _design(size: int, epsilon: Fraction, method: Method) -> Design:
                 )
             return _best(designs, epsilon)
         case _:
-            widths = [1 << bits for bits in range(1, 9)]
+            widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
             sketches = [HadamardSketch(size, width) for width in widths]
             return _best([sketch for sketch in sketches if sketch.outputs <= LARGEST_TALLY], epsilon)
 

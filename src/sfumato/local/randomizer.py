@@ -15,7 +15,7 @@ Codes: TypeAlias = NDArray[np.integer[Any]]
 Reports: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Counts: TypeAlias = NDArray[np.int64]
 
-LARGEST_TABLE = 1 << 22
+LARGEST_TABLE = 1 << 16
 """Entries of a probability table that is written out for enumeration."""
 
 
@@ -107,6 +107,18 @@ class FrequencyOracle(Randomizer, Protocol):
 def count_outputs(reports: Reports, outputs: int) -> Counts:
     """How often each output occurs; shape ``(outputs,)``."""
     return np.bincount(reports, minlength=outputs).astype(np.int64, copy=False)
+
+
+def to_bytes(reports: Reports) -> Reports:
+    """Reports as little-endian bytes, ``(n, bytes)``."""
+    packed = np.ascontiguousarray(reports).astype(reports.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+    return packed.reshape(len(reports), reports.dtype.itemsize * (reports.shape[1] if reports.ndim > 1 else 1))
+
+
+def from_bytes(packed: Reports, layout: Layout) -> Reports:
+    """Undo :func:`to_bytes`."""
+    reports = np.ascontiguousarray(packed).view(layout.dtype.newbyteorder("<")).astype(layout.dtype, copy=False)
+    return reports.reshape(-1) if layout.width == 1 else reports
 
 
 def variance(oracle: FrequencyOracle, frequency: float) -> float:

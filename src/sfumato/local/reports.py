@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError, ReportError
 from sfumato.local.client import Reports
-from sfumato.local.composite import from_bytes, to_bytes
 from sfumato.local.document import fingerprint
+from sfumato.local.randomizer import from_bytes, to_bytes
 from sfumato.local.spec import Spec
 
 _COLUMN = "report"

@@ -23,7 +23,7 @@ from sfumato.local.spec import Spec
 from sfumato.privacy.loss import Number, exact
 
 _DEVIATIONS = 12  # of the number of clones, to either side; what lies beyond is added to delta
-_BISECTIONS = 60
+_BISECTIONS = 40
 _SLACK = 1e-9  # relative error allowed for the floating-point sums
 
 

@@ -1,0 +1,115 @@
+"""``sfumato local`` end to end, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sfumato.app.cli.local import app
+from sfumato.errors import InputError, LossError, ReportError
+
+RUNNER = CliRunner()
+
+
+def say(*words: object) -> str:
+    found = RUNNER.invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "people.csv"
+    rows = [f"{'f' if i % 4 else 'm'},{i % 50},w{i % 3}" for i in range(4_000)]
+    path.write_text("\n".join(["sex,age,word", *rows]) + "\n")
+    return path
+
+
+def test_frequencies_end_to_end(tmp_path: Path, people: Path) -> None:
+    spec, reports, more = tmp_path / "spec.json", tmp_path / "r.parquet", tmp_path / "s.arrow"
+    say("spec", "frequency", "--epsilon", "2", "--values", "f,m", "--out", spec)
+    for out in (reports, more):
+        say("randomize", spec, people, "--column", "sex", "--out", out)
+    found = json.loads(say("estimate", spec, reports, more, "--post", "simplex", "--json"))
+    assert found["reports"] == 8_000
+    assert found["refused"] == 0
+    assert [row["value"] for row in found["estimates"]] == ["f", "m"]
+    assert found["estimates"][0]["from"] - 0.1 < 0.75 < found["estimates"][0]["to"] + 0.1
+    audited = json.loads(say("audit", spec, "--json"))
+    assert audited["claimed"] == audited["proven"] == audited["enumerated"] == 2
+    assert audited["holds"]
+    assert json.loads(say("amplify", spec, "--reports", "1000", "--delta", "1e-6", "--json"))["epsilon"] < 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "column", "length"),
+    [
+        ("mean", ["--low", 0, "--high", 49, "--method", "duchi"], "age", 1),
+        ("distribution", ["--low", 0, "--high", 50, "--bins", 10], "age", 10),
+        ("range", ["--size", 50], "age", 50),
+        ("heavy-hitters", ["--bits", 16], "word", 3),
+    ],
+)
+def test_every_kind_end_to_end(
+    tmp_path: Path, people: Path, kind: str, options: list[object], column: str, length: int
+) -> None:
+    spec, reports = tmp_path / "spec.json", tmp_path / "r.parquet"
+    say("spec", kind, "--epsilon", "4", *options, "--out", spec)
+    say("randomize", spec, people, "--column", column, "--out", reports)
+    assert len(json.loads(say("estimate", spec, reports, "--json"))["estimates"]) == length
+    assert "reports, epsilon 4 each" in say("estimate", spec, reports)
+
+
+def test_damaged_files_are_counted_and_not_estimated_from(tmp_path: Path, people: Path) -> None:
+    spec, good, bad = tmp_path / "spec.json", tmp_path / "g.parquet", tmp_path / "b.parquet"
+    say("spec", "mean", "--epsilon", "1", "--low", 0, "--high", 49, "--out", spec)
+    say("randomize", spec, people, "--column", "age", "--out", good)
+    bad.write_bytes(good.read_bytes()[:-40])
+    found = json.loads(say("estimate", spec, good, bad, "--json"))
+    assert (found["reports"], found["refused"]) == (4_000, 1)
+    with pytest.raises(ReportError, match="all 1 files"):
+        say("estimate", spec, bad)
+
+
+def test_values_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "values.txt").write_text("a\nb\nc\n")
+    spec = json.loads(say("spec", "frequency", "--epsilon", "1", "--values", f"@{tmp_path / 'values.txt'}"))
+    assert spec["values"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["spec", "mean", "--epsilon", "1", "--low", "0"],
+        ["spec", "mean", "--epsilon", "1", "--low", "0", "--high", "1", "--bins", "4"],
+        ["spec", "mean", "--epsilon", "1", "--low", "0", "--high", "1", "--method", "magic"],
+        ["spec", "median", "--epsilon", "1"],
+        ["spec", "range", "--epsilon", "1", "--size", "9", "--method", "grr"],
+        ["spec", "frequency", "--epsilon", "1", "--values", "@nowhere.txt"],
+        ["audit", "nowhere.json"],
+    ],
+)
+def test_wrong_commands_are_refused(words: list[str]) -> None:
+    with pytest.raises(InputError):
+        say(*words)
+
+
+@pytest.mark.parametrize("epsilon", ["0", "800", "nan", "-1"])
+def test_absurd_epsilons_are_refused(epsilon: str) -> None:
+    with pytest.raises(LossError):
+        say("spec", "frequency", f"--epsilon={epsilon}", "--size", "4")
+
+
+def test_an_existing_file_is_not_replaced_unasked(tmp_path: Path, people: Path) -> None:
+    spec, out = tmp_path / "spec.json", tmp_path / "r.parquet"
+    say("spec", "frequency", "--epsilon", "1", "--values", "f,m", "--out", spec)
+    say("randomize", spec, people, "--column", "sex", "--out", out)
+    for words in (
+        ["spec", "frequency", "--epsilon", "1", "--values", "f,m", "--out", spec],
+        ["randomize", spec, people, "--column", "sex", "--out", out],
+    ):
+        with pytest.raises(InputError, match="exists"):
+            say(*words)

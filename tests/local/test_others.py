@@ -1,0 +1,167 @@
+"""Several attributes, keys with values, heavy hitters, graded means, learning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.errors import InputError
+from sfumato.local import HeavyHitters, KeyValue, Mean, Server, Several
+from sfumato.local.estimate import Post, likeliest, simplex
+from sfumato.local.graded import Block, GradedMean, PublicLevels
+from sfumato.local.hiera import DIVISIONS
+from sfumato.local.learning import Rows, descend, group_size, mean_squared_error, perturb_with, ridge
+from sfumato.local.several import Bounds, Sharing
+from sfumato.local.simulation import simulate
+from sfumato.privacy.entropy import SimulatedEntropy
+
+LIMIT = 9.3
+RANDOM = np.random.default_rng(11)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_several_attributes_are_estimated_together(sharing: Sharing) -> None:
+    spec = Several.design({"sex": ["f", "m"], "age": Bounds(0, 100), "town": 12}, epsilon=3, sharing=sharing)
+    people = 30_000
+    values = {
+        "sex": np.array(["f", "m"])[RANDOM.integers(0, 2, people)],
+        "age": RANDOM.uniform(20, 60, people),
+        "town": RANDOM.binomial(11, 0.3, people),
+    }
+    server = Server(spec)
+    server.update(simulate(spec, values, seed=1))
+    made = server.estimate()
+    truth = [
+        *(np.mean(values["sex"] == name) for name in ("f", "m")),
+        values["age"].mean(),
+        *np.bincount(values["town"], minlength=12) / people,
+    ]
+    # sampling people adds its own variance to a sampled part: at most a quarter of one report's range squared
+    slack = np.array([0.5, 0.5, 20, *[0.5] * 12]) / np.sqrt(people / 3)
+    assert (np.abs(made.values - truth) < LIMIT * np.hypot(np.sqrt(made.variance), slack)).all()
+    assert made.labels[:3] == ("sex: f", "sex: m", "age: mean")
+
+
+def test_sampling_attributes_beats_splitting_epsilon() -> None:
+    domains = dict.fromkeys("abcdef", 8)
+    spread = {}
+    for sharing in Sharing:
+        spec = Several.design(domains, epsilon=1, sharing=sharing)
+        server = Server(spec)
+        server.update(simulate(spec, {name: RANDOM.integers(0, 8, 20_000) for name in domains}, seed=1))
+        spread[sharing] = float(server.estimate().variance.mean())
+    assert spread[Sharing.SAMPLE] < spread[Sharing.SPLIT]
+
+
+def test_keys_and_their_values() -> None:
+    spec = KeyValue.design(("a", "b", "c"), 0, 10, pairs=2, epsilon=2)
+    people = 60_000
+    has_b = RANDOM.random(people) < 0.4
+    counts = 1 + has_b.astype(np.int64)
+    keys = np.full(counts.sum(), "a")
+    values = np.full(counts.sum(), 2.0)
+    second = (np.cumsum(counts) - 1)[has_b]
+    keys[second], values[second] = "b", 9.0
+    server = Server(spec)
+    server.update(simulate(spec, (keys, values, counts), seed=1))
+    made = server.estimate()
+    share, mean = made.values[:3], made.values[3:]
+    assert (np.abs(share - [1, has_b.mean(), 0]) < LIMIT * np.sqrt(made.variance[:3])).all()
+    assert (np.abs(mean[:2] - [2, 9]) < LIMIT * np.sqrt(made.variance[3:5])).all()
+
+
+def test_heavy_hitters_are_found_and_strangers_are_not() -> None:
+    spec = HeavyHitters.design(bits=40, text=True, epsilon=4)
+    words = np.array(["apple", "pear", "fig", *(f"x{i}" for i in range(500))], dtype=object)
+    chances = np.array([0.3, 0.2, 0.1, *[0.4 / 500] * 500])
+    values = words[RANDOM.choice(words.size, 40_000, p=chances)]
+    one, two = Server(spec), Server(spec)
+    one.update(simulate(spec, values[:25_000], seed=1))
+    two.update(simulate(spec, values[25_000:], seed=2))
+    one.merge(two.state())
+    found = one.find(most=8)
+    assert set(found.labels) == {"apple", "pear", "fig"}
+    truth = {word: float(np.mean(values == word)) for word in found.labels}
+    for label, value, variance in zip(found.labels, found.values, found.variance, strict=True):
+        assert abs(value - truth[label]) < LIMIT * np.sqrt(variance)
+    with pytest.raises(InputError, match="find"):
+        one.estimate()
+
+
+def test_heavy_integers() -> None:
+    spec = HeavyHitters.design(bits=16, text=False, epsilon=3)
+    values = np.where(RANDOM.random(30_000) < 0.5, 54_321, RANDOM.integers(0, 1 << 16, 30_000))
+    server = Server(spec)
+    server.update(simulate(spec, values, seed=1))
+    assert server.find(most=4).labels == ("54321",)
+
+
+def test_graded_means_and_blocks_and_public_levels() -> None:
+    values = RANDOM.uniform(-1, 0.9, 60_000)
+    budgets = (5, 4, 3, 2, 1)
+    graded = GradedMean.design(-1, 1, divisions=DIVISIONS, budgets=budgets)
+    block = Block.design(DIVISIONS, budgets=budgets)
+    levels = RANDOM.integers(0, 2, values.size)
+    specs = [(graded, values), (block, values)]
+    specs += [
+        (PublicLevels.design(-1, 1, budgets=(2, 1), independent=each), (values, levels)) for each in (True, False)
+    ]
+    spread = []
+    for spec, population in specs:
+        server = Server(spec)
+        server.update(simulate(spec, population, seed=1))
+        made = server.estimate()
+        slack = 0.55 / np.sqrt(values.size / 2)  # weights by variance estimate a level's own mean
+        assert abs(made.values[0] - values.mean()) < LIMIT * np.hypot(np.sqrt(made.variance[0]), slack)
+        spread.append(float(made.variance[0]))
+    assert spread[2] < spread[3]  # inverse variances beat shares where levels say nothing about values
+
+
+def test_projection_and_likelihood() -> None:
+    assert simplex(np.array([0.2, 0.3, 0.5])).tolist() == pytest.approx([0.2, 0.3, 0.5])
+    channel = np.array([[0.8, 0.2], [0.3, 0.7]])
+    found = likeliest(channel, np.array([55_000, 45_000]))
+    assert found @ channel == pytest.approx([0.55, 0.45], abs=1e-6)
+
+
+def test_post_processing_that_has_no_meaning_is_refused() -> None:
+    spec = Mean.design(0, 1, epsilon=1)
+    server = Server(spec)
+    server.update(simulate(spec, np.linspace(0, 1, 50), seed=1))
+    with pytest.raises(InputError, match="no post-processing"):
+        server.estimate(Post.SIMPLEX)
+
+
+def regression(people: int, dimension: int) -> tuple[Rows, np.ndarray]:
+    inputs = RANDOM.choice([-1.0, 1.0], (people, dimension))
+    weights = np.linspace(-0.2, 0.2, dimension)
+    return Rows(inputs, np.clip(inputs @ weights + RANDOM.normal(0, 0.05, people), -1, 1)), weights
+
+
+def test_descent_and_ridge_come_near_the_optimum() -> None:
+    rows, weights = regression(200_000, 4)
+    spec = Mean.design(-1, 1, epsilon=2)
+    trivial = mean_squared_error(rows, np.zeros(4))
+    descended = descend(rows, perturb_with(spec, SimulatedEntropy(1)), group=group_size(4, 2.0), generator=RANDOM)
+    moments = ridge(rows, spec, entropy=SimulatedEntropy(2), generator=RANDOM)
+    best = mean_squared_error(rows, weights)
+    for found in (descended, moments):
+        assert mean_squared_error(rows, found) < best + 0.1 * (trivial - best)
+
+
+def test_a_gradient_is_unbiased_after_scaling_by_the_dimension() -> None:
+    """One group and no noise: the first step is the full gradient."""
+    rows, _ = regression(200_000, 4)
+    exact = lambda values, coordinate, inputs: values  # noqa: ARG005, E731
+    found = descend(rows, exact, group=200_000, generator=RANDOM)
+    gradient = -(rows.inputs * rows.outcomes[:, None]).mean(axis=0)
+    assert found == pytest.approx(-gradient / 2, abs=0.02)  # the average of the start and the first iterate
+
+
+def test_group_sizes_and_bounds() -> None:
+    assert group_size(10, 1.0) == 1000
+    assert group_size(100, 0.5) == 3685
+    with pytest.raises(InputError, match="scaled"):
+        Rows(np.array([[2.0]]), np.array([0.0]))
+    with pytest.raises(InputError, match="between -1 and 1"):
+        perturb_with(Mean.design(0, 1, epsilon=1), SimulatedEntropy(1))

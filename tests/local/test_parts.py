@@ -1,0 +1,117 @@
+"""Fields, designs and counters against slow and obvious versions."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.local.choice import Design
+from sfumato.local.counting import column_counts
+from sfumato.local.designs import Direct, Hadamard, Projective, points, transform
+from sfumato.local.field import field, prime_of, prime_powers
+from sfumato.local.hashing import Hashed
+from sfumato.local.sketch import HadamardSketch
+from sfumato.local.subset import Subset, _Subsets
+from sfumato.privacy.entropy import SimulatedEntropy
+
+DESIGNS: list[Design] = [
+    Direct(7),
+    Subset(6, 2),
+    Projective(7, 2, 3),
+    Projective(18, 4, 3),
+    Hadamard(6),
+    Hashed(9, 2),
+    Hashed(9, 3),
+    Hashed(10, 4),
+    HadamardSketch(5, 4),
+]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27])
+def test_fields_obey_their_laws(size: int) -> None:
+    arithmetic = field(size)
+    add, multiply = arithmetic.add.astype(int), arithmetic.multiply.astype(int)
+    a, b, c = np.ogrid[:size, :size, :size]
+    assert (add[a, add[b, c]] == add[add[a, b], c]).all()
+    assert (multiply[a, multiply[b, c]] == multiply[multiply[a, b], c]).all()
+    assert (multiply[a, add[b, c]] == add[multiply[a, b], multiply[a, c]]).all()
+    assert (add == add.T).all()
+    assert (multiply == multiply.T).all()
+    assert (add[0] == np.arange(size)).all()
+    assert (multiply[1] == np.arange(size)).all()
+    assert all(sorted(row) == list(range(size)) for row in multiply[1:])
+
+
+def test_prime_powers_are_found() -> None:
+    assert prime_powers()[:12] == (2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19)
+    assert [prime_of(size) for size in (6, 8, 10, 121)] == [None, 2, None, 11]
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: f"{type(design).__name__}-{design.inputs}")
+def test_designs_have_the_shares_that_they_state(design: Design) -> None:
+    incidence = design.incidence()
+    assert incidence.shape == (design.inputs, design.outputs)
+    assert set(incidence.sum(axis=1)) == {int(design.share * design.outputs)}
+    inside, outside = design.meeting
+    for first in range(design.inputs):
+        for second in set(range(design.inputs)) - {first}:
+            met = int((incidence[first] & incidence[second]).sum())
+            assert met == inside * int(incidence[first].sum())
+            assert int((~incidence[first] & incidence[second]).sum()) == outside * int((~incidence[first]).sum())
+
+
+@pytest.mark.parametrize("design", [d for d in DESIGNS if not isinstance(d, Subset)], ids=lambda d: type(d).__name__)
+def test_support_counts_are_those_of_the_incidence(design: Design) -> None:
+    reports = np.random.default_rng(1).integers(0, design.outputs, 500).astype(design.layout.dtype)
+    assert design.support(design.tally(reports)).tolist() == design.incidence()[:, reports].sum(axis=1).tolist()
+    assert design.possible(reports)
+    assert not design.possible(np.array([design.outputs]))
+
+
+def test_points_of_projective_space_are_distinct_lines() -> None:
+    assert points(3, 3) == 13
+    assert Projective(13, 3, 3).incidence().sum() == 13 * 4
+
+
+@given(st.lists(st.integers(-9, 9), min_size=8, max_size=8))
+def test_the_fast_transform_is_the_hadamard_matrix(values: list[int]) -> None:
+    matrix = [[(-1) ** (i & j).bit_count() for j in range(8)] for i in range(8)]
+    assert transform(np.array(values)).tolist() == (np.array(matrix) @ values).tolist()
+
+
+@given(st.integers(0, 600), st.integers(1, 17), st.integers(0, 2**32 - 1))
+def test_bitwise_adders_count_columns(rows: int, width: int, seed: int) -> None:
+    packed = np.random.default_rng(seed).integers(0, 256, (rows, width), dtype=np.uint8)
+    slow = np.unpackbits(packed, axis=1, bitorder="little").sum(axis=0)
+    assert column_counts(packed).tolist() == slow.tolist()
+
+
+@pytest.mark.parametrize(("count", "size"), [(5, 2), (17, 3), (20, 19), (4, 0), (33, 2)])
+def test_subsets_are_uniform(count: int, size: int) -> None:
+    number = 200 * comb(count, size)
+    drawn = _Subsets(count, size).draw(number, SimulatedEntropy(count))
+    assert set(np.bitwise_count(drawn).tolist()) == {size}
+    assert int(drawn.max()) < 1 << count
+    seen = np.unique(drawn, return_counts=True)[1]
+    assert seen.size == comb(count, size)
+    assert float(((seen - 200) ** 2 / 200).sum()) < seen.size + 9.3 * (2 * seen.size) ** 0.5 + 90  # 1e-20
+
+
+def test_subsets_of_the_widest_word_have_the_right_size_and_spread() -> None:
+    drawn = _Subsets(63, 16).draw(40_000, SimulatedEntropy(9))
+    bits = drawn[:, None] >> np.arange(63, dtype=np.uint64)[None, :] & np.uint64(1)
+    assert (bits.sum(axis=1) == 16).all()
+    share = bits.mean(axis=0)
+    assert np.abs(share - 16 / 63).max() < 9.3 * (16 / 63 * 47 / 63 / 40_000) ** 0.5
+    pair = (bits[:, 0] & bits[:, 62]).mean()
+    assert abs(pair - 16 * 15 / (63 * 62)) < 9.3 * (0.0615 / 40_000) ** 0.5
+
+
+def test_hashes_of_digits_and_of_tables_agree() -> None:
+    design = Hashed(100, 5)
+    codes, functions = np.arange(100)[:, None], np.arange(design.functions)[None, :]
+    assert (design.hash(codes, functions) == design._digitwise(codes, functions)).all()
