@@ -194,32 +194,34 @@ def postgres(path: Path, arguments: argparse.Namespace, folder: Path):
 ENGINES = {"duckdb": duckdb, "spark": spark, "postgres": postgres}
 
 
-def section(rows: int, results: dict[str, dict[str, float]]) -> str:
-    """One run in Markdown."""
-    head = ("engine", "encode, CPU s", "455 marginals, CPU s (wall)", "plain GROUP BY each, CPU s", "ratio",
-            "groups of 4, CPU s", "recode and write, CPU s", "peak, GB")  # fmt: skip
-    lines = [f"## {rows:,} rows", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    lines.extend(
+HEAD = ("engine", "encode, CPU s", "455 marginals, CPU s (wall)", "plain GROUP BY each, CPU s", "ratio",
+        "groups of 4, CPU s", "recode and write, CPU s", "peak, GB")  # fmt: skip
+
+
+def line(engine: str, r: dict[str, float]) -> str:
+    """One engine's results in Markdown."""
+    return (
         f"| {engine} | {r['encode_cpu_s']:.1f} | {r['marginals_cpu_s']:.1f} ({r['marginals_wall_s']:.0f}) "
         f"| {r['plain_cpu_s']:.0f} ({r['plain_ran']} run) | {r['plain_cpu_s'] / r['marginals_cpu_s']:.1f} "
         f"| {r['groups_cpu_s']:.1f} | {r['recode_cpu_s']:.1f} | {r['peak_gb']:.1f} |"
-        for engine, r in results.items()
     )
-    return "\n".join(lines) + "\n"
 
 
-def write(rows: int, results: dict[str, dict[str, float]]) -> None:
-    """Put this run's section into the report, in place of an older one of as many rows."""
+def write(rows: int, engine: str, result: dict[str, float]) -> None:
+    """Put a result into the report, in place of an older one of that engine and number of rows."""
     header = (
         "All 455 three-way marginals of 15 columns. CPU seconds of all processes that work for the engine. The\n"
         "ratio is plain `COUNT(*) … GROUP BY` over the same columns in the same engine, one query each, to ours\n"
         "(encoding not counted on either side). Made by `python benchmarks/scale.py`.\n"
     )
     old = REPORT.read_text(encoding="utf-8").split("## ")[1:] if REPORT.exists() else []
-    sections = {part.splitlines()[0]: f"## {part.strip()}\n" for part in old}
-    sections[f"{rows:,} rows"] = section(rows, results)
+    sections = {part.splitlines()[0]: part.strip().splitlines()[4:] for part in old}
+    kept = [row for row in sections.get(f"{rows:,} rows", []) if not row.startswith(f"| {engine} |")]
+    sections[f"{rows:,} rows"] = [*kept, line(engine, result)]
+    top = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    parts = ["\n".join([f"## {title}", "", *top, *lines, ""]) for title, lines in sections.items()]
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text("\n".join([header, *sections.values()]), encoding="utf-8")
+    REPORT.write_text("\n".join([header, *parts]), encoding="utf-8")
 
 
 def main() -> None:
@@ -243,7 +245,7 @@ def main() -> None:
             command = [sys.executable, __file__, *sys.argv[1:], "--engine", engine, "--path", str(path)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             results[engine] = json.loads(done.stdout.splitlines()[-1])
-    write(arguments.rows, results)
+            write(arguments.rows, engine, results[engine])
     print(json.dumps(results, indent=2))
 
 

@@ -156,6 +156,25 @@ def test_bins(encoded, expected, value, edges):
         np.testing.assert_array_equal(reveal(encoded.bins(value, edges, by)), expected.bins(value, edges, by))
 
 
+def test_many_bins_of_one_width(encoded, expected):
+    for value, edges in (("real", np.linspace(-2.5, 2.5, 401)), ("real", np.arange(201) * 0.1), ("whole", range(200))):
+        wanted = expected.bins(value, [float(edge) for edge in edges], ("flag",))
+        np.testing.assert_array_equal(reveal(encoded.bins(value, [float(edge) for edge in edges], ("flag",))), wanted)
+
+
+@pytest.mark.parametrize("value", ["whole", "real"])
+def test_moments_are_sums_of_powers(encoded, expected, value):
+    unit, degree, by = Fraction(1, 2), 3, ("flag",)
+    least = round(Fraction(DOMAIN[value].minimum) / unit)
+    wanted = np.zeros((FLAG.size, degree + 1), dtype=np.int64)
+    for (flag,), index in expected.at(by, CONDITIONS[2]):
+        number = expected.values[index][DOMAIN.index(value)]
+        if number is not None:
+            wanted[flag] += [(round(Fraction(number) / unit) - least) ** power for power in range(degree + 1)]
+    found = reveal(encoded.moments(value, by, unit, degree, CONDITIONS[2]))
+    np.testing.assert_array_equal(found, wanted.reshape(-1))
+
+
 def test_units_are_rows_without_an_id(encoded, expected):
     np.testing.assert_array_equal(reveal(encoded.units(("flag",))), expected.marginal(["flag"]))
 

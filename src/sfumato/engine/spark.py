@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import Rewriting
 from sfumato.engine.spark_dialect import DIALECT, column
+from sfumato.engine.spark_fold import quiet
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, InputError, TableError
 
@@ -101,13 +101,11 @@ class SparkTable:
     @contextmanager
     def translating(self) -> Iterator[None]:
         """Spark's errors become ours, without their data values."""
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         try:
-            with warnings.catch_warnings():
-                # Spark 4 warns of pandas 3 where it moves Arrow data, which never becomes a pandas frame here.
-                warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
+            with quiet():
                 yield
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise EngineError(f"Spark failed over {self.title}: {type(error).__name__}", culprit=self.title) from None

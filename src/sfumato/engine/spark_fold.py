@@ -6,7 +6,9 @@ have states that can be merged in any order, such as the sums of a frequency ora
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,10 +30,19 @@ def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a
     Returns:
         The merged state; the driver sees one state for each of about the square root of all partitions.
     """
-    states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
-    tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
-    merged = states.coalesce(tasks).mapInArrow(partial(_merged, merge), "state binary")
-    return merge([bytes(row.state) for row in merged.collect()])
+    with quiet():
+        states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
+        tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
+        merged = states.repartition(tasks).mapInArrow(partial(_merged, merge), "state binary")
+        return merge([bytes(row.state) for row in merged.collect()])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Spark 4's warning of pandas 3 where it moves Arrow data, which never becomes a pandas frame here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
+        yield
 
 
 def _absorbed(absorb: Absorb, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from sfumato.engine.encoding import bin_number, real
 from sfumato.errors import QueryError, SizeError
 
 _MANY_BINS = 32
-FIXED_POINT_LIMIT = 1 << 31  # what one row may add: 2^32 rows stay within 64 bits
+FIXED_POINT_LIMIT = 1 << 29  # what one row may add: 2^34 rows stay within 64 bits
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""A draft describes what it can, says what it leaves out, and is refused until it is accepted."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sfumato.domain import Categorical, Integer, Real, Unknown
+from sfumato.engine.draft import BINS, MOST_VALUES, draft_domain
+from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
+from sfumato.errors import DomainError, TableError
+
+MANY = MOST_VALUES + 50
+
+
+def drafted(*, left_out: bool = False, **columns: list[object]):
+    draft = draft_domain(open_table(pa.table(columns)))
+    return draft.left_out if left_out else draft.domain.attributes
+
+
+def test_values_that_can_be_listed_are_categories_and_missing_ones_a_cell() -> None:
+    (sex,) = drafted(sex=["f", "m", None, "f"])
+    assert sex == Categorical(name="sex", values=("f", "m"), unknown=Unknown.CATEGORY, nullable=True)
+    (yes,) = drafted(yes=[True, False])
+    assert yes == Categorical(name="yes", values=(False, True), unknown=Unknown.CATEGORY)
+
+
+def test_whole_numbers_are_listed_while_they_are_few_and_binned_to_round_bounds_when_many() -> None:
+    (age,) = drafted(age=[3, 0, 97])
+    assert age == Integer(name="age", minimum=0, maximum=97, unknown=Unknown.CLAMP)
+    (pay,) = drafted(pay=[-49_000, 1_345_000])
+    assert (pay.minimum, pay.maximum, pay.edges[:3]) == (-50_000, 1_349_999, (-50_000, 0, 50_000))
+    assert pay.declared <= 2 * BINS
+
+
+def test_real_numbers_are_binned_from_their_finite_extremes() -> None:
+    (score,) = drafted(score=[0.5, float("inf"), 2.25, None])
+    assert isinstance(score, Real)
+    assert score.minimum <= 0.5
+    assert 2.25 <= score.maximum < 2.5
+    assert score.nullable
+    assert drafted(left_out=True, score=[float("inf"), float("nan")], known=["a", "a"]) == {"score": "no finite number"}
+
+
+def test_numbers_with_a_few_codes_among_them_are_numbers_and_the_codes_are_unknown() -> None:
+    texts = [str(number) for number in range(MANY)] + ["N", "refused", None]
+    (income,) = drafted(income=texts)
+    assert (type(income), income.unknown, income.nullable) == (Integer, Unknown.CATEGORY, True)
+    assert (income.minimum, income.maximum) == (0, 249)
+    domain = draft_domain(open_table(pa.table({"income": texts}))).domain.accepted()
+    (counts,) = open_table(pa.table({"income": texts})).encode(domain).marginals([("income",)])
+    assert reveal(counts)[-2:].tolist() == [1, 2]  # one missing, two codes
+    assert reveal(counts)[:-2].sum() == MANY
+
+
+def test_a_fraction_among_the_numbers_makes_them_real() -> None:
+    texts = [f"{number}.0" for number in range(MANY)]
+    assert isinstance(drafted(x=[*texts, "N"])[0], Integer)
+    assert isinstance(drafted(x=[*texts, "0.5", "N"])[0], Real)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [f"name {number}" for number in range(MANY)],
+        [f"{number:05d}" for number in range(MANY)],  # leading zeros: codes
+        [str(number) for number in range(MANY)] + [f"code {number}" for number in range(20)],
+    ],
+    ids=["names", "codes", "too many codes"],
+)
+def test_text_that_is_neither_a_list_nor_numbers_is_left_out_and_named(texts) -> None:
+    left_out = drafted(left_out=True, text=texts, known=["a"] * len(texts))
+    assert left_out["text"].startswith(f"text with {len(texts)} different values")
+    with pytest.raises(TableError, match="write the domain by hand"):
+        drafted(text=texts)
+
+
+def test_an_empty_column_is_left_out() -> None:
+    assert drafted(left_out=True, x=pa.array([None, None], pa.string()), y=["a", "b"]) == {"x": "no values at all"}
+
+
+def test_a_draft_is_refused_until_it_is_accepted() -> None:
+    domain = draft_domain(open_table(pa.table({"sex": ["f", "m"]}))).domain
+    with pytest.raises(DomainError, match="draft"):
+        domain.refuse_draft()
+    domain.accepted().refuse_draft()
