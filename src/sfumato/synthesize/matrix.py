@@ -95,11 +95,24 @@ def estimate(doors: Doors, loss: Loss, total: Total, chosen: Plan) -> Product:
     """Measure a plan through ``doors``, together with the row count at ``loss``, and make the cells consistent."""
     bought = None if isinstance(total, Summed) else totals.buy(doors, loss, total)
     (measured,) = doors.measure([chosen.question], after_count(loss, total))
-    cells = chosen.strategy.estimate(measured.values.astype(np.float64))
-    count = max(0, round(float(cells.sum()))) if bought is None else bought
+    answers = measured.values.astype(np.float64)
+    count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if bought is None else bought
     names = chosen.question.attributes
-    table = project_to_total(cells, count).reshape(doors.domain.project(names).shape)
+    table = _nearest(chosen.question.weights.astype(np.float64), answers, count)
+    table = table.reshape(doors.domain.project(names).shape)
     return Product.over(doors.domain, (Factor(names, table),), count)
+
+
+def _nearest(rows: NDArray[np.float64], answers: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The non-negative cells of sum ``count`` whose weighted sums are nearest to the answers, in least squares.
+
+    Nearest in the answers, not in the cells: sums that were measured well stay so, whatever single cells do.
+    """
+    from scipy.optimize import nnls
+
+    heavy = 100 * float(np.abs(rows).max())  # holds the total, to what rescaling can mend
+    cells, _ = nnls(np.vstack([rows, np.full((1, rows.shape[1]), heavy)]), np.append(answers, heavy * count))
+    return project_to_total(cells, count)
 
 
 def _gram(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
