@@ -1,14 +1,15 @@
 """A draft domain, read off the protected table for its owner to edit.
 
 What it says about people (extremes, categories) is not private, so it is marked as a draft and releases
-refuse it.  Columns that cannot be described by a list of values or a range are left out, and named.
+refuse it.  A column of numbers with a few codes among them ("N") is drafted as numbers, and the codes, like
+numbers out of range, as one cell of unknown values.  Columns that cannot be described by a list of values or
+a range are left out, and named.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.port import Kind, Profile, Table
@@ -45,21 +46,26 @@ def draft_domain(table: Table) -> Draft:
 
 
 def _attribute(profile: Profile) -> Attribute | str:
-    name, nullable = profile.column.name, profile.missing > 0
+    column, nullable = profile.column, profile.missing > 0
     if not profile.distinct:
         return "no values at all"
-    match profile.column.kind:
-        case Kind.INTEGER:
-            return _integer(name, _whole(profile.minimum), _whole(profile.maximum), nullable=nullable)
-        case Kind.REAL:
-            return _real(name, profile, nullable=nullable)
-        case Kind.TEXT | Kind.BOOLEAN if profile.values is not None:
+    match column.kind, profile.minimum, profile.maximum:
+        case Kind.INTEGER, int(low), int(high):
+            return _integer(column.name, low, high, nullable=nullable)
+        case Kind.REAL, float(low), float(high):
+            return _real(column.name, low, high, nullable=nullable)
+        case Kind.REAL, _, _:
+            return "no finite number"
+        case ((Kind.TEXT | Kind.BOOLEAN), _, _) if profile.values is not None:
             values = tuple(value if isinstance(value, bool) else str(value) for value in profile.values)
-            return Categorical(name=name, values=values, unknown=Unknown.CATEGORY, nullable=nullable)
-        case Kind.TEXT:
+            return Categorical(name=column.name, values=values, unknown=Unknown.CATEGORY, nullable=nullable)
+        case Kind.TEXT, _, _ if profile.numbers is not None:
+            drafted = _attribute(profile.numbers)
+            return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
+        case Kind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
         case _:
-            return f"no mapping for the type {profile.column.type}"
+            return f"no mapping for the type {column.type}"
 
 
 def _integer(name: str, low: int, high: int, *, nullable: bool) -> Integer | str:
@@ -73,10 +79,7 @@ def _integer(name: str, low: int, high: int, *, nullable: bool) -> Integer | str
     return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
 
 
-def _real(name: str, profile: Profile, *, nullable: bool) -> Real | str:
-    if profile.minimum is None:
-        return "no finite number"
-    low, high = float(_number(profile.minimum)), float(_number(profile.maximum))
+def _real(name: str, low: float, high: float, *, nullable: bool) -> Real:
     width = _round_width(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
     edges = tuple(float(f"{step * width:.12g}") for step in range(first, last + 1))
@@ -87,11 +90,3 @@ def _round_width(width: float) -> float:
     """The next 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))
-
-
-def _whole(value: object) -> int:
-    return int(_number(value))
-
-
-def _number(value: Any) -> Any:  # noqa: ANN401  (what the engine returns for a number)
-    return value

@@ -49,6 +49,8 @@ class Profile:
     """What a draft domain is made from: read off the data, for its owner's eyes only.
 
     ``values`` are the distinct non-null values in order, or None where there are more than the limit.
+    ``numbers`` describes the numbers of a text column that has more values than that, nearly all of them
+    numbers, and a few codes beside them, such as "N" for "not applicable".
     """
 
     column: Column
@@ -57,6 +59,7 @@ class Profile:
     minimum: object
     maximum: object
     values: tuple[object, ...] | None
+    numbers: Profile | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,10 @@ class Recode:
 
 
 class Table(Protocol):
-    """A protected table where it lies."""
+    """A protected table where it lies.
+
+    Opening one is its owner's act: a table without rows is refused there, and the message says so.
+    """
 
     def schema(self) -> tuple[Column, ...]:
         """Columns in order; reads no row."""
@@ -204,7 +210,7 @@ class Recodable(Encoded, Protocol):
         ...
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
-        """Write what :meth:`recoded` returns to ``out`` (.csv or .parquet), without passing through this
-        process.  Nothing is left behind on failure.
+        """Write what :meth:`recoded` returns to ``out``, a .csv file or a .parquet file (a directory of them on
+        Spark), without holding it in memory where the engine can.  Nothing is left behind on failure.
         """
         ...

@@ -15,6 +15,7 @@ Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _CODE = "[+-]?0[0-9].*"
+_FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
 _BOOLEAN = f"{_TRUE}|false|False|FALSE"
 
@@ -45,7 +46,24 @@ class Profiler:
             inner = f"SELECT DISTINCT {value} AS x FROM {self.relation}"
             found = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
             values = tuple(_typed(value, kind) for (value,) in found)
-        return Profile(replace(column, kind=kind), distinct, rows - held, _typed(low, kind), _typed(high, kind), values)
+        missing = rows - held
+        profile = Profile(replace(column, kind=kind), distinct, missing, _typed(low, kind), _typed(high, kind), values)
+        if values is None and kind is Kind.TEXT and column.kind is Kind.TEXT:
+            return replace(profile, numbers=self._numbers(column, missing))
+        return profile
+
+    def _numbers(self, column: Column, missing: int) -> Profile | None:
+        """The numbers of a text column that holds only a few distinct texts beside them."""
+        text, value = self.dialect.text(self.dialect.name(column.name)), number(self.dialect, column)
+        spelled = f"{self.dialect.matches(text, NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"
+        ((others, distinct, low, high, fractions),) = self.query(
+            f"SELECT COUNT(DISTINCT CASE WHEN NOT ({spelled}) THEN {text} END), COUNT(DISTINCT {value}), "
+            f"MIN({value}), MAX({value}), COUNT(CASE WHEN NOT ({_whole(value)}) THEN 1 END) FROM {self.relation}"
+        )
+        if others > _FEW_CODES or not distinct:
+            return None
+        kind = Kind.REAL if fractions else Kind.INTEGER
+        return Profile(replace(column, kind=kind), distinct, missing, _typed(low, kind), _typed(high, kind), None)
 
     def _value(self, column: Column, kind: Kind) -> str:
         name = self.dialect.name(column.name)
@@ -66,7 +84,7 @@ class Profiler:
     def _guessed(self, column: Column) -> Kind:
         if column.kind is Kind.REAL:
             value = number(self.dialect, column)
-            tests = {Kind.INTEGER: (value, f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}")}
+            tests = {Kind.INTEGER: (value, _whole(value))}
         elif column.kind is Kind.TEXT and not column.type.upper().startswith("DATE"):
             text = self.dialect.text(self.dialect.name(column.name))
             matches = {pattern: self.dialect.matches(text, pattern) for pattern in (_WHOLE, _BOOLEAN, NUMBER, _CODE)}
@@ -84,9 +102,12 @@ class Profiler:
         return next((kind for kind, holds in zip(tests, held, strict=True) if holds == 1), column.kind)
 
 
+def _whole(value: str) -> str:
+    return f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
+
+
 def _typed(value: Any, kind: Kind) -> object:  # noqa: ANN401 - what a database driver returned
     if value is None:
         return None
-    if kind is Kind.BOOLEAN:
-        return bool(value)
-    return int(value) if kind is Kind.INTEGER else value
+    types: dict[Kind, Callable[[Any], object]] = {Kind.BOOLEAN: bool, Kind.INTEGER: int, Kind.REAL: float}
+    return types[kind](value) if kind in types else value
