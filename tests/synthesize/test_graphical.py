@@ -1,0 +1,99 @@
+"""A released model: its marginals, conditions, structural zeros, and a file that holds all of it."""
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import DomainError, InfeasibleError, LedgerError, QueryError
+from sfumato.model.coarsening import Coarsening, identity
+from sfumato.model.factor import Factor
+from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.simulation import generator
+from sfumato.privacy.loss import Rho
+from sfumato.synthesize import all_marginals, ranges
+from sfumato.synthesize.aim import aim
+from sfumato.synthesize.beginning import Zeros
+from sfumato.synthesize.graphical import Graphical, Measured, load
+from sfumato.synthesize.total import Summed
+from sfumato.vault.fake import FakeVault
+
+DOMAIN = Domain(
+    (
+        Categorical(name="a", values=("x", "y", "z"), unknown=Unknown.DROP),
+        Integer(name="b", minimum=0, maximum=3, unknown=Unknown.DROP),
+    )
+)
+GROUPS = Coarsening(np.array([0, 1, 1, 1]), np.array([1.0, 2.0, 1.0, 1.0]))
+JOINT = np.array([[0.1, 0.2], [0.3, 0.1], [0.05, 0.25]])
+
+
+@pytest.fixture
+def model():
+    factors = (Factor(("a", "b"), np.log(JOINT)),)
+    graph = GraphicalModel({"a": 3, "b": 2}, factors, 1000.0)
+    return Graphical(DOMAIN, {"a": identity(3), "b": GROUPS}, graph, (Measured(("a", "b"), 4.0),))
+
+
+WHOLE = 1000 * JOINT[:, [0, 1, 1, 1]] * np.array([1.0, 0.5, 0.25, 0.25])
+
+
+def test_cells_are_shared_out_over_codes(model):
+    np.testing.assert_allclose(model.cells(("a", "b")), WHOLE.ravel())
+    np.testing.assert_allclose(model.cells(("b", "a")), WHOLE.T.ravel())
+    np.testing.assert_allclose(model.answers(ranges("b", [(1, 2)])), [WHOLE[:, 1:3].sum()])
+    np.testing.assert_allclose(model.answers(all_marginals(1)), [*WHOLE.sum(axis=1), *WHOLE.sum(axis=0)])
+
+
+def test_a_condition_is_that_of_the_whole_table(model):
+    kept = model.given({"b": [0, 2], "a": [1, 2]})
+    expected = WHOLE * np.array([[0.0], [1.0], [1.0]]) * np.array([1.0, 0.0, 1.0, 0.0])
+    np.testing.assert_allclose(kept.cells(("a", "b")), expected.ravel(), atol=1e-9)
+    assert kept.total == round(expected.sum())
+    codes = kept.sample(generator(1), 500)
+    assert set(codes[:, 0]) == {1, 2}
+    assert set(codes[:, 1]) == {0, 2}
+
+
+def test_conditions_that_cannot_be_met_are_refused(model):
+    with pytest.raises(DomainError):
+        model.given({"c": [0]})
+    with pytest.raises(QueryError):
+        model.given({"a": [3]})
+    with pytest.raises(QueryError):
+        model.given({"a": []})
+    with pytest.raises(InfeasibleError):
+        model.given({"a": [0]}).given({"a": [1]})
+
+
+def test_a_saved_model_is_the_same_model_without_the_data(model, tmp_path):
+    model.save(tmp_path / "model.npz")
+    read = load(tmp_path / "model.npz")
+    assert read.domain == DOMAIN
+    assert read.measured == model.measured
+    np.testing.assert_array_equal(read.cells(("a", "b")), model.cells(("a", "b")))
+    np.testing.assert_array_equal(read.sample(generator(2), 50), model.sample(generator(2), 50))
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as archive:  # loads without running code
+        assert all(archive[name].dtype != object for name in archive.files)
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(DomainError, match="cannot read"):
+        load(tmp_path / "missing.npz")
+    (tmp_path / "text").write_text("no model")
+    with pytest.raises((DomainError, LedgerError)):
+        load(tmp_path / "text")
+
+
+def test_impossible_cells_stay_empty_though_the_noise_says_otherwise():
+    impossible = np.zeros((3, 4), dtype=bool)
+    impossible[0, 2:] = True
+    random = np.random.default_rng(3)
+    codes = np.stack([random.integers(0, 3, 500), random.integers(0, 4, 500)], axis=1)
+    codes = codes[~impossible[codes[:, 0], codes[:, 1]]]
+    vault = FakeVault(ArrayTable(DOMAIN, codes), seed=3)
+    release = aim(
+        vault, loss=Rho("0.001"), total=Summed(), workload=all_marginals(2), zeros=[Zeros(("a", "b"), impossible)]
+    )
+    drawn = release.model.sample(generator(3), 5000)
+    assert not impossible[drawn[:, 0], drawn[:, 1]].any()
