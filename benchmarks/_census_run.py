@@ -125,7 +125,7 @@ def dpmm(codes, sizes, *, model, epsilon, delta, seed, **options):
 
     def run():
         generative = model(epsilon=epsilon, delta=delta, n_jobs=1, **options)
-        generative.set_random_state(np.random.RandomState(seed))  # noqa: NPY002  (what the peer takes)
+        generative.set_random_state(np.random.RandomState(seed))
         generative.set_domain(domain=domain)
         generative.fit(frame)
         return generative.generate(n_records=len(frame))[names].to_numpy()
@@ -163,9 +163,7 @@ CONTESTANTS = {
 def main(contestant, source, target, epsilon, delta, seed):
     with np.load(source) as table:
         codes, sizes, ordered = table["codes"], table["sizes"], table["ordered"]
-    run = CONTESTANTS[contestant](
-        codes, sizes, ordered, epsilon=float(epsilon), delta=float(delta), seed=int(seed)
-    )
+    run = CONTESTANTS[contestant](codes, sizes, ordered, epsilon=float(epsilon), delta=float(delta), seed=int(seed))
     start = time.process_time()
     found = run()
     seconds = time.process_time() - start
