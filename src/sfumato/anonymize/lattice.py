@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +28,8 @@ class Node:
 
     ``loss`` and ``penalty`` are in cells (weights times rows): ``loss`` is that of the whole table, ``penalty``
     the part that suppressed rows add to the loss of generalisation, counted with the prunable criteria only,
-    so that it never rises towards the top.  ``hopeless``: every vector below fails as well.
+    so that it never rises towards the top.  ``hopeless``: every vector below fails as well; such a node is not
+    worth the time to add up its losses, and they are infinite.
     """
 
     vector: Vector
@@ -81,12 +83,13 @@ class Lattice:
         problem = self.problem
         classes = self._classes(vector)
         failing = ~safe(problem.prunable, classes)
-        penalty = self._penalty(vector, classes, failing)
         hopeless = self._exceeds(classes, failing)
-        unsafe, full_penalty = failing, penalty
-        if not self._prunes_all:
-            unsafe = ~safe(problem.criteria, classes)
-            full_penalty = self._penalty(vector, classes, unsafe)
+        unsafe = failing if self._prunes_all else ~safe(problem.criteria, classes)
+        penalty = full_penalty = math.inf
+        if not hopeless:
+            penalty = full_penalty = self._penalty(vector, classes, failing)
+            if not self._prunes_all:
+                full_penalty = self._penalty(vector, classes, unsafe)
         return Node(
             vector=vector,
             suppressed=int(classes.counts[unsafe].sum()) + problem.data.excluded,
@@ -131,9 +134,10 @@ class Lattice:
             del self._known[dropped]
             self._budget += size
 
-    def _digits(self, attribute: int, level: int) -> Integers:
-        """Cell of every tuple at one level of one attribute."""
-        return self.problem.hierarchies[attribute].levels[level].cells[self.problem.data.codes[:, attribute]]
+    def _digits(self, attribute: int, level: int) -> NDArray[np.int32]:
+        """Cell of every tuple at one level of one attribute; short integers, as they are gathered again and again."""
+        cells = self.problem.hierarchies[attribute].levels[level].cells.astype(np.int32)
+        return cells[self.problem.data.codes[:, attribute]]
 
     def _penalty(self, vector: Vector, classes: Classes, failing: NDArray[np.bool_]) -> float:
         """Sum of (weights - loss of generalisation) over suppressed rows: what suppressing them adds."""

@@ -40,7 +40,7 @@ class Grouping:
         return result
 
 
-def pack(columns: Sequence[Integers], sizes: Sequence[int]) -> Keys:
+def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
     """Mixed-radix keys of code columns, the first column most significant.
 
     Where 62 bits do not hold a key, the columns packed so far are replaced by their rank, which needs no
