@@ -17,6 +17,7 @@ MODULES: Mapping[str, str] = {
     "hiera-methods": "sfumato.labs.hiera_methods",
     "ldp-sgd": "sfumato.labs.ldp_sgd",
     "synthetic-data": "sfumato.labs.synthetic_data",
+    "interactive": "sfumato.labs.interactive",
 }
 
 
