@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.evaluate.attacks.similarity import Similarity
-from sfumato.evaluate.attacks.targets import Targets
+from sfumato.evaluate.released import Weights
 
 Scores = NDArray[np.float64]
 
@@ -24,19 +23,16 @@ class Roc:
     true_positive: Scores
 
 
-def membership_scores(similarity: Similarity, targets: Targets) -> tuple[Scores, ...]:
-    """Two scores a target, members then controls: the nearest row, and the density of rows around it."""
-    people = targets.stacked
-    nearest, density = np.empty(len(people)), np.empty(len(people))
-    columns = range(people.shape[1])
-    for part in similarity.chunks(len(people)):
-        close = similarity.over(people[part], columns)
-        nearest[part] = close.max(axis=1)
-        np.multiply(close, _BANDWIDTH, out=close)
-        np.subtract(close, close.max(axis=1, keepdims=True), out=close)
-        np.exp(close, out=close)
-        density[part] = np.log(close.sum(axis=1)) + _BANDWIDTH * nearest[part]
-    return nearest, density
+def membership_scores(close: Weights) -> tuple[Scores, Scores]:
+    """Two scores of each target: its nearest released row, and the density of rows around it.
+
+    ``close`` are similarities over all columns, shape ``(targets, rows)``.
+    """
+    nearest = close.max(axis=1).astype(np.float64)
+    weight = np.subtract(close, nearest[:, None], dtype=np.float32)
+    np.multiply(weight, _BANDWIDTH, out=weight)
+    np.exp(weight, out=weight)
+    return nearest, np.log(weight.sum(axis=1, dtype=np.float64)) + _BANDWIDTH * nearest
 
 
 def guess_members(fit: tuple[Scores, ...], test: tuple[Scores, ...]) -> tuple[NDArray[np.bool_], Scores]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sfumato.evaluate.attacks import nearest
 from sfumato.evaluate.attacks.advantage import Advantage, advantage, worst
 from sfumato.evaluate.attacks.inference import KNOWLEDGE as INFERENCE_KNOWLEDGE
-from sfumato.evaluate.attacks.inference import choose_secret, inferred
 from sfumato.evaluate.attacks.linkage import KNOWLEDGE as LINKAGE_KNOWLEDGE
-from sfumato.evaluate.attacks.linkage import linked
 from sfumato.evaluate.attacks.membership import KNOWLEDGE as MEMBERSHIP_KNOWLEDGE
-from sfumato.evaluate.attacks.membership import Roc, guess_members, membership_scores, roc
+from sfumato.evaluate.attacks.membership import Roc, guess_members, roc
 from sfumato.evaluate.attacks.similarity import Similarity
 from sfumato.evaluate.attacks.singling_out import KNOWLEDGE as SINGLING_OUT_KNOWLEDGE
 from sfumato.evaluate.attacks.singling_out import singled_out
@@ -67,19 +66,18 @@ def attack_rows(
         TableError: too few rows for an interval.
     """
     luck = generator(seed)
-    fit, test = draw_targets(members, controls, count=people, generator=luck)
+    fitting, testing = draw_targets(members, controls, count=people, generator=luck)
     similarity = Similarity.to(release)
-    half = len(test)
-    guesses, scores = guess_members(membership_scores(similarity, fit), membership_scores(similarity, test))
-    joined = linked(similarity, test, generator=luck)
-    secret = choose_secret(similarity, fit, generator=luck)
-    right = inferred(similarity, test, secret, generator=luck)
+    half = len(testing)
+    fitted = nearest.fit(similarity, fitting, generator=luck)
+    tested = nearest.test(similarity, testing, fitted.secret, generator=luck)
+    guesses, scores = guess_members(fitted.scores, tested.scores)
     alone = singled_out(release, members, controls, count=half, generator=luck)
-    knowledge = INFERENCE_KNOWLEDGE.format(secret=release.domain.names[secret])
+    knowledge = INFERENCE_KNOWLEDGE.format(secret=release.domain.names[fitted.secret])
     results = (
         advantage("membership", MEMBERSHIP_KNOWLEDGE, guesses[:half], guesses[half:]),
-        advantage("linkage", LINKAGE_KNOWLEDGE, joined[:half], joined[half:]),
-        advantage("attribute inference", knowledge, right[:half], right[half:]),
+        advantage("linkage", LINKAGE_KNOWLEDGE, tested.linked[:half], tested.linked[half:]),
+        advantage("attribute inference", knowledge, tested.inferred[:half], tested.inferred[half:]),
         advantage("singling out", SINGLING_OUT_KNOWLEDGE, *alone),
     )
     return Attacks(tuple(_bounded(result, claim) for result in results), roc(scores))
