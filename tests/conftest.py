@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # how long an example takes says nothing about the code
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
 

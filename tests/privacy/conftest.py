@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from hypothesis import settings
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 class ExhaustedError(Exception):

@@ -6,15 +6,17 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain
+from sfumato.domain import Domain, Integer
 from sfumato.domain import predicate as p
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Groups
+from sfumato.engine.statements import fixed_bounds
 from sfumato.errors import TableError
 
 _BATCH_ROWS = 1 << 16
@@ -25,6 +27,10 @@ class ArrayTable:
 
     ``weights`` are the number of people behind each row (one where not given), so that a table known by
     its counts need not be unrolled.  ``values`` hold clamped numbers, NaN for missing, for sums and bins.
+    Rows carry no ids: whoever declares a unit of several rows has bounded them, and cannot ask for units.
+
+    Raises:
+        TableError: codes, weights or values that do not fit the domain or each other.
     """
 
     def __init__(
@@ -39,23 +45,30 @@ class ArrayTable:
             raise TableError(f"codes must have one column for each of {len(domain)} attributes", culprit=codes.shape)
         if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= domain.shape).any()):
             raise TableError("a code lies outside its attribute's cells", culprit=domain.names)
+        if weights is not None and (
+            weights.shape != codes.shape[:1] or weights.dtype.kind not in "iu" or (weights < 0).any()
+        ):
+            raise TableError("weights must be one whole number of people a row, none negative", culprit=weights.shape)
         self._domain = domain
         self._codes = codes
-        self._weights = np.ones(len(codes), dtype=np.int64) if weights is None else weights
-        self._values = values or {}
+        self._weights = np.ones(len(codes), dtype=np.int64) if weights is None else weights.astype(np.int64)
+        self._values = {name: np.asarray(numbers, dtype=np.float64) for name, numbers in (values or {}).items()}
+        if any(numbers.shape != codes.shape[:1] for numbers in self._values.values()):
+            raise TableError("values must be one number a row", culprit=tuple(self._values))
 
     @property
     def domain(self) -> Domain:
         """The domain it was encoded with."""
         return self._domain
 
-    @property
+    @cached_property
     def version(self) -> str:
-        """Digest of the domain and of the sorted rows."""
-        order = np.lexsort(self._codes.T[::-1])
-        digest = hashlib.sha256(self._domain.hash.encode())
-        digest.update(np.ascontiguousarray(self._codes[order], dtype=np.int64).tobytes())
-        digest.update(self._weights[order].tobytes())
+        """Digest of the domain and of the sorted rows, with their weights and values."""
+        numbers = [self._values[name] for name in sorted(self._values)]
+        order = np.lexsort([*numbers, self._weights, *self._codes.T])
+        digest = hashlib.sha256(f"{self._domain.hash} {sorted(self._values)}".encode())
+        for column in (np.ascontiguousarray(self._codes, dtype=np.int64), self._weights, *numbers):
+            digest.update(column[order].tobytes())
         return digest.hexdigest()
 
     def marginals(
@@ -67,60 +80,48 @@ class ArrayTable:
 
     def groups(self, attributes: tuple[str, ...], where: p.Predicate | None = None) -> Exact[Groups]:
         """See :meth:`sfumato.engine.port.Encoded.groups`."""
-        kept = np.flatnonzero(self._kept(where))
-        columns = [self._domain.index(name) for name in attributes]
-        codes, inverse = np.unique(self._codes[np.ix_(kept, columns)], axis=0, return_inverse=True)
-        counts = np.zeros(len(codes), dtype=np.int64)
-        np.add.at(counts, inverse.ravel(), self._weights[kept])
-        return Exact(Groups(attributes, codes.astype(np.uint32), counts))
+        return Exact(self._groups(attributes, self._kept(where)))
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: p.Predicate | None = None) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.sums`."""
-        numbers = self._values[value]
-        present = ~np.isnan(numbers)
-        scaled = np.zeros(len(numbers), dtype=np.int64)
-        scaled[present] = np.rint(numbers[present] / float(unit)).astype(np.int64)
-        return Exact(self._count(by, self._kept(where) * scaled))
+        steps, present = self._fixed(value, unit)
+        return Exact(self._count(by, self._kept(where) * present * steps))
 
     def moments(
         self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: p.Predicate | None = None
     ) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.moments`."""
-        attribute = self._domain[value]
-        assert not isinstance(attribute, Categorical)
-        numbers = self._values[value]
-        present = ~np.isnan(numbers)
-        steps = np.zeros(len(numbers), dtype=np.int64)
-        steps[present] = np.rint(numbers[present] / float(unit)).astype(np.int64)
-        steps -= round(Fraction(attribute.minimum) / unit)
+        steps, present = self._fixed(value, unit)
+        steps = steps - fixed_bounds(self._domain, value, unit)[0]
         weights = self._kept(where) * present
         return Exact(np.stack([self._count(by, weights * steps**power) for power in range(degree + 1)], -1).reshape(-1))
 
     def units(self, by: tuple[str, ...], where: p.Predicate | None = None) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.units`; every row is a unit of its own here."""
+        self._refuse_ids()
         return Exact(self._count(by, self._kept(where)))
 
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: p.Predicate | None = None
     ) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.bins`."""
-        numbers = self._values[value]
+        numbers = self._numbers(value)
         inside = (numbers >= edges[0]) & (numbers <= edges[-1])
         bins = np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(edges) - 2)
         cell = self._cells(by) * (len(edges) - 1) + bins
-        size = self._size(by) * (len(edges) - 1)
-        weights = (self._kept(where) * inside).astype(np.float64)
-        return Exact(np.bincount(np.where(inside, cell, 0), weights, minlength=size).astype(np.int64))
+        counts = np.zeros(self._size(by) * (len(edges) - 1), dtype=np.int64)
+        np.add.at(counts, cell[inside], self._kept(where)[inside])
+        return Exact(counts)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
-        """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the declared cells that occur."""
-        groups = np.unique(self._codes[:, [self._domain.index(name) for name in columns]], axis=0)
-        counts = [int(self._weights[(self._codes[:, self._index(columns)] == row).all(axis=1)].sum()) for row in groups]
+        """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
+        self._refuse_ids()
+        found = self._groups(columns, self._weights)
         labels = {
-            name: pa.array([self._domain[name].labels()[code] for code in groups[:, position]], pa.string())
+            name: pa.array([self._domain[name].labels()[code] for code in found.codes[:, position]], pa.string())
             for position, name in enumerate(columns)
         }
-        return Exact(pa.table(labels | {"units": pa.array(counts, pa.int64())}))
+        return Exact(pa.table(labels | {"units": pa.array(found.counts, pa.int64())}))
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """See :meth:`sfumato.engine.port.Encoded.batches`; weighted rows come once for each person."""
@@ -144,19 +145,51 @@ class ArrayTable:
         return cell
 
     def _count(self, clique: tuple[str, ...], weights: Counts) -> Counts:
-        # float64 sums of integers are exact below 2^53
-        return np.bincount(self._cells(clique), weights.astype(np.float64), self._size(clique)).astype(np.int64)
+        counts = np.zeros(self._size(clique), dtype=np.int64)
+        np.add.at(counts, self._cells(clique), weights)
+        return counts
+
+    def _groups(self, attributes: tuple[str, ...], weights: Counts) -> Groups:
+        kept = weights > 0
+        codes, inverse = np.unique(self._codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
+        counts = np.zeros(len(codes), dtype=np.int64)
+        np.add.at(counts, inverse.ravel(), weights[kept])
+        return Groups(attributes, codes.astype(np.uint32), counts)
+
+    def _numbers(self, value: str) -> NDArray[np.float64]:
+        """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""
+        if value in self._values:
+            return self._values[value]
+        attribute = self._domain[value]
+        if not isinstance(attribute, Integer) or attribute.edges is not None:
+            raise TableError(f"this table holds codes of {value!r}, but not its numbers", culprit=value)
+        codes = self._codes[:, self._domain.index(value)].astype(np.float64)
+        return np.where(codes < attribute.declared, codes + attribute.minimum, np.nan)
+
+    def _fixed(self, value: str, unit: Fraction) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Numbers in units, rounded half to even, never past the rounded bounds; and whether there is one."""
+        numbers = self._numbers(value)
+        present = ~np.isnan(numbers)
+        steps = np.rint(np.where(present, numbers, 0.0) / float(unit)).clip(*fixed_bounds(self._domain, value, unit))
+        return steps.astype(np.int64), present
+
+    def _refuse_ids(self) -> None:
+        if self._domain.unit.column is not None:
+            raise TableError("rows in memory carry no ids, so their units cannot be counted", culprit=self._domain.unit)
 
     def _kept(self, where: p.Predicate | None) -> Counts:
         return self._weights if where is None else self._weights * self._holds(where)
 
     def _holds(self, where: p.Predicate) -> NDArray[np.bool_]:
+        rows = len(self._codes)
+        held: NDArray[np.bool_]
         match where:
             case p.Among(attribute=name, codes=codes):
-                return np.isin(self._codes[:, self._domain.index(name)], list(codes))
+                held = np.isin(self._codes[:, self._domain.index(name)], list(codes))
             case p.All(parts=parts):
-                return np.logical_and.reduce([self._holds(part) for part in parts] or [np.ones(len(self._codes), bool)])
+                held = np.all([np.ones(rows, bool), *(self._holds(part) for part in parts)], axis=0)
             case p.Any(parts=parts):
-                return np.logical_or.reduce([self._holds(part) for part in parts] or [np.zeros(len(self._codes), bool)])
+                held = np.any([np.zeros(rows, bool), *(self._holds(part) for part in parts)], axis=0)
             case p.Not(part=part):
-                return ~self._holds(part)
+                held = ~self._holds(part)
+        return held

@@ -188,7 +188,9 @@ def _rows_of(
 def _refuse_heavy(weights: Integers) -> None:
     light = max(int(weights.max()), -int(weights.min())) <= FIXED_POINT_LIMIT
     if not light or int(np.abs(weights).sum(axis=0).max()) > FIXED_POINT_LIMIT:
-        raise SizeError("the weights of a cell add up to more than 2^31; divide them, or ask fewer sums at once")
+        raise SizeError(
+            f"the weights of a cell add up to more than {FIXED_POINT_LIMIT:,}; divide them, or ask fewer sums at once"
+        )
 
 
 def _check_distance(domain: Domain, distance: Distance) -> None:
