@@ -87,13 +87,13 @@ def _local() -> Iterator[Contender]:
         )
 
 
-def aim(rows: Rows, *, loss: EpsilonDelta) -> Released:
-    """A synthetic table by AIM over all pairs."""
+def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
+    """A synthetic table by AIM for all marginals of ``ways`` attributes."""
     from sfumato.synthesize.aim import aim as method
     from sfumato.synthesize.total import Summed
     from sfumato.synthesize.workload import all_marginals
 
-    release = method(_in_memory(rows), loss=loss, total=Summed(), workload=all_marginals(2))
+    release = method(_in_memory(rows), loss=loss, total=Summed(), workload=all_marginals(ways))
     return Released.of(Rows(rows.domain, release.model.sample(generator()).astype(np.intp)))
 
 
