@@ -6,13 +6,14 @@
     │   ├── TableError          the table cannot be read, or does not fit its description
     │   ├── LossError           a privacy parameter that is not a finite positive number
     │   ├── QueryError          a question outside the closed language of questions
-    │   └── SizeError           the computation would not fit in memory
+    │   ├── SizeError           the computation would not fit in memory
+    │   └── ReportError         local reports that are corrupt, or belong to another spec
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
-    │   └── MissingLedgerError  there is none yet, and no limit was named to create one with
+    │   ├── MissingLedgerError  there is none yet, and no limit was named to create one with
+    │   └── LimitError          the ledger has another limit than the one named
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
-    ├── InfeasibleError         no release can meet what was asked
-    └── ReportError             local reports that do not belong to this spec
+    └── InfeasibleError         no release can meet what was asked
 
 A message is one sentence: what is wrong, where, and what to do.  It never contains a value of the
 protected table.  The object at fault travels as the attribute ``culprit``.
@@ -69,6 +70,14 @@ class LedgerError(SfumatoError):
 
 class MissingLedgerError(LedgerError):
     """There is no ledger of that name yet, and no limit was named to create one with."""
+
+    exit_code = 2
+
+
+class LimitError(LedgerError):
+    """The ledger has another limit than the one named; a limit never changes."""
+
+    exit_code = 2
 
 
 class EngineError(SfumatoError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,34 @@ from sfumato.errors import DomainError
 SCHEMA_VERSION = 1
 
 
+class _RepeatedKey(yaml.YAMLError):
+    def __init__(self, key: object, line: int) -> None:
+        super().__init__()
+        self.key = key
+        self.line = line
+
+
+class _Reader(yaml.SafeLoader):
+    """YAML in which only true and false are booleans (as in YAML 1.2), and no key is said twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise _RepeatedKey(key, key_node.start_mark.line + 1)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_Reader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
 def load(path: str | Path) -> Domain:
     """Read a domain from a YAML (or JSON) file.
 
@@ -30,7 +59,9 @@ def load(path: str | Path) -> Domain:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise DomainError(f"cannot read the domain {path}: {reason}", culprit=path) from None
     try:
-        return parse(yaml.safe_load(text))
+        return parse(yaml.load(text, Loader=_Reader))  # noqa: S506  (a safe loader, made stricter)
+    except _RepeatedKey as error:
+        raise DomainError(f"{path} says {error.key!r} twice, at line {error.line}", culprit=path) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""

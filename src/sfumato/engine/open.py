@@ -29,6 +29,8 @@ def open_table(source: object) -> Table:
         from sfumato.engine.spark import SparkTable
 
         return SparkTable(source, "the Spark frame")
+    if isinstance(source, str) and not source.strip():
+        raise InputError("name a table: a file, a URL or a frame", culprit=source)
     if not isinstance(source, str | Path):
         return DuckTable(frame_source(source))
     if str(source).startswith("spark:"):

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Unpack
 
-from sfumato.errors import MissingLedgerError
+from sfumato.errors import BudgetError, MissingLedgerError
 from sfumato.ledger.entry import Receipt
 from sfumato.ledger.ledger import Ledger, Terms, open_ledger
 from sfumato.ledger.question import Question
-from sfumato.privacy.accountant import Charge
+from sfumato.privacy.accountant import NOTHING, Charge, admits
 from sfumato.privacy.loss import Loss
 
 
@@ -39,9 +39,15 @@ class DeferredLedger:
                 raise
         return open_ledger(self.url, dataset=self.dataset, limit=self.limit_if_new)
 
+    def _refuse_beyond(self, charge: Charge | None) -> None:
+        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
+        if charge is not None and self.limit is not None and not admits(self.limit, NOTHING, charge):
+            raise BudgetError(f"this release asks for more than {self.limit}, the most that may ever be released")
+
     def release(
         self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
     ) -> Receipt:
         """See :meth:`Ledger.release`."""
+        self._refuse_beyond(charge)
         with self.open() as ledger:
             return ledger.release(question, charge, compute, **terms)

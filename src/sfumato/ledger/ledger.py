@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
-from sfumato.errors import InputError, LedgerError, LossError, MissingLedgerError
+from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
 from sfumato.ledger.books import Books, enrol
@@ -206,7 +206,7 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
             f"the ledger {store.place} holds no dataset {dataset!r}; name a limit", culprit=dataset
         )
     if limit is not None and limit != account.limit:
-        raise LedgerError(
+        raise LimitError(
             f"the ledger of {dataset!r} has the limit {account.limit}, not {limit}; a limit never changes",
             culprit=limit,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -18,7 +19,9 @@ from sfumato.errors import LossError
 
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
+_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # no "1_0", no digits of other scripts
 _DIGITS = 1000
+_LARGEST_EPSILON = 1_000_000
 _SHOWN = 40
 
 
@@ -39,6 +42,8 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
                 number = Fraction(repr(float(value)))
             case str() if "/" in value:
                 number = Fraction(value.strip()) if len(value) <= _DIGITS else None
+            case str() if not _PLAIN.fullmatch(value.strip()):
+                number = None
             case str() | Decimal():
                 decimal = Decimal(value)
                 number = Fraction(decimal) if _short(decimal) else None
@@ -61,7 +66,14 @@ def _short(number: Decimal) -> bool:
 def _positive(value: Number, name: str) -> Fraction:
     number = exact(value, name=name)
     if number <= 0:
-        raise LossError(f"{name} must be greater than zero, not {value}", culprit=value)
+        raise LossError(f"{name} must be greater than zero, not {str(value)[:_SHOWN]}", culprit=value)
+    return number
+
+
+def _epsilon(value: Number) -> Fraction:
+    number = _positive(value, "epsilon")
+    if number > _LARGEST_EPSILON:
+        raise LossError(f"an epsilon above {_LARGEST_EPSILON} protects nobody; choose a smaller one", culprit=value)
     return number
 
 
@@ -78,7 +90,7 @@ class Epsilon:
     value: Fraction
 
     def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _positive(value, "epsilon"))
+        object.__setattr__(self, "value", _epsilon(value))
 
     def __add__(self, other: Epsilon) -> Epsilon:
         return Epsilon(self.value + other.value)
@@ -145,7 +157,7 @@ class EpsilonDelta:
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", _epsilon(epsilon))
         object.__setattr__(self, "delta", _positive(delta, "delta"))
         if self.delta >= 1:
             raise LossError(f"delta must be below one, not {delta}", culprit=delta)
