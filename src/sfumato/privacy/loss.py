@@ -21,7 +21,6 @@ Number: TypeAlias = int | float | str | Decimal | Fraction
 
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # no "1_0", no digits of other scripts
 _DIGITS = 1000
-_LARGEST_EPSILON = 1_000_000
 _SHOWN = 40
 
 
@@ -70,12 +69,6 @@ def _positive(value: Number, name: str) -> Fraction:
     return number
 
 
-def _epsilon(value: Number) -> Fraction:
-    number = _positive(value, "epsilon")
-    if number > _LARGEST_EPSILON:
-        raise LossError(f"an epsilon above {_LARGEST_EPSILON} protects nobody; choose a smaller one", culprit=value)
-    return number
-
 
 @dataclass(frozen=True, order=True)
 class Epsilon:
@@ -90,7 +83,7 @@ class Epsilon:
     value: Fraction
 
     def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _epsilon(value))
+        object.__setattr__(self, "value", _positive(value, "epsilon"))
 
     def __add__(self, other: Epsilon) -> Epsilon:
         return Epsilon(self.value + other.value)
@@ -157,7 +150,7 @@ class EpsilonDelta:
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        object.__setattr__(self, "epsilon", _epsilon(epsilon))
+        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon"))
         object.__setattr__(self, "delta", _positive(delta, "delta"))
         if self.delta >= 1:
             raise LossError(f"delta must be below one, not {delta}", culprit=delta)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.app.cli.outputs import refuse_clashes
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -28,10 +29,9 @@ def draft(
     from sfumato.domain import dump
     from sfumato.engine.draft import draft_domain
     from sfumato.engine.open import open_table
-    from sfumato.vault.rows import free, save_text
+    from sfumato.vault.rows import save_text
 
-    if out is not None:
-        free(out, overwrite=overwrite)
+    refuse_clashes([out], inputs=[table], overwrite=overwrite)
     with working(f"Reading {table}"):
         drafted = draft_domain(open_table(table))
     text = dump(drafted.domain)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from sfumato.app.cli.evaluating import (
     ClaimOption,
@@ -15,8 +18,17 @@ from sfumato.app.cli.evaluating import (
     SeedOption,
     TargetOption,
 )
-from sfumato.app.cli.opening import DomainOption
+from sfumato.app.cli.ledger import existing
+from sfumato.app.cli.opening import DatasetOption, DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+
+if TYPE_CHECKING:
+    from sfumato.app.report.pictures import Row
+
+
+LedgerOption = Annotated[
+    str | None, typer.Option("--ledger", help="Also show the budget journal of this ledger: a SQLite file or a URL.")
+]
 
 
 def evaluate(
@@ -29,6 +41,8 @@ def evaluate(
     hierarchy: HierarchyOption = None,
     target: TargetOption = None,
     seed: SeedOption = 0,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = "default",
     internal: InternalOption = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -38,6 +52,7 @@ def evaluate(
     The results are computed from the protected table without noise: they are as secret as the table.
     """
     from sfumato.app.report.evaluation import evaluation_page
+    from sfumato.app.report.journal import journal_rows
     from sfumato.domain import load
     from sfumato.evaluate.files import open_panel, submissions
     from sfumato.evaluate.frontier import Contender, frontier
@@ -48,6 +63,10 @@ def evaluate(
     submitted = submissions(releases, claim or [], hierarchy or [], described)
     with working(f"Reading {real} and {holdout}"):
         people = open_panel(real, holdout, described, seed=seed)
+    journal: tuple[Row, ...] = ()
+    if ledger is not None:
+        with existing(ledger, dataset) as opened:
+            journal = journal_rows(opened.journal())
     contenders = [Contender(each.name, "release", each.claim, each.made) for each in submitted]
     with working("Scoring and attacking"):
         found = frontier(
@@ -57,7 +76,8 @@ def evaluate(
             seed=seed,
             watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
         )
-    page = evaluation_page(f"Evaluation of {len(submitted)} releases", found.verdicts, described, internal=internal)
+    title = f"Evaluation of {len(submitted)} releases"
+    page = evaluation_page(title, found.verdicts, described, journal=journal, internal=internal)
     save_text(out, page, overwrite=overwrite)
     lines = [
         {

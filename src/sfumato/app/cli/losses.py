@@ -22,6 +22,9 @@ LimitOption = Annotated[
 ]
 
 
+_LEAST, _MOST = 1e-12, 1e6
+
+
 def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
     """The loss that the options spell.
 
@@ -30,15 +33,20 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
     """
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
+    loss: Loss
     match epsilon, delta, rho:
         case str(), None, None:
-            return Epsilon(epsilon)
+            loss = Epsilon(epsilon)
         case str(), str(), None:
-            return EpsilonDelta(epsilon, delta)
+            loss = EpsilonDelta(epsilon, delta)
         case None, None, str():
-            return Rho(rho)
+            loss = Rho(rho)
         case _:
             raise LossError("say what the release may cost: --epsilon, --epsilon with --delta, or --rho")
+    size = loss.epsilon if isinstance(loss, EpsilonDelta) else loss.value
+    if not _LEAST <= size <= _MOST:
+        raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
+    return loss
 
 
 def limit_of(text: str | None) -> Loss | None:
@@ -49,7 +57,10 @@ def limit_of(text: str | None) -> Loss | None:
     """
     if text is None:
         return None
-    if text.startswith("rho="):
-        return loss_of(None, None, text.removeprefix("rho="))
     epsilon, _, delta = text.partition(",")
-    return loss_of(epsilon, delta or None, None)
+    try:
+        if text.startswith("rho="):
+            return loss_of(None, None, text.removeprefix("rho="))
+        return loss_of(epsilon, delta or None, None)
+    except LossError as error:
+        raise LossError(f"--limit is EPSILON, EPSILON,DELTA or rho=RHO, not {text[:40]!r}: {error}") from None

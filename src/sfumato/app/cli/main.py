@@ -72,7 +72,7 @@ def run() -> None:
         remark(f"sfumato: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        remark("sfumato: interrupted")
+        remark("sfumato: interrupted; what was charged before stays charged, and asking the same again completes it")
         sys.exit(130)
     except Exception as error:
         if os.environ.get("SFUMATO_TRACE"):

@@ -18,7 +18,8 @@ from sfumato.app.cli.opening import (
     vault_for,
 )
 from sfumato.app.cli.output import Json, Overwrite, remark, result, working
-from sfumato.errors import InputError
+from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.errors import InputError, SizeError
 
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from sfumato.synthesize.total import Total
     from sfumato.synthesize.workload import Marginals
     from sfumato.vault.vault import Vault
+
+
+_MOST_VALUES = 1 << 30  # 4 GiB of codes
 
 
 class Method(StrEnum):
@@ -66,14 +70,16 @@ def synthesize(
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
-    from sfumato.vault.rows import free, save_text, writable
+    from sfumato.vault.opening import beside
+    from sfumato.vault.rows import save_text, writable
 
     loss = loss_of(epsilon, delta, rho)
     writable(out, overwrite=overwrite)
-    if html is not None:
-        free(html, overwrite=overwrite)
+    refuse_clashes([out, html], inputs=[table, domain, ledger or beside(domain)], overwrite=overwrite)
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
-    cliques = [tuple(name.strip() for name in clique.split(",")) for clique in marginals or ()]
+    cliques = _cliques(marginals or [])
+    if rows is not None:
+        _refuse_large(rows, len(vault.domain))
     with working("Measuring and fitting"):
         release = _release(vault, loss, method, cliques or way, rows, rounds)
         sample = release.rows
@@ -83,10 +89,29 @@ def synthesize(
         from sfumato.report.page import render
 
         save_text(html, render(release_page(f"Synthetic table {out.name}", release)), overwrite=overwrite)
+        remark(f"Wrote the page {html}.")
     remark(f"Wrote {len(sample):,} rows to {out}.")
+    if not len(sample):
+        remark("No row fits the domain; 'sfumato domain check DOMAIN --table TABLE' shows why, to the owner only.")
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     text = f"Guarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
     result({"out": str(out), "rows": len(sample), **release.statement()}, text, as_json=as_json)
+
+
+def _cliques(marginals: list[str]) -> list[tuple[str, ...]]:
+    cliques = [tuple(name.strip() for name in clique.split(",")) for clique in marginals]
+    for clique in cliques:
+        if not all(clique) or len(set(clique)) < len(clique):
+            raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
+    return cliques
+
+
+def _refuse_large(rows: int, attributes: int) -> None:
+    if rows * attributes > _MOST_VALUES:
+        raise SizeError(
+            f"{rows:,} rows of {attributes} attributes are more than the {_MOST_VALUES:,} values that are sampled at "
+            "once; ask for fewer rows"
+        )
 
 
 def _release(
