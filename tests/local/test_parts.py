@@ -93,7 +93,7 @@ def test_bitwise_adders_count_columns(rows: int, width: int, seed: int) -> None:
 @pytest.mark.parametrize(("count", "size"), [(5, 2), (17, 3), (20, 19), (4, 0), (33, 2)])
 def test_subsets_are_uniform(count: int, size: int) -> None:
     number = 200 * comb(count, size)
-    drawn = _Subsets(count, size).draw(number, SimulatedEntropy(count))
+    drawn = _Subsets(count, (size, size)).draw(np.arange(number) % 2 == 1, SimulatedEntropy(count))
     assert set(np.bitwise_count(drawn).tolist()) == {size}
     assert int(drawn.max()) < 1 << count
     seen = np.unique(drawn, return_counts=True)[1]
@@ -102,7 +102,7 @@ def test_subsets_are_uniform(count: int, size: int) -> None:
 
 
 def test_subsets_of_the_widest_word_have_the_right_size_and_spread() -> None:
-    drawn = _Subsets(63, 16).draw(40_000, SimulatedEntropy(9))
+    drawn = _Subsets(63, (17, 16)).draw(np.ones(40_000, dtype=np.bool_), SimulatedEntropy(9))
     bits = drawn[:, None] >> np.arange(63, dtype=np.uint64)[None, :] & np.uint64(1)
     assert (bits.sum(axis=1) == 16).all()
     share = bits.mean(axis=0)

@@ -20,7 +20,8 @@ from sfumato.local.randomizer import Reports as Data
 from sfumato.local.spec import Spec
 from sfumato.privacy.entropy import Entropy, OsEntropy
 
-_CHUNK = 1 << 16  # reports randomised at a time: their words stay in the second-level cache
+_CHUNK_BITS = 1 << 21  # report bits randomised at a time: their words stay in the second-level cache
+_LONGEST_CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,20 +149,21 @@ def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: AN
         codes = spec.encode(column, entropy)
         return Reports(fingerprint(spec), _drawn(spec, codes, entropy))
     data = spec.randomizer.layout.empty(len(column))
-    for piece in _chunks(len(column)):
+    for piece in _chunks(len(column), spec.randomizer.layout.width):
         data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
     return Reports(fingerprint(spec), data)
 
 
 def _drawn(spec: Spec, codes: Codes, entropy: Entropy) -> Data:
     data = spec.randomizer.layout.empty(len(codes))
-    for piece in _chunks(len(codes)):
+    for piece in _chunks(len(codes), spec.randomizer.layout.width):
         data[piece] = spec.randomizer.draw(codes[piece], entropy)
     return data
 
 
-def _chunks(size: int) -> Iterator[slice]:
-    return (slice(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK))
+def _chunks(size: int, width: int) -> Iterator[slice]:
+    step = min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * width)))
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
 def _is_arrow(values: object) -> bool:

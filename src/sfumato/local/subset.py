@@ -62,10 +62,7 @@ class Subset:
         """A uniform report on the wanted side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
-        others = np.zeros(codes.size, dtype=np.uint64)
-        for member, sampler in ((True, self._others[1]), (False, self._others[0])):
-            chosen = np.flatnonzero(inside == member)
-            others[chosen] = sampler.draw(chosen.size, entropy)
+        others = self._others.draw(inside, entropy)
         position = codes.astype(np.uint64)
         low = others & ((np.uint64(1) << position) - np.uint64(1))
         # make room at the true value's position and fill it where it belongs to the subset
@@ -76,7 +73,10 @@ class Subset:
     def possible(self, reports: Reports) -> bool:
         """Whether every report can occur."""
         packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
-        sizes = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(self.layout.width)
+        sizes = np.bitwise_count(packed if word is None else np.ascontiguousarray(packed).view(word))
+        if word is None:
+            sizes = sizes.sum(axis=1, dtype=np.int64)
         spare = self.inputs % 8
         return bool(np.all(sizes == self.size)) and (spare == 0 or not np.any(packed[:, -1] >> np.uint8(spare)))
 
@@ -102,9 +102,9 @@ class Subset:
         return {"kind": "subset", "inputs": self.inputs, "size": self.size}
 
     @cached_property
-    def _others(self) -> tuple[_Subsets, _Subsets]:
-        """Subsets of the other values: of full size, and of one less, beside the true value."""
-        return _Subsets(self.inputs - 1, self.size), _Subsets(self.inputs - 1, self.size - 1)
+    def _others(self) -> _Subsets:
+        """Subsets of the other values: of full size, or of one less beside the true value."""
+        return _Subsets(self.inputs - 1, (self.size, self.size - 1))
 
     def _pick_sequentially(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
         """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
@@ -121,40 +121,48 @@ class Subset:
 
 
 class _Subsets:
-    """Uniform subsets of ``size`` out of ``count <= 64`` positions, as words.
+    """Uniform subsets of ``count <= 64`` positions, of one of two sizes each, as words.
 
     First the sizes of the parts in blocks of 16, from their exact joint distribution; then, in every block, one
     of the tabulated subsets of that size.
     """
 
-    def __init__(self, count: int, size: int) -> None:
+    def __init__(self, count: int, sizes: tuple[int, int]) -> None:
         lengths = [min(_BLOCK, count - start) for start in range(0, max(count, 1), _BLOCK)]
-        sizes = _compositions(lengths, size)
-        weights = [prod(map(comb, lengths, parts)) for parts in sizes]
-        scale = DENOMINATOR // sum(weights)
-        numerators = [scale * weight for weight in weights]
-        self._rejected = len(sizes)
-        self._composition = Sampler([[*numerators, DENOMINATOR - sum(numerators)]])
-        self._starts = [np.empty(len(sizes), dtype=np.uint32) for _ in lengths]
-        self._limits = [np.array([comb(n, parts[b]) for parts in sizes], np.uint32) for b, n in enumerate(lengths)]
+        splits = [_compositions(lengths, size) for size in sizes]
+        self._rejected = max(map(len, splits))
+        rows = []
+        starts, limits = np.zeros((2, len(lengths), 2, self._rejected + 1), dtype=np.uint32)
         self._tables = []
         for block, length in enumerate(lengths):
             masks = np.arange(1 << length, dtype=np.uint32)
             order = np.argsort(np.bitwise_count(masks), kind="stable")
             self._tables.append(masks[order].astype(np.uint16))
             first = np.cumsum([0, *(comb(length, k) for k in range(length + 1))])
-            self._starts[block] = np.array([first[parts[block]] for parts in sizes], dtype=np.uint32)
+            for which, split in enumerate(splits):
+                parts = [each[block] for each in split]
+                starts[block, which, : len(split)] = first[parts]
+                limits[block, which, : len(split)] = [comb(length, part) for part in parts]
+        for split in splits:
+            weights = [prod(map(comb, lengths, parts)) for parts in split]
+            numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
+            unused = [0] * (self._rejected - len(split))
+            rows.append([*numerators, *unused, DENOMINATOR - sum(numerators)])
+        self._composition = Sampler(rows)
+        self._starts, self._limits = starts.reshape(len(lengths), -1), limits.reshape(len(lengths), -1)
 
-    def draw(self, number: int, entropy: Entropy) -> NDArray[np.uint64]:
-        zeros = np.zeros(number, dtype=np.uint8)
-        composition = self._composition.draw(zeros, entropy)
+    def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
+        """One subset each, of the second size where ``which``."""
+        rows = which.view(np.uint8)
+        composition = self._composition.draw(rows, entropy).astype(np.intp)
         again = np.flatnonzero(composition == self._rejected)
         while again.size:
-            composition[again] = self._composition.draw(zeros[: again.size], entropy)
+            composition[again] = self._composition.draw(rows[again], entropy)
             again = again[composition[again] == self._rejected]
-        parts = np.zeros((number, _WORD // _BLOCK), dtype="<u2")
+        composition += rows * np.intp(self._rejected + 1)
+        parts = np.zeros((which.size, _WORD // _BLOCK), dtype="<u2")
         for block, table in enumerate(self._tables):
-            place = below(entropy, self._limits[block].take(composition), number)
+            place = below(entropy, self._limits[block].take(composition), which.size)
             place += self._starts[block].take(composition)
             parts[:, block] = table.take(place)
         return parts.view("<u8").ravel().astype(np.uint64, copy=False)
