@@ -125,11 +125,11 @@ def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
 
     table = DuckTable(file_source(path), memory=arguments.memory)
     connection = duckdb.connect()
+    connection.read_parquet(str(path)).to_table("t")
 
     def plain(triple: tuple[str, ...]):
-        if not connection.sql("SHOW TABLES").fetchall():
-            connection.read_parquet(str(path)).to_table("t")
-        return connection.table("t").aggregate(", ".join((*triple, "COUNT(*)"))).to_arrow_table()
+        names = ", ".join(triple)
+        return connection.sql(f"SELECT {names}, COUNT(*) AS n FROM t GROUP BY {names}").to_arrow_table()
 
     return measure(table, plain, [os.getpid()], arguments.plain, folder)
 
@@ -148,6 +148,7 @@ def spark(path: Path, arguments: argparse.Namespace, folder: Path):
         builder = builder.config(option, value)
     session = builder.getOrCreate()
     cached = session.read.parquet(str(path)).persist(StorageLevel.MEMORY_AND_DISK)
+    cached.count()
 
     def plain(triple: tuple[str, ...]):
         return cached.groupBy(*triple).count().collect()

@@ -61,6 +61,7 @@ class DuckTable:
         options: dict[str, Any] = {
             "temp_directory": scratch,
             "max_temp_directory_size": SPILL,
+            "temp_file_encryption": True,  # what is spilled is protected data
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
         }
@@ -89,10 +90,14 @@ class DuckTable:
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
-        name = f"encoded_{next(self._numbers)}"
+        name = self.fresh_name()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
         return EncodedRows(DuckStore(self, encoding, name))
+
+    def fresh_name(self) -> str:
+        """A name for a table of encoded rows."""
+        return f"encoded_{next(self._numbers)}"
 
     def store(self, cursor: Any, encoding: Encoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
         """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
@@ -192,14 +197,15 @@ class DuckStore:
         with self._table.reading() as cursor:
             for name, small in rewriting.tables().items():
                 cursor.register(name, small)
-            rows = f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
-            if self.domain.unit.column is not None:
-                rows = f"{self.relation}_carrying"
-                self._table.store(cursor, self._encoding, rows, carried)
-            try:
+            if self.domain.unit.column is None:
+                rows = f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
                 return _delivered(cursor, rewriting.select(rows), out)
+            bounded_rows = self._table.fresh_name()
+            try:
+                self._table.store(cursor, self._encoding, bounded_rows, carried)
+                return _delivered(cursor, rewriting.select(bounded_rows), out)
             finally:
-                cursor.execute(f"DROP TABLE IF EXISTS {self.relation}_carrying")
+                cursor.execute(f"DROP TABLE IF EXISTS {bounded_rows}")
 
     def _stream(self, columns: list[str], where: str) -> Iterator[pa.RecordBatch]:
         with self._table.reading() as cursor:
