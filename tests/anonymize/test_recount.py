@@ -83,7 +83,7 @@ def test_a_broken_recoding_is_refused_whatever_is_broken(data: st.DataObject) ->
     k = 2
     refuse_unsafe(counted, [KAnonymity(k)])
     rows = written(counted.table.to_pylist())
-    refuse_different(rows, counted)
+    refuse_different(rows.to_batches(), counted)
     where = data.draw(st.sampled_from(["levels", "classes", "labels", "rows"]))
     if where == "rows":
         kind = data.draw(st.sampled_from(["drop", "add", "change"]))
@@ -96,7 +96,7 @@ def test_a_broken_recoding_is_refused_whatever_is_broken(data: st.DataObject) ->
         else:
             plain[place] = {"a": "a1", "b": plain[place]["b"]}
         with pytest.raises(InfeasibleError, match="not those that were verified"):
-            refuse_different(pa.Table.from_pylist(plain), counted)
+            refuse_different(pa.Table.from_pylist(plain).to_batches(), counted)
         return
     if where == "levels":
         level = LEVELS[0].copy()
@@ -110,4 +110,4 @@ def test_a_broken_recoding_is_refused_whatever_is_broken(data: st.DataObject) ->
     assume(not wrong.table.equals(counted.table))
     unsafe = bool((wrong.classes.counts < k).any())
     with pytest.raises(InfeasibleError, match="counted again" if unsafe else "not those that were verified"):
-        (refuse_unsafe(wrong, [KAnonymity(k)]) if unsafe else refuse_different(rows, wrong))
+        (refuse_unsafe(wrong, [KAnonymity(k)]) if unsafe else refuse_different(rows.to_batches(), wrong))

@@ -112,12 +112,11 @@ class Lattice:
         finer = next(known for _, known in self._by_size if all(map(le, known, vector)))
         source = self._known[finer]
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
-        # attributes at their top add nothing to a key
-        columns = [
-            self._digit(attribute, level)[source.members]
-            for attribute, level in enumerate(vector)
-            if sizes[attribute] > 1
-        ]
+        # attributes at their top add nothing to a key; the bottom has its tuples in order
+        wanted = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
+        columns = [self._digit(attribute, level) for attribute, level in wanted]
+        if source is not self._bottom:
+            columns = [column[source.members] for column in columns]
         keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])
         classes = source.merge(group(keys))
         self._keep(vector, classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,11 +51,12 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
     keys = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
     bound = 1
     for column, size in zip(columns, sizes, strict=True):
-        if math.log2(bound) + math.log2(max(size, 1)) >= KEY_BITS:
+        if (bound * max(size, 1)).bit_length() > KEY_BITS:
             distinct, keys = np.unique(keys, return_inverse=True)
             bound = len(distinct)
         if size > 1:
-            keys = keys * size + column if bound > 1 else column.astype(np.int64)
+            keys *= size
+            keys += column
             bound *= size
     return Keys(keys, bound)
 

@@ -6,7 +6,7 @@ of the rows that it wrote.  What differs, or is not safe, is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from sfumato.errors import InfeasibleError
 Integers = NDArray[np.int64]
 
 ROWS = "rows of the class"
+DIFFERENT = "the rows written are not those that were verified; nothing was released"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,22 +105,75 @@ def refuse_unsafe(counted: Count, criteria: Sequence[Criterion]) -> None:
         )
 
 
-def refuse_different(written: pa.Table, counted: Count) -> None:
+def refuse_different(written: Iterable[pa.RecordBatch], counted: Count) -> None:
     """Refuse rows whose classes are not those that were counted.
 
     Args:
-        written: the rows, or their columns of labels alone.
+        written: the rows in batches; other columns than labels may be there.
         counted: what they should be.
 
     Raises:
         InfeasibleError: they are not.
     """
-    names = [name for name in counted.table.column_names if name != ROWS]
-    texts = written.select(names).cast(pa.schema([(name, pa.string()) for name in names]))
-    found = texts.append_column(ROWS, pa.array(np.ones(len(texts), dtype=np.int64))).group_by(names)
-    again = found.aggregate([(ROWS, "sum")]).rename_columns([*names, ROWS])
-    if not _sorted(again).equals(counted.table):
-        raise InfeasibleError("the rows written are not those that were verified; nothing was released")
+    expected = _Expected(counted.table)
+    found = np.zeros(len(counted.table), dtype=np.int64)
+    for batch in written:
+        found += np.bincount(expected.numbers(batch), minlength=len(found))
+    if not np.array_equal(found, counted.table[ROWS].to_numpy()):
+        raise InfeasibleError(DIFFERENT)
+
+
+class _Expected:
+    """Finds the number of a row's class by its labels, one column after the other.
+
+    ``steps[column]`` are the pairs (number of the labels so far, code of the next label) that occur, as
+    ascending keys; the place of a pair is the number of both together.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.codes: dict[str, dict[str, int]] = {}
+        self.steps: dict[str, Integers] = {}
+        prefix = np.zeros(len(table), dtype=np.int64)
+        for name in (name for name in table.column_names if name != ROWS):
+            labels = table[name].to_pylist()
+            codes = self.codes[name] = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+            # the last code stands for labels that no class has
+            pairs = prefix * (len(codes) + 1) + np.array([codes[label] for label in labels], dtype=np.int64)
+            known, prefix = np.unique(pairs, return_inverse=True)
+            self.steps[name] = known
+        self.order = np.argsort(prefix)  # number of the last step to row of the table
+
+    def numbers(self, batch: pa.RecordBatch) -> Integers:
+        """Row of the table that each row of the batch belongs to.
+
+        Raises:
+            InfeasibleError: a row that belongs to none.
+        """
+        prefix = np.zeros(batch.num_rows, dtype=np.int64)
+        for name, codes in self.codes.items():
+            column = batch.column(name)
+            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+            if encoded.null_count or not len(place):
+                raise InfeasibleError(DIFFERENT)
+            prefix *= len(codes) + 1
+            prefix += place[encoded.indices.to_numpy()]
+            # few pairs, many rows: each distinct pair is looked up once
+            pairs, again = _distinct(prefix)
+            known = self.steps[name]
+            if not len(known):
+                raise InfeasibleError(DIFFERENT)
+            found = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
+            if not np.array_equal(known[found], pairs):
+                raise InfeasibleError(DIFFERENT)
+            prefix = found[again]
+        return self.order[prefix]
+
+
+def _distinct(values: Integers) -> tuple[Integers, Integers]:
+    """Distinct values, and the place of each value among them."""
+    grouping = group(Keys(values, int(values.max(initial=0)) + 1))
+    return values[grouping.members], grouping.classes
 
 
 def _labels(table: pa.Table) -> tuple[Integers, pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,8 @@ from sfumato.vault.promise import cost
 from sfumato.vault.release import Release
 from sfumato.vault.rows import Rows, save_text, whole, writable
 from sfumato.vault.vault import Vault
+
+BATCH_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ def rewritten(source: Recodable, recode: Recode, counted: Count, keep: Sequence[
         InfeasibleError: they are not those that were verified.
     """
     rows = reveal(source.recoded(recode, tuple(keep)))
-    refuse_different(rows, counted)
+    refuse_different(rows.to_batches(), counted)
     return rows
 
 
@@ -139,15 +141,18 @@ def write(source: Recodable, plan: Plan, keep: Sequence[str], path: str | Path, 
     whole(target, fill)
 
 
-def _labels(path: Path, names: Sequence[str]) -> pa.Table:
-    """The label columns of a written file."""
+def _labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The label columns of a written file, batch by batch."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        return pq.read_table(path, columns=list(names))
+        with pq.ParquetFile(path, read_dictionary=list(names)) as file:
+            yield from file.iter_batches(columns=list(names), batch_size=BATCH_ROWS)
+        return
     from pyarrow import csv
 
     options = csv.ConvertOptions(
         include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
-    return csv.read_csv(path, convert_options=options)
+    with csv.open_csv(path, convert_options=options) as reader:
+        yield from reader
