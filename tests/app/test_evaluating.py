@@ -96,6 +96,18 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
     assert (desk / "report.html").read_text() == page
 
 
+def test_the_page_shows_the_budget_journal(desk: Path) -> None:
+    release = ["synthesize", "people.csv", "--domain", "people.yaml", "--method", "marginals", "--limit", "3"]
+    more = ["--marginals", "town,rich", "--marginals", "age", "--marginals", "hours"]
+    sfumato(*release, *more, "--epsilon", "1", "--out", "one.parquet", cwd=desk)
+    sfumato(*release, *more, "--epsilon", "0.5", "--out", "two.parquet", cwd=desk)
+    files = ["evaluate", "people.csv", "two.parquet", "--domain", "people.yaml", "--holdout", "others.csv"]
+    sfumato(*files, "--claim", "epsilon=0.5", "--ledger", "people.ledger", "--out", "report.html", cwd=desk)
+    page = (desk / "report.html").read_text()
+    assert "Budget journal" in page
+    assert "<td>epsilon 0.5</td><td>epsilon</td><td>1.5</td>" in page
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

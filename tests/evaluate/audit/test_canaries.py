@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.canaries import audit_one_run, chance_of
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.synthesize.aim import aim
+from sfumato.synthesize.histogram import histogram as histogram_synthesizer
+from sfumato.synthesize.histogram import marginals
+from sfumato.synthesize.total import Public
+from sfumato.synthesize.workload import all_marginals
+from sfumato.vault.fake import FakeVault
 
 
 def histogram(epsilon, seed):
@@ -27,6 +36,37 @@ def found(epsilon, claim, seed, canaries=400):
     return audit_one_run(
         histogram(epsilon, seed), canaries=canaries, guesses=canaries, claim=claim, error=1e-3, generator=luck
     )
+
+
+def synthesized(method, epsilon, seed):
+    """A synthesizer over one column with a cell for each canary: each looks included by its cell of the model."""
+    domain = Domain((Integer(name="cell", minimum=0, maximum=399, unknown=Unknown.DROP),))
+
+    def run(included):
+        vault = FakeVault(ArrayTable(domain, np.flatnonzero(included)[:, None].astype(np.uint16)), seed=1000 + seed)
+        release = method(vault, loss=Epsilon(epsilon), total=Public(200))
+        return release.model.cells(("cell",)) - 0.5
+
+    return run
+
+
+SYNTHESIZERS = {
+    "histogram": histogram_synthesizer,
+    "marginals": partial(marginals, cliques=[("cell",)]),
+    "aim": partial(aim, workload=all_marginals(1)),
+}
+
+
+@pytest.mark.parametrize("name", SYNTHESIZERS)
+def test_synthesizers_keep_their_word_and_a_false_claim_is_seen(name):
+    found = []
+    for real, claim in ((1, 1), (4, 1)):
+        run = synthesized(SYNTHESIZERS[name], real, seed=1)
+        luck = np.random.default_rng(5)
+        found.append(
+            audit_one_run(run, canaries=400, guesses=400, claim=Epsilon(claim), error=1e-3, generator=luck).passed
+        )
+    assert found == [True, False]
 
 
 def test_a_run_at_twice_its_claim_is_rejected_with_400_canaries():
