@@ -260,3 +260,37 @@ def test_the_demo_releases_once_and_repeats_for_free(tmp_path: Path) -> None:
     # discrete Laplace of scale 1 on 56 cells: the mean error is 0.85, and above 2 less than once in 1e9 runs
     assert first["errors"][1]["mean_error"] < 2
     assert first["errors"][1]["mean_error"] > 0
+
+
+def test_nothing_that_a_command_reads_is_written_over(desk: Path) -> None:
+    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+    wrong = [
+        ["--out", "people.csv"],
+        ["--out", "a.csv", "--html", "people.yaml"],
+        ["--out", "a.csv", "--html", "a.csv"],
+        ["--out", "a.csv", "--ledger", "a.csv"],
+        ["--out", "a.csv", "--html", "people.ledger"],
+    ]
+    for arguments in wrong:
+        release(desk, "--epsilon", "1", "--overwrite", *arguments, code=2)
+    sfumato("domain", "draft", "people.csv", "--out", "people.csv", "--overwrite", cwd=desk, code=2)
+    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+
+
+def test_the_same_release_has_the_same_rows(desk: Path) -> None:
+    release(desk, "--epsilon", "1", "--out", "a.csv")
+    release(desk, "--epsilon", "1", "--out", "b.csv")
+    assert (desk / "a.csv").read_bytes() == (desk / "b.csv").read_bytes()
+
+
+def test_a_release_larger_than_its_own_limit_makes_no_ledger(desk: Path) -> None:
+    before = files(desk)
+    release(desk, "--epsilon", "1", "--limit", "0.5", "--out", "a.csv", code=3)
+    release(desk, "--epsilon", "1", "--rows", "99999999999999", "--out", "a.csv", code=2)
+    assert files(desk) == before
+
+
+def test_the_owner_sees_how_a_table_fits(desk: Path) -> None:
+    (desk / "wrong.yaml").write_text(DOMAIN.replace("[F, M]", "[f, m]"))
+    shown = json.loads(sfumato("domain", "check", "wrong.yaml", "--table", "people.csv", "--json", cwd=desk).stdout)
+    assert {line["attribute"]: line["unknown"] for line in shown["fit"]} == {"age": 0, "sex": 400, "score": 0}

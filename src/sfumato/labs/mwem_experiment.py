@@ -127,7 +127,7 @@ class _Simulation:
         retry_key: str | None = None,  # noqa: ARG002  (nothing is repeated)
     ) -> Settled:
         payload = dict(run(self._vault.doors(loss)))
-        return Settled(payload, guarantee="", cost="", provenance={"method": request.method})
+        return Settled(payload, guarantee="", cost="", provenance={"method": request.method}, digest="0")
 
 
 def _honest(

@@ -67,14 +67,18 @@ class Model(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic(Release):
-    """A synthetic table: a public model and rows sampled from it."""
+    """A synthetic table: a public model and rows sampled from it.
+
+    ``seed`` is made from the stored, public payload; what is sampled of a public model needs no secret.
+    """
 
     model: Model
+    seed: int
 
     @cached_property
     def rows(self) -> Rows:
-        """A sample of the model in the table's own types, drawn once for this release."""
-        return self.sample()
+        """A sample of the model in the table's own types: the same rows whenever this release is asked for again."""
+        return self._drawn(None, generator(self.seed))
 
     def sample(self, rows: int | None = None) -> Rows:
         """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
@@ -84,7 +88,9 @@ class Synthetic(Release):
         """
         if rows is not None and rows < 0:
             raise InputError(f"a sample cannot have {rows} rows", culprit=rows)
-        random = generator()
+        return self._drawn(rows, generator())
+
+    def _drawn(self, rows: int | None, random: np.random.Generator) -> Rows:
         return Rows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
 
 
@@ -96,4 +102,5 @@ def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> 
         expected_error=expected_error,
         provenance=settled.provenance,
         model=model,
+        seed=int(settled.digest[:16], 16),
     )

@@ -6,6 +6,7 @@ Never for a release: whoever knows the seed knows the noise.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 from sfumato.domain import Domain
@@ -58,8 +59,10 @@ class FakeVault:
         self.reserved.append(purse.reserved)
         payload = run(Session(self._tallies, purse=purse, entropy=self._entropy))
         self.spent += purse.spent
+        answer = encode(payload)
         return Settled(
-            payload=decode(encode(payload)),
+            payload=decode(answer),
+            digest=hashlib.sha256(answer).hexdigest(),
             guarantee=promise(loss, self.domain.unit),
             cost=cost(purse.reserved),
             provenance={"family": request.family, "method": request.method, "parameters": dict(request.parameters)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -45,12 +46,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Settled:
-    """A released payload, the promise it was released under, and its place in the journal."""
+    """A released payload, the promise it was released under, and its place in the journal.
+
+    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.
+    """
 
     payload: dict[str, Any]
     guarantee: str
     cost: str
     provenance: Mapping[str, Any]
+    digest: str
 
 
 class Journal(Protocol):
@@ -199,8 +204,10 @@ class Vault:
             retry_key=retry_key,
             statement=statement,
         )
+        answer = _answered(receipt)
         return Settled(
-            payload=decode(_answered(receipt)),
+            payload=decode(answer),
+            digest=hashlib.sha256(answer).hexdigest(),
             guarantee=statement,
             cost=cost(charge) if receipt.charged or charge is None else "nothing: asked and answered before",
             provenance={

@@ -47,21 +47,28 @@ def draft(
 @app.command()
 def check(
     path: DomainPath,
-    table: Annotated[str | None, typer.Option(help="Also check that this table has the columns.")] = None,
+    table: Annotated[str | None, typer.Option(help="Also count how its values fit: for the owner's eyes only.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a domain file, and whether a table fits it."""
+    """Check a domain file, and how the values of a table fit it."""
     from sfumato.domain import load
 
     domain = load(path)
+    state = "a draft: releases refuse it" if domain.draft else "accepted"
+    value = {"attributes": len(domain), "cells": str(domain.size), "draft": domain.draft, "hash": domain.hash}
+    text = f"{path} is a domain of {len(domain)} attributes, {state}."
     if table is not None:
+        from dataclasses import asdict
+
+        from sfumato.engine.fit import fit
         from sfumato.engine.open import open_table
 
-        open_table(table).encode(domain)
-    state = "a draft: releases refuse it" if domain.draft else "accepted"
-    fits = "" if table is None else f" {table} fits it."
-    value = {"attributes": len(domain), "cells": str(domain.size), "draft": domain.draft, "hash": domain.hash}
-    result(value, f"{path} is a domain of {len(domain)} attributes, {state}.{fits}", as_json=as_json)
+        with working(f"Reading {table}"):
+            found = fit(open_table(table), domain)
+        lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
+        value["fit"] = lines
+        text += f"\n\n{columns(lines)}\n\nThese counts are exact: they are for the owner of the table only."
+    result(value, text, as_json=as_json)
 
 
 @app.command()

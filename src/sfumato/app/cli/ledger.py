@@ -35,16 +35,20 @@ def create(
 @app.command()
 def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> None:
     """Show the journal: every release, what it promised and cost, and what is left."""
+    from sfumato.privacy.accountant import guarantee
+
     with existing(ledger, dataset) as opened:
         entries = [_entry(entry) for entry in opened.journal()]
         account = opened.remaining()
+        spent = guarantee(account.spent, opened.limit)
         analysts = {name: str(each) for name, each in opened.caps().items()}
     shown = [
-        {key: line[key] for key in ("number", "time", "family", "method", "analyst", "statement")} for line in entries
+        {key: line[key] for key in ("number", "time", "family", "method", "analyst", "cost", "statement")}
+        for line in entries
     ]
-    text = f"{columns(shown)}\n\n{dataset}: {account}"
+    text = f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
-    value = {"dataset": dataset, "account": str(account), "analysts": analysts, "entries": entries}
+    value = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts, "entries": entries}
     result(value, text, as_json=as_json)
 
 
