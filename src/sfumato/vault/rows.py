@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
 
-from sfumato.errors import InputError
+from sfumato.errors import InputError, SfumatoError
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,19 @@ def free(path: str | Path, *, overwrite: bool) -> None:
 
 
 def whole(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then move it there in one step."""
+    """Let ``write`` fill a temporary file beside ``path``, then move it there in one step.
+
+    Raises:
+        SfumatoError: the disk is full or the like; nothing is left behind.
+    """
     target = Path(path)
-    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-        partial = Path(file.name)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
+        partial.touch(exist_ok=False)  # with the permissions that the process gives to new files
         write(partial)
-        mask = os.umask(0)
-        os.umask(mask)
-        partial.chmod(0o666 & ~mask)
         partial.replace(target)
+    except OSError as error:
+        raise SfumatoError(f"cannot write {target}: {error.strerror or 'the disk failed'}", culprit=target) from error
     finally:
         partial.unlink(missing_ok=True)
 
