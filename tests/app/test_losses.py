@@ -1,0 +1,60 @@
+"""Privacy parameters are read exactly, and none is ever assumed."""
+
+from __future__ import annotations
+
+import inspect
+from fractions import Fraction
+
+import pytest
+
+from sfumato.app.cli.losses import limit_of, loss_of
+from sfumato.errors import LossError
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+
+
+def test_each_way_of_saying_a_loss() -> None:
+    assert loss_of("0.1", None, None) == Epsilon(Fraction(1, 10))
+    assert loss_of("1", "1e-9", None) == EpsilonDelta(1, Fraction(1, 10**9))
+    assert loss_of(None, None, "1/3") == Rho(Fraction(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rho"),
+    [
+        (None, None, None),
+        (None, "1e-9", None),
+        ("1", None, "1"),
+        ("1", "1e-9", "1"),
+        (None, "1e-9", "1"),
+        ("0", None, None),
+        ("-1", None, None),
+        ("nan", None, None),
+        ("inf", None, None),
+        ("", None, None),
+        ("one", None, None),
+        ("1", "1", None),
+        ("1", "0", None),
+    ],
+)
+def test_what_says_no_loss_is_refused(epsilon, delta, rho) -> None:
+    with pytest.raises(LossError):
+        loss_of(epsilon, delta, rho)
+
+
+def test_no_loss_has_a_default() -> None:
+    assert all(
+        parameter.default is inspect.Parameter.empty for parameter in inspect.signature(loss_of).parameters.values()
+    )
+
+
+def test_each_way_of_saying_a_limit() -> None:
+    assert limit_of(None) is None
+    assert limit_of("0.5") == Epsilon("0.5")
+    assert limit_of("1,1e-9") == EpsilonDelta(1, "1e-9")
+    assert limit_of("rho=0.5") == Rho("0.5")
+
+
+@pytest.mark.parametrize("text", ["", ",", ",1e-9", "rho=", "rho=1,1e-9", "epsilon=1", "1,1e-9,2", "1,nan"])
+def test_what_says_no_limit_is_refused(text) -> None:
+    with pytest.raises(LossError):
+        limit_of(text)
