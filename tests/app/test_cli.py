@@ -212,7 +212,7 @@ def test_caps_hold_for_their_analyst_only(desk: Path) -> None:
 
 
 def test_a_ledger_that_does_not_exist_is_not_made_by_looking(desk: Path) -> None:
-    sfumato("ledger", "show", "absent.ledger", cwd=desk, code=1)
+    sfumato("ledger", "show", "absent.ledger", cwd=desk, code=2)
     assert not (desk / "absent.ledger").exists()
 
 
