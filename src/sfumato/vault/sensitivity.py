@@ -42,6 +42,8 @@ def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
     match question:
         case Marginal() | Distance() | Bins():
             one = one_squared = 1
+        case Counting(matrix=matrix) if len(matrix) == 1:
+            one = one_squared = 1
         case Counting(matrix=matrix):
             one = one_squared = int(matrix.sum(axis=0, dtype=np.int64).max(initial=1))
         case Sum(value=value, unit=unit):

@@ -80,6 +80,8 @@ class Tallies:
     def _tables(self, keys: set[_Key]) -> dict[_Key, Counts]:
         found = {key: self._kept[key] for key in keys if key in self._kept}
         missing = [key for key in keys if key not in found]
+        if not missing:
+            return found
         for where in {where for _, where in missing}:
             cliques = [attributes for attributes, condition in missing if condition == where]
             for clique, sealed in zip(cliques, self.encoded.marginals(cliques, where), strict=True):
