@@ -168,7 +168,7 @@ def graded(epsilon: Fraction, entropy: SimulatedEntropy) -> tuple[float, Perturb
 
     def perturb(values: Floats, coordinate: NDArray[np.intp], inputs: Floats) -> Floats:  # noqa: ARG001
         level = levels_of(inputs, np.array(DIVISIONS))
-        codes = 2 * level + grid_codes(values, -1, 1, 2, entropy).astype(np.int64)
+        codes = np.uint16(2) * level + grid_codes(values, -1, 1, 2, entropy)
         noisy: Floats = outputs[table.draw(codes, entropy)]
         return noisy
 

@@ -100,7 +100,7 @@ class GradedMean:
         column = numbers(values, self.divisions[0], self.divisions[-1])
         level = levels_of(column, edges)
         inside = (column - edges[level]) / np.diff(edges)[level]
-        return _POINTS * level + grid_codes(inside, 0, 1, _POINTS, entropy).astype(np.int64)
+        return np.uint16(_POINTS) * level + grid_codes(inside, 0, 1, _POINTS, entropy)
 
     def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
         """The mean; unbiased.

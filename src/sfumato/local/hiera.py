@@ -118,8 +118,8 @@ class Hiera:
         column = numbers(values, self.low, self.high)
         edges = np.array(self.divisions)
         level = levels_of(column, edges)
-        within = (column - edges[level]) / np.diff(edges)[level]
-        return 2 * level + grid_codes(within, 0, 1, 2, entropy).astype(np.int64)
+        within = (column - edges.take(level)) * (1 / np.diff(edges)).take(level)
+        return np.uint16(2) * level + grid_codes(within, 0, 1, 2, entropy)
 
     def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
         """The mean, without reuse (mu = 1), which is best; unbiased, with the variance of drawing people included.
@@ -239,9 +239,12 @@ def attenuation(budgets: Sequence[Fraction]) -> Floats:
     return np.tanh([float(budget) / 2 for budget in budgets])
 
 
-def levels_of(values: Floats, divisions: Floats) -> NDArray[np.int64]:
+def levels_of(values: Floats, divisions: Floats) -> NDArray[np.uint16]:
     """The level of each value; a value on an inner end belongs to the level that starts there."""
-    return np.clip(np.searchsorted(divisions, values, side="right") - 1, 0, divisions.size - 2)
+    level = np.zeros(values.shape, dtype=np.uint16)
+    for end in divisions[1:-1].tolist():  # a few comparisons are faster than a search
+        level += values >= end
+    return level
 
 
 def check_division(divisions: Sequence[float], levels: int) -> None:

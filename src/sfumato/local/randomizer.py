@@ -79,7 +79,7 @@ class Randomizer(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON from which :func:`sfumato.local.document.parse_randomizer` makes an equal randomizer."""
+        """Plain JSON from which :func:`sfumato.local.parsing.parse_randomizer` makes an equal randomizer."""
         ...
 
 
