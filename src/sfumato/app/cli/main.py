@@ -20,6 +20,7 @@ from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
 from sfumato.app.cli.risk import risk
+from sfumato.app.cli.serve import serve
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
 
@@ -35,6 +36,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(local.app, name="local")
 app.add_typer(hierarchy.app, name="hierarchy")
 app.command()(query)
+app.command()(serve)
 app.command()(synthesize)
 app.command()(anonymize)
 app.command()(apply)

@@ -1,0 +1,5 @@
+"""A typed client of the server."""
+
+from sfumato.app.client.client import Client, ServerError
+
+__all__ = ["Client", "ServerError"]

@@ -1,0 +1,192 @@
+"""Asking a server: thin and typed.
+
+Every request that may spend carries an Idempotency-Key, and repetitions after a lost connection or a
+busy ledger carry the same one, so that a question is never paid for twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypedDict, cast
+
+import httpx
+
+from sfumato.errors import SfumatoError
+
+_ATTEMPTS = 4
+_AGAIN = frozenset({502, 503, 504})
+
+
+class ServerError(SfumatoError):
+    """A problem document that the server sent.
+
+    Attributes:
+        problem: the document: type, title, status, detail, charged and more.
+    """
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(f"{problem.get('title')}: {problem.get('detail')}", culprit=problem)
+        self.problem = dict(problem)
+
+    @property
+    def kind(self) -> str:
+        """The last part of the problem's type."""
+        return str(self.problem.get("type", "")).rsplit("/", 1)[-1]
+
+
+class Number(TypedDict):
+    """An estimate with its error."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+
+
+class Line(TypedDict):
+    """One group of an answer."""
+
+    key: list[str]
+    values: list[Number]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: the columns, one line a group, and the statement of its guarantee and cost."""
+
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]
+    rows: tuple[Line, ...]
+    guarantee: str
+    cost: str
+    document: Mapping[str, Any]
+
+
+class Client:
+    """A server at an address, asked with a key.
+
+    Args:
+        address: such as ``http://127.0.0.1:8000``.
+        key: as a steward issued it.
+        timeout: seconds to wait for a reply.
+    """
+
+    def __init__(self, address: str, key: str, *, timeout: float = 60.0) -> None:
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout, trust_env=False)
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """All datasets, with what is public about them."""
+        return cast("list[dict[str, Any]]", self._call("GET", "/v1/datasets")["datasets"])
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        """One dataset and its public domain."""
+        return self._call("GET", f"/v1/datasets/{name}")
+
+    def budget(self, name: str) -> dict[str, Any]:
+        """What is left."""
+        return self._call("GET", f"/v1/datasets/{name}/budget")
+
+    def accuracy(self, name: str, sql: str, *, rows: int | None = None, **loss: str) -> list[dict[str, Any]]:
+        """How wrong the answers would be at a loss (``epsilon=``, ``delta=``, ``rho=``); spends nothing."""
+        body = {"sql": sql, "loss": loss, "rows": rows}
+        return cast("list[dict[str, Any]]", self._call("POST", f"/v1/datasets/{name}/cost", body)["expected"])
+
+    def cost(self, name: str, sql: str, *, error: str, rows: int | None = None) -> str:
+        """The epsilon that keeps every answer within ``error``; spends nothing."""
+        return str(
+            self._call("POST", f"/v1/datasets/{name}/cost", {"sql": sql, "error": error, "rows": rows})["epsilon"]
+        )
+
+    def ask(self, name: str, sql: str, *, retry_key: str | None = None, **loss: str) -> Reply:
+        """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
+        return self._ask(name, {"sql": sql, "loss": loss}, retry_key)
+
+    def query(self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **loss: str) -> Reply:
+        """Answer a question stated as aggregates, groups and conditions."""
+        return self._ask(name, {"query": query, "loss": loss}, retry_key)
+
+    def journal(self, name: str) -> list[dict[str, Any]]:
+        """The journal: a steward's whole, an analyst's own."""
+        return cast("list[dict[str, Any]]", self._call("GET", f"/v1/datasets/{name}/journal")["entries"])
+
+    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: str) -> str:
+        """Ask for a synthetic table in the background; returns the id of the job."""
+        body = {"method": method, "attributes": list(attributes), "loss": loss}
+        return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
+
+    def progress(self, job: str) -> dict[str, Any]:
+        """How far a job is."""
+        return self._call("GET", f"/v1/releases/{job}")
+
+    def rows(self, job: str) -> str:
+        """The synthetic rows of a finished job, as CSV."""
+        return self._send("GET", f"/v1/releases/{job}/rows", None, None).text
+
+    def register(self, name: str, *, source: str, domain: Mapping[str, Any], limit: str) -> dict[str, Any]:
+        """Register a dataset (stewards)."""
+        return self._call("POST", "/v1/datasets", {"name": name, "source": source, "domain": domain, "limit": limit})
+
+    def cap(self, name: str, analyst: str, **loss: str) -> dict[str, Any]:
+        """Set what an analyst may spend; without a loss, lift the cap (stewards)."""
+        return self._call("PUT", f"/v1/datasets/{name}/caps", {"analyst": analyst, "loss": loss or None})
+
+    def issue(self, name: str, *, scope: str, days: int) -> dict[str, Any]:
+        """Issue a key; the secret is in the reply and nowhere else (stewards)."""
+        return self._call("POST", "/v1/keys", {"name": name, "scope": scope, "days": days})
+
+    def revoke(self, key_id: str) -> None:
+        """End a key (stewards)."""
+        self._call("DELETE", f"/v1/keys/{key_id}")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, name: str, body: Mapping[str, Any], retry_key: str | None) -> Reply:
+        found = self._send("POST", f"/v1/datasets/{name}/query", body, retry_key or secrets.token_hex(16)).json()
+        return Reply(
+            tuple(found["columns"]),
+            tuple(found["groups"]),
+            tuple(found["rows"]),
+            found["guarantee"],
+            found["cost"],
+            found,
+        )
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._send(method, path, body, None).json())
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, retry_key: str | None) -> httpx.Response:
+        """Send, and again where that is safe: requests that read, and those that carry a retry key."""
+        safe = retry_key is not None or method == "GET" or path.endswith("/cost")
+        headers = {} if retry_key is None else {"Idempotency-Key": retry_key}
+        for attempt in range(_ATTEMPTS):
+            last = not safe or attempt == _ATTEMPTS - 1
+            try:
+                reply = self._http.request(method, path, json=body, headers=headers)
+            except httpx.TransportError as error:
+                if last:
+                    raise ServerError({"title": "no reply", "detail": type(error).__name__, "status": 0}) from error
+            else:
+                if reply.is_success:
+                    return reply
+                if last or reply.status_code not in _AGAIN:
+                    raise ServerError(_problem(reply))
+            time.sleep(0.1 * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _problem(reply: httpx.Response) -> Mapping[str, Any]:
+    if reply.headers.get("content-type", "").startswith("application/problem+json"):
+        return cast("Mapping[str, Any]", reply.json())
+    return {"title": "no problem document", "detail": f"status {reply.status_code}", "status": reply.status_code}

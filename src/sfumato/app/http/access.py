@@ -1,0 +1,85 @@
+"""Who asks: keys in the Authorization header, or in the page's cookie."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.service import Service
+from sfumato.ledger.registry import Key, Scope
+
+COOKIE = "sfumato_key"
+_REMEMBERED = 2.0  # seconds for which a worker trusts a key it has looked up; a revoked key ends within them
+_MOST = 1024
+
+
+class Doorkeeper:
+    """Looks keys up, and remembers them for a moment."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._known: dict[str, tuple[float, Key]] = {}
+
+    def key(self, secret: str) -> Key:
+        """The valid key of a secret.
+
+        Raises:
+            RefusalError: there is none, it has expired or was revoked.
+        """
+        now = time.monotonic()
+        seen, known = self._known.get(secret, (0.0, None))
+        if known is None or now - seen > _REMEMBERED:
+            known = self._service.registry.key(secret)
+            if known is not None:
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                self._known[secret] = (now, known)
+        if known is None or known.scope is Scope.LINK:
+            raise RefusalError("unknown-key", "The key is not known", 401, "send a key that a steward issued")
+        if not known.valid:
+            raise RefusalError("expired-key", "The key has expired or was revoked", 401, "ask a steward for a new key")
+        return known
+
+
+def service(request: Request) -> Service:
+    """The worker's state."""
+    found: Service = request.app.state.service
+    return found
+
+
+def secret_of(request: Request) -> str | None:
+    """The secret that a request carries."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" and secret else request.cookies.get(COOKIE)
+
+
+def anyone(request: Request) -> Key:
+    """A valid key of either scope.
+
+    Raises:
+        RefusalError: none was sent, or it opens nothing.
+    """
+    secret = secret_of(request)
+    if secret is None:
+        raise RefusalError("missing-key", "A key is needed", 401, "send 'Authorization: Bearer KEY'")
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return doorkeeper.key(secret)
+
+
+def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
+    """A steward's key.
+
+    Raises:
+        RefusalError: the key is an analyst's.
+    """
+    if key.scope is not Scope.STEWARD:
+        raise RefusalError("wrong-scope", "This needs a steward's key", 403, "ask a steward to do this")
+    return key
+
+
+Anyone = Annotated[Key, Depends(anyone)]
+Steward = Annotated[Key, Depends(steward)]
+Worker = Annotated[Service, Depends(service)]

@@ -1,0 +1,127 @@
+"""Errors as problem documents (RFC 9457) with stable types and fixed texts.
+
+What an engine or a database says never leaves the server: it may quote the table.  Every problem says whether
+it was charged: refusals before the data is touched are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from sfumato.app.http.logs import log
+from sfumato.app.http.service import UnknownDatasetError
+from sfumato.errors import (
+    BudgetError,
+    DomainError,
+    EngineError,
+    InfeasibleError,
+    InputError,
+    LedgerError,
+    LossError,
+    QueryError,
+    SfumatoError,
+    SizeError,
+    TableError,
+)
+from sfumato.query.sql_place import Place
+
+MEDIA = "application/problem+json"
+# type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
+_KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]], ...] = (
+    (UnknownDatasetError, ("unknown-dataset", "There is no such dataset", 404, True, False)),
+    (BudgetError, ("budget-exceeded", "The budget does not admit this", 403, True, False)),
+    (QueryError, ("query-refused", "The question is outside the language", 422, True, False)),
+    (DomainError, ("domain-refused", "The question does not fit the domain", 422, True, False)),
+    (LossError, ("loss-refused", "The privacy loss cannot be taken", 422, True, False)),
+    (SizeError, ("too-large", "The question is too large", 422, True, False)),
+    (TableError, ("table-unusable", "The table cannot be used", 422, False, None)),
+    (InputError, ("request-refused", "The request makes no sense", 422, True, False)),
+    (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
+    (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
+    (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
+)
+_REUSED = "idempotency-key-reused"
+_FIXED = {
+    _REUSED: "Use a new key for a new question.",
+    "ledger-unavailable": "Ask the same question again: it is never paid for twice.",
+    "data-unavailable": "What was charged stands; the same question asked again is free.",
+    "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
+    "internal": "Something failed inside; what was charged stands, and the same question asked again is free.",
+}
+
+
+class RefusalError(Exception):
+    """A refusal of the server itself, before any data is touched."""
+
+    def __init__(self, kind: str, title: str, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.title, self.status, self.detail = kind, title, status, detail
+
+
+def document(kind: str, title: str, status: int, detail: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """A problem document."""
+    return {"type": f"/problems/{kind}", "title": title, "status": status, "detail": detail, **more}
+
+
+def problem(error: Exception) -> dict[str, Any]:
+    """The document of any error."""
+    if isinstance(error, RefusalError):
+        return document(error.kind, error.title, error.status, error.detail, {"charged": False})
+    for kind, (name, title, status, shown, charged) in _KINDS:
+        if isinstance(error, kind):
+            more: dict[str, Any] = {"charged": charged}
+            if isinstance(error.culprit, Place):
+                more |= {"line": error.culprit.line, "column": error.culprit.column}
+            if "retry key" in str(error):
+                return document(_REUSED, "This Idempotency-Key stands for another request", 409, _FIXED[_REUSED], more)
+            return document(name, title, status, str(error) if shown else _FIXED[name], more)
+    return document("internal", "The server failed", 500, _FIXED["internal"], {"charged": None})
+
+
+def reply(error: Exception) -> JSONResponse:
+    """The response of any error."""
+    found = problem(error)
+    headers = {"WWW-Authenticate": "Bearer"} if found["status"] == 401 else None  # noqa: PLR2004
+    return JSONResponse(found, found["status"], headers, MEDIA)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error with its problem document."""
+
+    def handle(request: Request, error: Exception) -> JSONResponse:
+        found = reply(error)
+        if found.status_code >= 500:  # noqa: PLR2004
+            log("failed", path=request.url.path, error=type(error).__name__)
+        return found
+
+    def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        # the place and the rule, never the value that broke it
+        errors = [
+            {
+                "place": ".".join(map(str, each["loc"])),
+                "reason": each["msg"] if each["type"] != "json_invalid" else "no JSON",
+            }
+            for each in error.errors()
+        ]
+        more = {"charged": False, "errors": errors}
+        return JSONResponse(
+            document("invalid-request", "The request has not the right form", 422, "see errors", more), 422, None, MEDIA
+        )
+
+    def plain(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
+        found = document(kind, str(error.detail), error.status_code, str(error.detail), {"charged": False})
+        return JSONResponse(found, error.status_code, error.headers, MEDIA)
+
+    for kind in (SfumatoError, RefusalError, Exception):
+        app.add_exception_handler(kind, handle)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, plain)

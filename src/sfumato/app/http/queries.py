@@ -1,0 +1,109 @@
+"""Datasets, what questions would cost, and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+
+from sfumato.app.http import metrics
+from sfumato.app.http.access import Anyone, Worker
+from sfumato.app.http.forms import AskForm, CostForm
+from sfumato.app.http.service import Loaded
+from sfumato.domain.document import describe
+from sfumato.errors import QueryError
+from sfumato.ledger.registry import Key, Scope
+from sfumato.privacy.loss import plain
+from sfumato.query import accuracy, ask, cost, whole_counts
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+@router.get("")
+def datasets(_: Anyone, worker: Worker) -> dict[str, Any]:
+    """All datasets, with what is public about them."""
+    return {"datasets": [summary(worker.loaded(each.name)) for each in worker.registry.datasets()]}
+
+
+@router.get("/{name}")
+def dataset(name: str, _: Anyone, worker: Worker) -> dict[str, Any]:
+    """One dataset and its public domain."""
+    loaded = worker.loaded(name)
+    return {**summary(loaded), "domain": describe(loaded.domain)}
+
+
+@router.get("/{name}/budget")
+def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
+    """What is left of the dataset, and of the asker's cap; for stewards of everybody's."""
+    return budgets(worker.loaded(name), key)
+
+
+@router.post("/{name}/cost")
+def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, Any]:
+    """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
+    loaded = worker.loaded(name)
+    query = form.read(loaded.domain, loaded.dataset.discoverable)
+    if (form.loss is None) == (form.error is None):
+        raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
+    rows = form.rows or loaded.dataset.rows
+    if form.error is not None:
+        needed = cost(loaded.domain, query, form.error, confidence=form.confidence, rows=rows)
+        return {"epsilon": plain(needed.value), "charged": False}
+    assert form.loss is not None
+    found = accuracy(loaded.domain, query, form.loss.loss(), confidence=form.confidence, rows=rows)
+    return {
+        "expected": [
+            {
+                "name": each.name,
+                "standard_error": each.standard_error,
+                "half_width": each.half_width,
+                "measure": each.measure,
+                "rows": each.rows,
+            }
+            for each in found
+        ],
+        "charged": False,
+    }
+
+
+@router.post("/{name}/query")
+def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> dict[str, Any]:
+    """Answer a question; charged before the data is touched, durable before the reply leaves."""
+    loaded = worker.loaded(name)
+    query = form.read(loaded.domain, loaded.dataset.discoverable)
+    with metrics.timed("query"):
+        found = ask(
+            worker.vault(name, key.name),
+            query,
+            loss=form.loss.loss(),
+            confidence=form.confidence,
+            retry_key=retry_key,
+        )
+    return (whole_counts(found) if form.whole else found).to_json()
+
+
+def summary(loaded: Loaded) -> dict[str, Any]:
+    """What is public about a dataset, in short."""
+    return {
+        "name": loaded.dataset.name,
+        "attributes": list(loaded.domain.names),
+        "unit": str(loaded.domain.unit),
+        "limit": str(loaded.ledger.limit),
+        "left": str(loaded.ledger.remaining()),
+        "rows": loaded.dataset.rows,
+        "discoverable": list(loaded.dataset.discoverable),
+    }
+
+
+def budgets(loaded: Loaded, key: Key) -> dict[str, Any]:
+    """Accounts that a key may see."""
+    account = loaded.ledger.remaining()
+    found: dict[str, Any] = {
+        "dataset": str(account),
+        "left": None if account.left is None else plain(account.left),
+        "yours": str(loaded.ledger.remaining(key.name)),
+    }
+    if key.scope is Scope.STEWARD:
+        found["analysts"] = {name: str(each) for name, each in loaded.ledger.caps().items()}
+    return found

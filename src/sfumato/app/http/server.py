@@ -1,0 +1,118 @@
+"""The application that uvicorn runs, one a worker process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sfumato.app.http import metrics, problems, queries, releases, stewards
+from sfumato.app.http.access import Doorkeeper, Worker
+from sfumato.app.http.logs import log, to_standard_error
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.service import Service
+
+LEDGER = "SFUMATO_LEDGER"
+MOST_BYTES = 1 << 18
+
+
+def application() -> FastAPI:
+    """The application over the database that the environment names: what each worker calls."""
+    to_standard_error()
+    return create(Service(os.environ[LEDGER]))
+
+
+def create(service: Service) -> FastAPI:
+    """The application over a service."""
+    from importlib.metadata import version
+
+    from sfumato.app.ui import pages
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.service = service
+    app.state.doorkeeper = Doorkeeper(service)
+    problems.install(app)
+    for router in (queries.router, stewards.router, releases.router):
+        app.include_router(router)
+    pages.mount(app)
+
+    @app.get("/healthz", tags=["operation"])
+    async def healthz() -> dict[str, str]:
+        """Whether the process runs."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["operation"])
+    def readyz(worker: Worker) -> dict[str, str]:
+        """Whether the ledger answers."""
+        worker.registry.alive()
+        return {"status": "ready"}
+
+    @app.get("/metrics", tags=["operation"])
+    def figures() -> Response:
+        """Figures in the text format of Prometheus."""
+        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4")
+
+    app.add_middleware(Porter)
+    return app
+
+
+class Porter:
+    """Counts and logs requests, refuses large bodies, and adds headers of safety."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, taken = time.perf_counter(), 500, 0
+
+        async def counted() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MOST_BYTES:
+                raise _too_large()
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > MOST_BYTES:
+            await problems.reply(_too_large())(scope, receive, noted)
+        else:
+            await self._app(scope, counted, noted)
+        metrics.REQUESTS.labels(f"{status // 100}xx").inc()
+        log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
+
+
+def _too_large() -> RefusalError:
+    return RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
+
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        (b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    ),
+]

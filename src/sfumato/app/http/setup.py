@@ -1,0 +1,37 @@
+"""What a new server starts with: a public sample table, and a link for its first steward."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+from sfumato.app.http.service import Service
+from sfumato.ledger.registry import Scope
+
+_LINK = timedelta(hours=1)
+
+
+def register_sample(url: str, name: str, limit: str, folder: Path) -> None:
+    """Write the bundled table of a million children to a file, and register it, unless that was done before."""
+    from pyarrow import parquet
+
+    from sfumato import data
+    from sfumato.domain.document import describe
+
+    with closing(Service(url)) as service:
+        if service.registry.dataset(name) is not None:
+            return
+        path = folder.resolve() / f"{name}.parquet"
+        if not path.exists():
+            parquet.write_table(data.child_mental_health(), path)
+        described = data.domain("child_mental_health")
+        more = {"rows": int(data.child_mental_health_counts().sum())}  # published
+        service.register(name, source=str(path), domain=describe(described), limit=limit, more=more)
+
+
+def first_link(url: str, address: str) -> str:
+    """A link that opens the page for a steward, once."""
+    with closing(Service(url)) as service:
+        _, secret = service.registry.issue("steward", Scope.LINK, _LINK)
+    return f"{address}/enter?link={secret}"

@@ -1,0 +1,107 @@
+"""What stewards do: register datasets, cap analysts, issue and revoke keys, read journals."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from sfumato.app.http.access import Anyone, Steward, Worker
+from sfumato.app.http.forms import CapForm, DatasetForm, KeyForm
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.queries import budgets, summary
+from sfumato.ledger import Entry
+from sfumato.ledger.registry import Key, Scope
+from sfumato.vault.promise import cost
+
+router = APIRouter(prefix="/v1", tags=["stewards"])
+
+
+@router.post("/datasets", status_code=201)
+def register(form: DatasetForm, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Register a dataset; its table is read once, and its limit never changes."""
+    more = {"rows": form.rows, "discoverable": form.discoverable}
+    return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
+
+
+@router.put("/datasets/{name}/caps")
+def cap(name: str, form: CapForm, key: Steward, worker: Worker) -> dict[str, Any]:
+    """Set or lift what an analyst may spend of a dataset."""
+    loaded = worker.loaded(name)
+    loaded.ledger.set_cap(form.analyst, None if form.loss is None else form.loss.loss())
+    return budgets(loaded, key)
+
+
+@router.get("/datasets/{name}/journal")
+def journal(
+    name: str,
+    key: Anyone,
+    worker: Worker,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+) -> dict[str, Any]:
+    """Entries after a number: for stewards all, for analysts their own."""
+    own = None if key.scope is Scope.STEWARD else key.name
+    return {
+        "entries": [entry(each) for each in entries(worker.loaded(name).ledger.journal(), own) if each.number > after]
+    }
+
+
+@router.get("/datasets/{name}/verify")
+def verify(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Check the whole journal."""
+    return {"verified": True, "hash": worker.loaded(name).ledger.verify()}
+
+
+@router.get("/keys")
+def keys(_: Steward, worker: Worker) -> dict[str, Any]:
+    """All keys, without their secrets."""
+    return {"keys": [described(each) for each in worker.registry.all_keys()]}
+
+
+@router.post("/keys", status_code=201)
+def issue(form: KeyForm, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Issue a key; its secret is in this reply and nowhere else."""
+    key, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days))
+    return {**described(key), "secret": secret}
+
+
+@router.delete("/keys/{key_id}")
+def revoke(key_id: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """End a key; every worker forgets it within two seconds."""
+    if not worker.registry.revoke(key_id):
+        raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that was not revoked")
+    return {"revoked": key_id}
+
+
+def described(key: Key) -> dict[str, Any]:
+    """A key without its secret."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scope": key.scope.value,
+        "issued": key.issued.isoformat(),
+        "expires": key.expires.isoformat(),
+        "valid": key.valid,
+    }
+
+
+def entries(journal: Any, own: str | None) -> list[Entry]:  # noqa: ANN401  (an iterator of entries)
+    """Entries of one analyst, or all."""
+    return [each for each in journal if own is None or each.analyst == own]
+
+
+def entry(found: Entry) -> dict[str, Any]:
+    """An entry of the journal; the question names cells of the public domain, never the data's version."""
+    return {
+        "number": found.number,
+        "time": found.time,
+        "kind": found.kind.value,
+        "family": found.family,
+        "method": found.method,
+        "analyst": found.analyst,
+        "statement": found.statement,
+        "cost": cost(found.charge),
+        "parameters": found.question.parameters,
+        "hash": found.hash,
+    }

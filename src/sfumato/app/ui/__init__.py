@@ -1,0 +1,1 @@
+"""The page: server-rendered, works without a network, and calls what HTTP calls."""

@@ -1,0 +1,322 @@
+"""What a server keeps beside its journals: datasets, keys, and background jobs, in the same database.
+
+No secret is kept: of a key only the SHA-256 is stored, which is enough to recognise 256 random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    RowMapping,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from sfumato.errors import InputError
+from sfumato.ledger.store import Store
+
+PREFIX = "sfumato"
+_SECRET_BYTES = 32
+_LONGEST = 200
+
+metadata = MetaData()
+_dataset = Table(
+    "service_dataset",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("domain", Text, nullable=False),
+    Column("limit_text", Text, nullable=False),
+    Column("rows", Integer),
+    Column("discoverable", Text, nullable=False),
+    Column("registered", Text, nullable=False),
+)
+_key = Table(
+    "service_key",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("issued", Text, nullable=False),
+    Column("expires", Text, nullable=False),
+    Column("revoked", Text),
+)
+_job = Table(
+    "service_job",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("dataset", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("progress", Float, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("updated", Text, nullable=False),
+    Column("statement", Text),
+    Column("rows", LargeBinary),
+)
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    STEWARD = "steward"
+    ANALYST = "analyst"
+    LINK = "link"  # opens the page for a steward once
+
+
+class State(StrEnum):
+    """How far a job is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A registered table: where it lies, its public domain as a document, and what is public besides."""
+
+    name: str
+    source: str
+    domain: Mapping[str, Any]
+    limit: str
+    rows: int | None
+    discoverable: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key without its secret."""
+
+    id: str
+    name: str
+    scope: Scope
+    issued: datetime
+    expires: datetime
+    revoked: bool
+
+    @property
+    def valid(self) -> bool:
+        """Whether it opens anything now."""
+        return not self.revoked and datetime.now(UTC) < self.expires
+
+
+@dataclass(frozen=True)
+class Job:
+    """A release that is made in the background."""
+
+    id: str
+    dataset: str
+    owner: str
+    request: Mapping[str, Any]
+    state: State
+    progress: float
+    note: str
+    updated: datetime
+    statement: Mapping[str, Any] | None
+
+
+class Registry:
+    """Datasets, keys and jobs of a server."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        store.prepare(create=True)
+        with store.founding() as connection:
+            metadata.create_all(connection)
+
+    def alive(self) -> None:
+        """Ask the database anything.
+
+        Raises:
+            LedgerError: it does not answer.
+        """
+        with self._store.reading() as connection:
+            connection.execute(select(1))
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Register a dataset.
+
+        Raises:
+            InputError: the name is taken, or is no name.
+        """
+        if not dataset.name.isidentifier() or len(dataset.name) > _LONGEST:
+            raise InputError("a dataset is named like a variable: letters, digits and _", culprit=dataset.name)
+        row = {
+            "name": dataset.name,
+            "source": dataset.source,
+            "domain": json.dumps(dataset.domain),
+            "limit_text": dataset.limit,
+            "rows": dataset.rows,
+            "discoverable": json.dumps(dataset.discoverable),
+            "registered": _now(),
+        }
+        with self._store.founding() as connection:
+            if connection.execute(select(_dataset.c.name).where(_dataset.c.name == dataset.name)).first():
+                raise InputError(f"there is a dataset {dataset.name!r} already; choose another name")
+            connection.execute(insert(_dataset).values(row))
+
+    def datasets(self) -> tuple[Dataset, ...]:
+        """All datasets by name."""
+        with self._store.reading() as connection:
+            rows = connection.execute(select(_dataset).order_by(_dataset.c.name)).mappings().all()
+        return tuple(_as_dataset(row) for row in rows)
+
+    def dataset(self, name: str) -> Dataset | None:
+        """One dataset."""
+        with self._store.reading() as connection:
+            row = connection.execute(select(_dataset).where(_dataset.c.name == name)).mappings().one_or_none()
+        return None if row is None else _as_dataset(row)
+
+    def issue(self, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
+        """A new key and its secret, which is shown once and cannot be shown again.
+
+        Raises:
+            InputError: a name that is not 1 to 200 printable characters, or a lifetime that is not positive.
+        """
+        if not name or len(name) > _LONGEST or not name.isprintable():
+            raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
+        if not timedelta(0) < lifetime <= timedelta(days=3660):
+            raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
+        secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        issued = datetime.now(UTC)
+        key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
+        row = {
+            "id": key.id,
+            "hash": _digest(secret),
+            "name": name,
+            "scope": scope.value,
+            "issued": issued.isoformat(),
+            "expires": key.expires.isoformat(),
+        }
+        with self._store.writing() as connection:
+            connection.execute(insert(_key).values(row))
+        return key, secret
+
+    def key(self, secret: str) -> Key | None:
+        """The key of a secret, valid or not; None where there is none."""
+        with self._store.reading() as connection:
+            row = connection.execute(select(_key).where(_key.c.hash == _digest(secret))).mappings().one_or_none()
+        return None if row is None else _as_key(row)
+
+    def all_keys(self) -> tuple[Key, ...]:
+        """All keys but links, newest first."""
+        query = select(_key).where(_key.c.scope != Scope.LINK.value).order_by(_key.c.issued.desc())
+        with self._store.reading() as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(_as_key(row) for row in rows)
+
+    def revoke(self, key_id: str) -> bool:
+        """End a key; tells whether this call did: of several at once, one."""
+        where = (_key.c.id == key_id) & _key.c.revoked.is_(None)
+        with self._store.writing() as connection:
+            return bool(connection.execute(update(_key).where(where).values(revoked=_now())).rowcount)
+
+    def add_job(self, dataset: str, owner: str, request: Mapping[str, Any]) -> str:
+        """Queue a job; returns its id."""
+        job = secrets.token_hex(12)
+        row = {
+            "id": job,
+            "dataset": dataset,
+            "owner": owner,
+            "request": json.dumps(request),
+            "state": State.QUEUED.value,
+            "progress": 0.0,
+            "note": "waiting",
+            "updated": _now(),
+        }
+        with self._store.writing() as connection:
+            connection.execute(insert(_job).values(row))
+        return job
+
+    def advance(self, job_id: str, progress: float, note: str) -> None:
+        """Say how far a job is."""
+        self._update(job_id, state=State.RUNNING.value, progress=progress, note=note)
+
+    def finish(self, job_id: str, statement: Mapping[str, Any], rows: bytes) -> None:
+        """Store what a job made."""
+        text = json.dumps(statement)
+        self._update(job_id, state=State.DONE.value, progress=1.0, note="done", statement=text, rows=rows)
+
+    def fail(self, job_id: str, note: str) -> None:
+        """Say why a job made nothing."""
+        self._update(job_id, state=State.FAILED.value, note=note)
+
+    def job(self, job_id: str) -> Job | None:
+        """One job."""
+        columns = [column for column in _job.c if column is not _job.c.rows]
+        with self._store.reading() as connection:
+            row = connection.execute(select(*columns).where(_job.c.id == job_id)).mappings().one_or_none()
+        return None if row is None else _as_job(row)
+
+    def job_rows(self, job_id: str) -> bytes | None:
+        """What a job made."""
+        with self._store.reading() as connection:
+            return connection.execute(select(_job.c.rows).where(_job.c.id == job_id)).scalar_one_or_none()
+
+    def forget_job(self, job_id: str) -> None:
+        """Remove a job and what it made; the journal keeps the release."""
+        with self._store.writing() as connection:
+            connection.execute(delete(_job).where(_job.c.id == job_id))
+
+    def _update(self, job_id: str, **values: object) -> None:
+        with self._store.writing() as connection:
+            connection.execute(update(_job).where(_job.c.id == job_id).values(updated=_now(), **values))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _as_dataset(row: RowMapping) -> Dataset:
+    return Dataset(
+        name=row["name"],
+        source=row["source"],
+        domain=json.loads(row["domain"]),
+        limit=row["limit_text"],
+        rows=row["rows"],
+        discoverable=tuple(json.loads(row["discoverable"])),
+    )
+
+
+def _as_key(row: RowMapping) -> Key:
+    issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
+    return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, revoked=row["revoked"] is not None)
+
+
+def _as_job(row: RowMapping) -> Job:
+    return Job(
+        id=row["id"],
+        dataset=row["dataset"],
+        owner=row["owner"],
+        request=json.loads(row["request"]),
+        state=State(row["state"]),
+        progress=row["progress"],
+        note=row["note"],
+        updated=datetime.fromisoformat(row["updated"]),
+        statement=None if row["statement"] is None else json.loads(row["statement"]),
+    )
