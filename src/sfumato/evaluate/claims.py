@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sfumato.errors import InputError
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,6 @@ def advantage_bound(loss: Loss) -> float:
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             half = math.tanh(float(epsilon) / 2)
             return min(1.0, half + float(delta) * (1 - half))
-
-
-def claimed_epsilon(loss: Loss) -> str:
-    """The loss as it stands on axes and in tables."""
-    match loss:
-        case Rho(value=rho):
-            return f"rho {plain(rho)}"
-        case Epsilon(value=epsilon):
-            return f"epsilon {plain(epsilon)}"
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return f"epsilon {plain(epsilon)}, delta {plain(delta)}"
 
 
 def parse_claim(text: str) -> Claim:

@@ -3,14 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.attacks.advantage import advantage, worst
 from sfumato.evaluate.attacks.suite import attack_rows
-from sfumato.evaluate.claims import Claim, advantage_bound, claimed_epsilon
+from sfumato.evaluate.claims import Claim, advantage_bound, parse_claim
 from sfumato.evaluate.intervals import newcombe
 from sfumato.evaluate.released import Released, spread
+from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.utility.baselines import independent
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.synthesize.histogram import histogram
+from sfumato.synthesize.total import Summed
+from sfumato.vault.fake import FakeVault
 
 
 def by_name(attacks):
@@ -95,6 +100,33 @@ def test_advantage_bounds():
     assert advantage_bound(Rho(50)) == pytest.approx(1)
     assert str(Claim(Epsilon(1), 5)) == "epsilon = 1, k = 5"
     assert str(Claim()) == "no guarantee"
-    assert claimed_epsilon(Rho("0.5")) == "rho 0.5"
     with pytest.raises(InputError):
         Claim(class_size=0)
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "2"])
+def test_bounds_hold_for_differentially_private_rows(everyone, epsilon):
+    """Rows of a noisy histogram: no attack exceeds what epsilon allows."""
+    narrow = ("town", "job", "rich")
+    places = [everyone.domain.index(name) for name in narrow]
+    members, controls = (
+        Rows(everyone.domain.project(narrow), rows.codes[:, places]) for rows in (everyone.members, everyone.controls)
+    )
+    vault = FakeVault(ArrayTable(members.domain, members.codes.astype(np.uint8)), seed=1)
+    model = histogram(vault, loss=Epsilon(epsilon), total=Summed()).model
+    release = Released.of(Rows(members.domain, model.sample(np.random.default_rng(0)).astype(np.intp)))
+    found = attack_rows(release, members, controls, claim=Claim(Epsilon(epsilon)), seed=0)
+    for result in found.results:
+        if result.attack == "singling out":
+            assert result.bound is None
+        else:
+            assert result.bound == pytest.approx(np.tanh(float(epsilon) / 2))
+            assert result.interval.low <= result.bound
+
+
+@pytest.mark.parametrize(
+    "text", ["", "epsilon", "epsilon=0", "k=five", "k=0", "delta=1", "epsilon=1,k=5", "rho=-1", "safe"]
+)
+def test_what_is_no_guarantee_is_refused(text):
+    with pytest.raises(InputError):
+        parse_claim(text)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.rows import Rows
+from sfumato.model.simulation import generator
 
 _BINS = 255  # the largest number of categories that histogram gradient boosting takes
 _REGRESSION_CELLS = 10  # a number with more cells than this is predicted as a number
@@ -65,8 +66,6 @@ def propensity(real: Rows, release: Rows, *, seed: int) -> float:
     half.  0: nobody can tell released from real rows; 1: everybody can.
     """
     count = min(len(real), len(release))
-    from sfumato.model.simulation import generator
-
     luck = generator(seed)
     rows = np.concatenate([real.sample(count, luck).codes, release.sample(count, luck).codes])
     labels = np.repeat([0, 1], count)
