@@ -105,15 +105,20 @@ class DuckTable:
         if encoding.domain.unit.column is None:
             cursor.execute(f"CREATE TABLE {name} AS {select}")
             return
-        cursor.execute(f"CREATE TABLE {name}_unbounded AS {select}")
-        (rows,) = cursor.sql(f"SELECT COUNT(*) FROM {name}_unbounded").fetchall()[0]
+        everyone, over = f"{name}_unbounded", f"{name}_over"
         columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-        cursor.execute(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM {name}_unbounded LIMIT 0")
-        buckets = 1 + rows // BUCKET_ROWS
+        listed, limit = ", ".join(columns), encoding.domain.unit.rows
+        cursor.execute(f"CREATE TABLE {everyone} AS {select}")
+        # Only units above their bound are sorted, bucket by bucket: a window over all rows would fill the disk.
+        cursor.execute(f"CREATE TABLE {over} AS SELECT u FROM {everyone} GROUP BY u HAVING COUNT(*) > {limit}")
+        cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM {everyone} ANTI JOIN {over} USING (u)")
+        ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {everyone} SEMI JOIN {over} USING (u)").fetchall()
+        buckets = -(-rows // BUCKET_ROWS)
         for bucket in range(buckets):
-            part = f"(FROM {name}_unbounded WHERE hash(u) % {buckets} = {bucket}) AS bucket"
+            part = f"(FROM {everyone} SEMI JOIN {over} USING (u) WHERE hash(u) % {buckets} = {bucket}) AS bucket"
             cursor.execute(f"INSERT INTO {name} {bounded(part, encoding, columns)}")
-        cursor.execute(f"DROP TABLE {name}_unbounded")
+        cursor.execute(f"DROP TABLE {everyone}")
+        cursor.execute(f"DROP TABLE {over}")
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
