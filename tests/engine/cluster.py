@@ -35,6 +35,8 @@ def session():
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.sql.adaptive.enabled": "false",
+        "spark.shuffle.io.maxRetries": "1",  # a block of a killed executor is soon given up
+        "spark.shuffle.io.retryWait": "1s",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
     }
     for option, value in options.items():

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.conftest import ADAPTERS, Oracle, odd_rows
+from tests.engine.conftest import ADAPTERS, Oracle, arrow, odd_rows
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
@@ -34,6 +34,13 @@ def test_every_source_gives_the_same_version(tmp_path):
             (tmp_path / adapter.name).mkdir()
             versions.add(adapter.open(odd_rows(), tmp_path / adapter.name).encode(DOMAIN).version)
     assert len(versions) == 1
+
+
+def test_bounding_in_many_buckets_keeps_the_same_rows(monkeypatch):
+    table = open_table(arrow(odd_rows()))
+    whole = table.encode(DOMAIN).version
+    monkeypatch.setattr("sfumato.engine.duckdb.BUCKET_ROWS", 7)
+    assert table.encode(DOMAIN).version == whole
 
 
 def test_gzip_and_tabs_and_several_files(tmp_path):

@@ -167,7 +167,7 @@ def test_tables_and_frames_and_what_is_refused(spark, tmp_path):
 def test_an_executor_killed_in_the_middle_changes_nothing(spark, tmp_path):
     generator = np.random.default_rng(3)
     names = [f"a{place}" for place in range(8)]
-    size = 300_000
+    size = 120_000
     table = pa.table({name: generator.integers(0, 12, size) for name in names} | {"id": np.arange(size) // 3})
     for part in range(12):
         pq.write_table(table.slice(part * size // 12, size // 12), tmp_path / f"part-{part}.parquet")
