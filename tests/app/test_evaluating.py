@@ -92,6 +92,7 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
     assert [each["name"] for each in value["releases"]][3:] == ["copy.parquet", "coarse.csv"]
     assert value["releases"][3]["marginals"] == [1, 1, 1]
     assert all(each["real_columns"] == {} for each in value["releases"])
+    assert [bool(each["columns"]) for each in value["releases"]] == [False, False, False, True, True]
     sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
     assert (desk / "report.html").read_text() == page
 

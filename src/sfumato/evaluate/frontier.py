@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +111,12 @@ def frontier(
         if path is not None:
             _keep(path, found)
     return Frontier(tuple(verdicts), tuple(failed))
+
+
+def without_exact_shares(verdict: Verdict) -> Verdict:
+    """The verdict without shares of real people, for whoever may see scores but not the table."""
+    exact = verdict.family == BASELINES
+    return replace(verdict, real_columns={}, columns={} if exact else verdict.columns)
 
 
 def _keep(path: Path, verdict: Verdict) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,7 +54,7 @@ def evaluate(
     from sfumato.app.report.journal import journal_rows
     from sfumato.domain import load
     from sfumato.evaluate.files import open_panel, submissions
-    from sfumato.evaluate.frontier import Contender, frontier
+    from sfumato.evaluate.frontier import Contender, frontier, without_exact_shares
     from sfumato.vault.rows import free, save_text
 
     free(out, overwrite=overwrite)
@@ -95,5 +94,5 @@ def evaluate(
         }
         for verdict in found.verdicts
     ]
-    value = [replace(verdict, real_columns={}).to_json() for verdict in found.verdicts]
+    value = [without_exact_shares(verdict).to_json() for verdict in found.verdicts]
     result({"page": str(out), "releases": value}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
