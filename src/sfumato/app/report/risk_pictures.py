@@ -164,8 +164,8 @@ def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> P
     drawn = [row for row in table if row["claimed"] is not None]
     line: list[Row] = [{"claimed": 0.05, "proven": 0.05}, {"claimed": 100.0, "proven": 100.0}]
     both = alt.Scale(type="symlog", constant=0.1)
-    x = alt.X("claimed:Q", title="claimed epsilon", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~g"))
-    y = alt.Y("proven:Q", title="proven at least", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~g"))
+    x = alt.X("claimed:Q", title="claimed epsilon", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~r"))
+    y = alt.Y("proven:Q", title="proven at least", scale=both, axis=alt.Axis(values=[0, 0.1, 1, 10, 100], format="~r"))
     points = (
         over(drawn)
         .mark_point(filled=True, size=70, opacity=0.8)
