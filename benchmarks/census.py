@@ -116,7 +116,7 @@ def report(results: list[dict[str, object]]) -> str:
         "Mean total variation distance of synthetic rows from the real ones over pairs / triples of columns, at",
         f"delta {DELTA:g}; means over the seeds. CPU seconds on one thread with imports and reading left out, peak",
         "memory of the process. Adult as private-pgm bins it: 48 842 x 14, all 91 pairs and 364 triples. NIST",
-        "national2019: 27 253 x 24; fire calls: 305 119 x 32; up to 400 pairs and triples of at most four million cells.",
+        "national2019: 27 253 x 24; fire calls: 305 119 x 32; up to 400 pairs and triples of at most 4e6 cells.",
         "`benchmarks/_census_data.py` states every binning. Sfumato's settings are the same everywhere. mbi-mst is the",
         "published MST recipe around private-pgm's inference (mbi 2.0), dpmm-aim has a model limit of 1 MB. Peers run",
         "once an epsilon. Made by `python benchmarks/census.py`.",

@@ -8,6 +8,7 @@ Two rounds do: pairs first, then triples of attributes.  ``annealed`` is the met
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -128,7 +129,8 @@ def expected_error(domain: Domain, loss: Loss, workload: Marginals) -> float:
     cliques = dict.fromkeys(
         part for clique in wanted(workload, domain) for part in combinations(clique, min(most, len(clique)))
     )
-    sizes = np.array([domain.project(clique).size for clique in cliques], dtype=np.float64)
+    codes = dict(zip(domain.names, domain.shape, strict=True))
+    sizes = np.array([math.prod(codes[name] for name in clique) for clique in cliques], dtype=np.float64)
     deviations = np.array([division.deviation(float(share)) for share in division.shares(sizes.tolist())])
     return float(np.sqrt((sizes * deviations**2).sum() / sizes.sum()))
 

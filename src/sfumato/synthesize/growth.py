@@ -28,7 +28,7 @@ from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance
 
 _CHUNK_CELLS = 1 << 23  # 64 MiB of exact counts at a time behind the doors
-_LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 1_000_000
+_LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
 
@@ -58,7 +58,8 @@ class Scored:
 
 def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
     """The workload's marginals with their attributes in the domain's order, each once."""
-    ordered = (tuple(sorted(set(clique), key=domain.index)) for clique in workload.over(domain))
+    position = {name: index for index, name in enumerate(domain.names)}
+    ordered = (tuple(sorted(set(clique), key=position.__getitem__)) for clique in workload.over(domain))
     return list(dict.fromkeys(ordered))
 
 
@@ -80,11 +81,11 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, float]:
 
 def affordable(candidates: Sequence[Clique], domain: Domain, state: State, limits: Limits) -> list[Clique]:
     """Candidates whose tables are small enough to count and to model."""
-    sizes = state.model.sizes
+    codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), state.model.sizes
     return [
         clique
         for clique in candidates
-        if math.prod(domain[name].size for name in clique) <= limits.marginal
+        if math.prod(codes[name] for name in clique) <= limits.marginal
         and math.prod(sizes[name] for name in clique) <= limits.cells // 4
     ]
 
