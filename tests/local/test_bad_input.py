@@ -9,10 +9,14 @@ import pytest
 
 from sfumato.errors import InputError, LossError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Several, amplify
+from sfumato.local.designs import Direct, Projective
 from sfumato.local.graded import Block, GradedMean, PublicLevels
+from sfumato.local.hashing import Hashed
 from sfumato.local.hiera import DIVISIONS
 from sfumato.local.oracles import Method
 from sfumato.local.several import Bounds, Sharing
+from sfumato.local.sketch import HadamardSketch
+from sfumato.local.subset import Subset
 
 MEAN = Mean.design(0, 10, epsilon=1)
 COLOURS = Frequency.design(["red", "green"], epsilon=1)
@@ -80,6 +84,16 @@ def test_unknown_codes_are_refused(values: object) -> None:
         lambda: Block.design((0, 0), budgets=(1,)),
         lambda: Frequency.design(1, epsilon=1),
         lambda: Frequency.design([], epsilon=1),
+        lambda: Frequency.design("abc", epsilon=1),
+        lambda: Direct(1),
+        lambda: Subset(4, 4),
+        lambda: Projective(8, 2, 3),
+        lambda: Projective(7, 6, 3),
+        lambda: Projective(7, 10**12, 3),
+        lambda: Hashed(9, 6),
+        lambda: Hashed(9, 10**12),
+        lambda: Hashed(1 << 60, 2),
+        lambda: HadamardSketch(9, 6),
         lambda: Frequency.design(["a", "a"], epsilon=1),
         lambda: Frequency.design(["a", 1], epsilon=1),  # type: ignore[list-item]
         lambda: Frequency.design((1 << 20) + 1, epsilon=1),

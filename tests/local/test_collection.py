@@ -278,6 +278,8 @@ def test_one_value_at_a_time() -> None:
     spec = Several.design({"a": 3, "c": Bounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE)
     assert len(Client(spec).randomize({"a": 2, "c": 0.5})) == 1
     assert len(Client(Mean.design(0, 1, epsilon=1)).randomize(0.25)) == 1
+    pairs = (np.array(["k", "l"]), np.array([0.1, 0.9]), np.array([2]))
+    assert len(Client(KeyValue.design(("k", "l"), 0, 1, pairs=2, epsilon=1)).randomize(pairs)) == 1
     assert len(Client(Frequency.design(["p", "q"], epsilon=1)).randomize("q")) == 1
 
 

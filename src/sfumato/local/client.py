@@ -106,13 +106,12 @@ class Client:
         self._entropy = OsEntropy()
 
     def randomize(self, value: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
-        """One report about one value.
+        """One report about one value: a scalar, a dictionary of several, or the columns of one person.
 
         Raises:
             InputError: a value that the spec does not know.
         """
-        one = {name: [part] for name, part in value.items()} if isinstance(value, dict) else [value]
-        codes = self._spec.encode(np.asarray(one) if isinstance(one, list) else one, self._entropy)
+        codes = self._spec.encode(_alone(value), self._entropy)
         if self._memo is None:
             return Reports(fingerprint(self._spec), self._spec.randomizer.draw(codes, self._entropy))
         return Reports(fingerprint(self._spec), self._remembered(codes, self._memo))
@@ -164,6 +163,17 @@ def _drawn(spec: Spec, codes: Codes, entropy: Entropy) -> Data:
 def _chunks(size: int, width: int) -> Iterator[slice]:
     step = min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * width)))
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
+
+
+def _alone(value: Any) -> Any:  # noqa: ANN401 -- each spec states its values
+    """One person's value as a batch: a tuple holds the columns of one person already."""
+    match value:
+        case dict():
+            return {name: np.asarray([part]) for name, part in value.items()}
+        case tuple():
+            return value
+        case _:
+            return np.asarray([value])
 
 
 def _is_arrow(values: object) -> bool:

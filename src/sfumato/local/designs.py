@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.field import field
+from sfumato.errors import InputError
+from sfumato.local.field import field, prime_powers
 from sfumato.local.randomizer import Codes, Counts, Layout, Reports, count_outputs
 from sfumato.local.sampling import below, smallest
 from sfumato.privacy.entropy import Entropy
+
+LONGEST_VECTOR = 24
+"""Coordinates of a projective point; more points than that are never tabulated."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,9 @@ class Direct:
     """Report a value itself: generalised (k-ary) randomised response (Warner 1965, Kairouz et al. 2014)."""
 
     inputs: int
+
+    def __post_init__(self) -> None:
+        check(self.inputs > 1, self)
 
     @property
     def outputs(self) -> int:
@@ -88,6 +95,10 @@ class Projective:
     inputs: int
     order: int
     dimension: int
+
+    def __post_init__(self) -> None:
+        sound = self.order in prime_powers() and 1 < self.dimension <= LONGEST_VECTOR
+        check(sound and 1 < self.inputs <= self.outputs, self)
 
     @property
     def outputs(self) -> int:
@@ -172,6 +183,9 @@ class Hadamard:
 
     inputs: int
 
+    def __post_init__(self) -> None:
+        check(self.inputs > 1, self)
+
     @property
     def outputs(self) -> int:
         """Number of reports that can occur."""
@@ -229,6 +243,16 @@ class Hadamard:
     def describe(self) -> dict[str, Any]:
         """Plain JSON."""
         return {"kind": "hadamard", "inputs": self.inputs}
+
+
+def check(sound: bool, design: object) -> None:  # noqa: FBT001 -- an assertion that stays
+    """Refuse parameters that make no design: specs come from outside.
+
+    Raises:
+        InputError: says so.
+    """
+    if not sound:
+        raise InputError("the parameters of a randomizer's design contradict each other", culprit=design)
 
 
 def points(order: int, dimension: int) -> int:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sfumato.errors import SizeError
 from sfumato.local.bits import Coins, Unary, flips, pack, unpack
 from sfumato.local.bounds import DENOMINATOR
-from sfumato.local.hashing import Hashed
+from sfumato.local.designs import check
+from sfumato.local.hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Reports, to_bytes
 from sfumato.local.sampling import below, coins, smallest
 from sfumato.privacy.entropy import Entropy
@@ -30,6 +31,9 @@ class CountMeanSketch:
     inputs: int
     width: int
     coins: Coins
+
+    def __post_init__(self) -> None:
+        check(self.inputs > 1 and self.tally_size <= LARGEST_TALLY, self)
 
     @property
     def layout(self) -> Layout:
@@ -118,6 +122,9 @@ class BucketRun:
     inputs: int
     run: int
     coins: Coins
+
+    def __post_init__(self) -> None:
+        check(0 < self.run <= self.inputs, self)
 
     @property
     def layout(self) -> Layout:

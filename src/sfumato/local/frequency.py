@@ -172,6 +172,8 @@ def _unknown(wrong: NDArray[np.bool_]) -> InputError:
 
 def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tuple[int, ...] | int:
     domain = values if isinstance(values, int) else tuple(values)
+    if isinstance(values, str | bool):
+        raise InputError("a domain is a list of values, or their number", culprit=values)
     size = domain if isinstance(domain, int) else len(domain)
     if not 2 <= size <= LARGEST_DOMAIN:  # noqa: PLR2004
         raise InputError(f"a domain needs from 2 to {LARGEST_DOMAIN} values, not {size}", culprit=size)

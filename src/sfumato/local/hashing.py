@@ -16,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SizeError
-from sfumato.local.field import Field, field
+from sfumato.local.designs import check
+from sfumato.local.field import Field, field, prime_powers
 from sfumato.local.randomizer import Codes, Counts, Layout, Reports, count_outputs
 from sfumato.local.sampling import below, smallest
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_LOOKUP = 1 << 23
 """Entries of the table of all hashes of all values; above it hashes are computed digit by digit."""
+
+LARGEST_DOMAIN = 1 << 56
+"""Values that can be hashed; their numbers stay within 64-bit arithmetic."""
 
 LARGEST_TALLY = 1 << 22
 """Reports that are counted one by one; above it the counts of supported values are kept."""
@@ -34,6 +38,10 @@ class Hashed:
 
     inputs: int
     buckets: int
+
+    def __post_init__(self) -> None:
+        sound = self.buckets in prime_powers() and 1 < self.inputs <= LARGEST_DOMAIN
+        check(sound and self.outputs < 1 << 63, self)
 
     @property
     def digits(self) -> int:

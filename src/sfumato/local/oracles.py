@@ -159,8 +159,8 @@ def _design(size: int, epsilon: Fraction, method: Method) -> Design:
             return _best(designs, epsilon)
         case _:
             widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
-            sketches = [HadamardSketch(size, width) for width in widths]
-            return _best([sketch for sketch in sketches if sketch.outputs <= LARGEST_TALLY], epsilon)
+            fitting = [width for width in widths if 2 * width * Hashed(size, width).functions <= LARGEST_TALLY]
+            return _best([HadamardSketch(size, width) for width in fitting], epsilon)
 
 
 def _best(
@@ -186,12 +186,10 @@ def _coins(method: Method, epsilon: Fraction, size: int) -> Coins:
 
 
 def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
-    coins = symmetric(epsilon)
-    sketches = [CountMeanSketch(size, 1 << bits, coins) for bits in range(1, 5)]  # wider gains below 3 %
-    return min(
-        (sketch for sketch in sketches if sketch.tally_size <= LARGEST_TALLY),
-        key=lambda sketch: variance(sketch, 1 / size),
-    )
+    widths = [1 << bits for bits in range(1, 5)]  # wider gains below 3 %
+    fitting = [width for width in widths if width * Hashed(size, width).functions <= LARGEST_TALLY]
+    sketches = [CountMeanSketch(size, width, symmetric(epsilon)) for width in fitting]
+    return min(sketches, key=lambda sketch: variance(sketch, 1 / size))
 
 
 def _rappor(size: int, epsilon: Fraction, first_report: Fraction) -> Rappor:

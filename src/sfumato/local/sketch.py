@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.hashing import Hashed
+from sfumato.local.designs import check
+from sfumato.local.hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizer import Codes, Counts, Layout, Reports, count_outputs
 from sfumato.local.sampling import below, smallest
 from sfumato.privacy.entropy import Entropy
@@ -26,6 +27,9 @@ class HadamardSketch:
 
     inputs: int
     width: int
+
+    def __post_init__(self) -> None:
+        check(self.width > 1 and self.width & (self.width - 1) == 0 and self.outputs <= LARGEST_TALLY, self)
 
     @property
     def outputs(self) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.errors import SizeError
 from sfumato.local.bounds import DENOMINATOR
 from sfumato.local.counting import column_counts
+from sfumato.local.designs import check
 from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Reports
 from sfumato.local.sampling import Sampler, below
 from sfumato.privacy.entropy import Entropy
@@ -32,6 +33,9 @@ class Subset:
 
     inputs: int
     size: int
+
+    def __post_init__(self) -> None:
+        check(0 < self.size < self.inputs, self)
 
     @property
     def outputs(self) -> int:
