@@ -1,0 +1,88 @@
+"""Bin edges of a numeric column, bought rather than read: a quantile tree through the doors.
+
+Edges taken from the data reveal single values; edges declared in advance may waste cells where nobody is.
+Here the range is split again where a noisy count says that enough people are (after Zhang, Xiao and Xie
+2016, "PrivTree", with a fixed depth whose levels are charged one by one).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain, Integer, Real
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize.synthetic import Keeper
+from sfumato.synthesize.total import divisible
+from sfumato.vault.doors import Doors
+from sfumato.vault.questions import Bins
+from sfumato.vault.vault import Request
+
+LEVELS = 5
+BRANCHES = 4
+_CLEAR = 3.0  # standard deviations of a bin's noise that its count must exceed to be split
+
+
+def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
+    """Edges of about ``bins`` bins that hold about as many rows each, at ``loss``.
+
+    Adding or removing one row moves one bin of each level by one: each level has sensitivity one and
+    takes an equal part of the loss.  The first and the last edge are the declared bounds.  Put the edges
+    into the domain and open the vault again, with the same ledger, to release with them.
+
+    Raises:
+        QueryError: the attribute is not numeric, or fewer than two bins are asked for.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    if bins < 2 or not isinstance(vault.domain[attribute], Integer | Real):  # noqa: PLR2004
+        raise QueryError(f"{attribute!r} needs to be a number, and the bins at least two", culprit=attribute)
+    request = Request("synthesize", "private-edges", {"attribute": attribute, "bins": bins})
+    settled = vault.release(request, loss, lambda doors: {"edges": np.array(split(doors, attribute, loss, bins=bins))})
+    return tuple(settled.payload["edges"].tolist())
+
+
+def split(doors: Doors, attribute: str, loss: Loss, *, bins: int) -> list[float]:
+    """The method itself: levels of counts through ``doors``, then neighbours merged to about equal counts."""
+    whole = divisible(loss)
+    edges = _bounds(doors.domain, attribute)
+    counts: NDArray[np.float64] = np.array([np.inf])
+    deviation = 0.0
+    for _ in range(LEVELS):
+        heavy = counts > max(_CLEAR * deviation, _share(counts, bins))
+        edges = _refined(edges, heavy)
+        (measured,) = doors.measure([Bins(attribute, tuple(edges), ())], whole / LEVELS)
+        counts, deviation = measured.values.astype(np.float64), measured.standard_error
+    return _merged(edges, np.maximum(counts, 0.0), bins)
+
+
+def _bounds(domain: Domain, attribute: str) -> list[float]:
+    numeric = domain[attribute]
+    assert isinstance(numeric, Integer | Real)
+    return [float(numeric.minimum), float(numeric.maximum)]
+
+
+def _share(counts: NDArray[np.float64], bins: int) -> float:
+    """Half of what a bin should hold: heavier ones are worth splitting."""
+    finite = counts[np.isfinite(counts)]
+    return float(np.maximum(finite, 0.0).sum()) / (2 * bins)
+
+
+def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
+    found = [edges[0]]
+    for low, high, again in zip(edges[:-1], edges[1:], heavy, strict=True):
+        inner = np.linspace(low, high, BRANCHES + 1)[1:].tolist() if again else [high]
+        found += [edge for edge in inner if edge > found[-1]]
+    return found
+
+
+def _merged(edges: list[float], counts: NDArray[np.float64], bins: int) -> list[float]:
+    """Neighbours joined until each bin holds about its share; no bin is left empty of noisy count."""
+    target = float(counts.sum()) / bins
+    found, held = [edges[0]], 0.0
+    for edge, count in zip(edges[1:-1], counts[:-1], strict=True):
+        held += float(count)
+        if held >= target > 0:
+            found.append(edge)
+            held = 0.0
+    return [*found, edges[-1]]

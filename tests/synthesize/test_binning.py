@@ -1,0 +1,60 @@
+"""Bought edges: about equal bins, an exact charge, and nothing read off the data beside the counts."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Categorical, Domain, Real, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.binning import private_edges
+from sfumato.vault.fake import FakeVault
+
+DOMAIN = Domain(
+    (
+        Real(name="income", edges=(0.0, 1e6), unknown=Unknown.CLAMP),
+        Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),
+    )
+)
+
+
+def vault_of(values, seed=1):
+    codes = np.zeros((len(values), 2), dtype=np.int64)
+    return FakeVault(ArrayTable(DOMAIN, codes, values={"income": values}), seed=seed)
+
+
+@pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.05")])
+def test_bins_hold_about_as_many_rows_each(loss):
+    values = np.random.default_rng(1).lognormal(10, 1, 50_000).clip(0, 1e6)
+    vault = vault_of(values)
+    edges = private_edges(vault, "income", loss=loss, bins=8)
+    counts, _ = np.histogram(values, edges)
+    assert edges[0] == 0.0
+    assert edges[-1] == 1e6
+    assert 5 <= len(counts) <= 9
+    assert counts.max() < 2.5 * 50_000 / 8
+    assert vault.spent.rho <= vault.reserved[0].rho
+    assert float(vault.spent.rho) == pytest.approx(float(vault.reserved[0].rho), rel=0.99)
+
+
+def test_edges_lie_on_a_grid_that_does_not_depend_on_the_data():
+    edges = private_edges(vault_of(np.full(5000, 123_456.789)), "income", loss=Rho(1), bins=4)
+    steps = np.array(edges) / 1e6 * 4**5
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
+
+
+def test_an_empty_table_gives_no_edges_to_speak_of():
+    edges = private_edges(vault_of(np.zeros(0)), "income", loss=Rho("0.5"), bins=8)
+    assert edges[0] == 0.0
+    assert edges[-1] == 1e6
+    assert all(low < high for low, high in itertools.pairwise(edges))
+
+
+def test_only_numbers_are_binned():
+    vault = vault_of(np.zeros(3))
+    for attribute, bins in (("sex", 4), ("income", 1)):
+        with pytest.raises(QueryError):
+            private_edges(vault, attribute, loss=Rho(1), bins=bins)
+    assert not vault.reserved
