@@ -45,21 +45,21 @@ def test_frequencies_end_to_end(tmp_path: Path, people: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "column", "length"),
+    ("kind", "options", "column", "labels"),
     [
-        ("mean", ["--low", 0, "--high", 49, "--method", "duchi"], "age", 1),
-        ("distribution", ["--low", 0, "--high", 50, "--bins", 10], "age", 10),
-        ("range", ["--size", 50], "age", 50),
-        ("heavy-hitters", ["--bits", 16], "word", 3),
+        ("mean", ["--low", 0, "--high", 49, "--method", "duchi"], "age", {"mean"}),
+        ("distribution", ["--low", 0, "--high", 50, "--bins", 5], "age", {"[0, 10)", "[40, 50)"}),
+        ("range", ["--size", 50], "age", {"0", "49"}),
+        ("heavy-hitters", ["--bits", 16], "word", {"w0", "w1", "w2"}),  # noise may add a stranger, though rarely
     ],
 )
 def test_every_kind_end_to_end(
-    tmp_path: Path, people: Path, kind: str, options: list[object], column: str, length: int
+    tmp_path: Path, people: Path, kind: str, options: list[object], column: str, labels: set[str]
 ) -> None:
     spec, reports = tmp_path / "spec.json", tmp_path / "r.parquet"
     say("spec", kind, "--epsilon", "4", *options, "--out", spec)
     say("randomize", spec, people, "--column", column, "--out", reports)
-    assert len(json.loads(say("estimate", spec, reports, "--json"))["estimates"]) == length
+    assert labels <= {row["value"] for row in json.loads(say("estimate", spec, reports, "--json"))["estimates"]}
     assert "reports, epsilon 4 each" in say("estimate", spec, reports)
 
 

@@ -25,7 +25,7 @@ LONGEST = 48
 """Bits of a value: six bytes of text, or an integer below 2^48."""
 
 _BYTE = 8
-_FALSE_ALARMS = 0.01  # chance that a value nobody holds is reported, over all last candidates together
+_FALSE_ALARMS = 1e-4  # nominal chance that a value nobody holds is reported, over all last candidates together
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class HeavyHitters:
         """The most frequent values, at most ``most`` of them, with their frequencies.
 
         Frequencies come from the people who reported whole values only.  Values that noise alone could have
-        raised that high are left out (one false one in a hundred runs); being chosen for its size, an estimate that
+        raised that high are left out (nominally one false one in 10 000 runs, by the normal approximation, which is
+        optimistic for few reports); being chosen for its size, an estimate that
         stays is slightly high.
 
         Args:
