@@ -74,14 +74,14 @@ def faults(url, delivered):
         entries = [entry for entry in ledger.journal() if entry.kind is not Kind.CAP]
         released = [entry for entry in entries if entry.kind is Kind.RELEASE]
         charged = sum((entry.charge.epsilon for entry in released), Fraction(0))
-        shown = {(entry.question, entry.analyst) for entry in entries}
+        shown = {(entry.question.parameters["number"], entry.analyst) for entry in entries}
         answers = defaultdict(set)
         for number, _, body in delivered:
             answers[number].add(body)
         pending = [entry.question.parameters["number"] for entry in released]
         stored = {number: stored_answer(ledger, number) for number in pending}
         checks = {
-            "delivered but not in the journal": all((question(n), analyst) in shown for n, analyst, _ in delivered),
+            "delivered but not in the journal": all((n, analyst) in shown for n, analyst, _ in delivered),
             "released twice": len({entry.question for entry in released}) == len(released),
             "the sum of the journal is not what was spent": charged == spent_epsilon(ledger),
             "the limit is passed": charged <= ledger.limit.value,
