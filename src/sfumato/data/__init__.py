@@ -1,10 +1,13 @@
 """Bundled tables and loaders of public ones."""
 
 from sfumato.data.bundled import (
+    census,
+    census_release,
     child_mental_health,
     child_mental_health_counts,
     child_mental_health_queries,
     domain,
+    domain_text,
     medical,
     medical_neighbour,
     zoo,
@@ -14,10 +17,13 @@ from sfumato.data.uci_adult import adult
 
 __all__ = [
     "adult",
+    "census",
+    "census_release",
     "child_mental_health",
     "child_mental_health_counts",
     "child_mental_health_queries",
     "domain",
+    "domain_text",
     "medical",
     "medical_neighbour",
     "zoo",

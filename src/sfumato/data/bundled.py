@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,13 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, parse
 from sfumato.errors import InputError
 
-_NAMES = ("adult", "child_mental_health", "medical", "zoo")
+_DOMAINS = {
+    "adult": "adult.yaml",
+    "census": "adult.yaml",
+    "child_mental_health": "child_mental_health.yaml",
+    "medical": "medical.yaml",
+    "zoo": "zoo.yaml",
+}
 
 
 def domain(name: str) -> Domain:
@@ -27,9 +35,40 @@ def domain(name: str) -> Domain:
     """
     import yaml
 
-    if name not in _NAMES:
-        raise InputError(f"no bundled domain {name!r}; there are {', '.join(_NAMES)}", culprit=name)
-    return parse(yaml.safe_load(_text(f"{name}.yaml")))
+    return parse(yaml.safe_load(domain_text(name)))
+
+
+def domain_text(name: str) -> str:
+    """The YAML document of a bundled domain.
+
+    Raises:
+        InputError: no table of that name.
+    """
+    if name not in _DOMAINS:
+        raise InputError(f"no bundled table {name!r}; there are {', '.join(_DOMAINS)}", culprit=name)
+    return _text(_DOMAINS[name])
+
+
+def census() -> pa.Table:
+    """A synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` says what it promises.
+
+    >>> census().num_rows > 30_000
+    True
+    """
+    import pyarrow.parquet as pq
+
+    with resources.as_file(resources.files("sfumato.data").joinpath("census.parquet")) as path:
+        return pq.read_table(path)
+
+
+def census_release() -> dict[str, Any]:
+    """What the synthetic census promises, what it cost, and the command that made it.
+
+    >>> census_release()["guarantee"].startswith("differential privacy with epsilon = 4")
+    True
+    """
+    released: dict[str, Any] = json.loads(_text("census.json"))
+    return released
 
 
 def child_mental_health_counts() -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from sfumato.app.cli.anonymize import anonymize
 from sfumato.app.cli.apply import apply
 from sfumato.app.cli.attack import attack
 from sfumato.app.cli.audit import audit
+from sfumato.app.cli.data import data
 from sfumato.app.cli.demo import demo
 from sfumato.app.cli.evaluate import evaluate
 from sfumato.app.cli.frontier import frontier
@@ -47,6 +48,7 @@ app.command()(audit)
 app.command()(frontier)
 app.command()(lab)
 app.command()(demo)
+app.command()(data)
 
 
 def _version(asked: bool) -> None:
