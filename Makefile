@@ -43,8 +43,11 @@ bench: setup ## measure against peers side by side and write docs/benchmarks
 docs: setup ## build the documentation into site/
 	mkdocs build --strict
 
-frontier: setup ## draw the utility-risk frontier of the bundled census
-	sfumato frontier --out out/frontier.html
+frontier: setup ## draw the utility-risk frontier of the bundled census, or of TABLE= with DOMAIN=
+	mkdir -p out
+	sfumato data census --out out --overwrite >/dev/null
+	sfumato frontier $(or $(TABLE),out/census.parquet) --domain $(or $(DOMAIN),out/census.yaml) \
+	  --cache out/frontier --out out/frontier.html --overwrite
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-bootstrap .bench out site build dist
