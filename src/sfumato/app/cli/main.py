@@ -21,6 +21,7 @@ from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
 from sfumato.app.cli.risk import risk
+from sfumato.app.cli.sample import sample
 from sfumato.app.cli.serve import serve
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
@@ -39,6 +40,7 @@ app.add_typer(hierarchy.app, name="hierarchy")
 app.command()(query)
 app.command()(serve)
 app.command()(synthesize)
+app.command()(sample)
 app.command()(anonymize)
 app.command()(apply)
 app.command()(risk)

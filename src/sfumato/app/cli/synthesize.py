@@ -62,6 +62,7 @@ def synthesize(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Queries that MWEM measures.")] = 30,
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
@@ -75,7 +76,7 @@ def synthesize(
 
     loss = loss_of(epsilon, delta, rho)
     writable(out, overwrite=overwrite)
-    refuse_clashes([out, html], inputs=[table, domain, ledger or beside(domain)], overwrite=overwrite)
+    refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain)], overwrite=overwrite)
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
     cliques = _cliques(marginals or [])
     if rows is not None:
@@ -84,6 +85,11 @@ def synthesize(
         release = _release(vault, loss, method, cliques or way, rows, rounds)
         sample = release.rows
     sample.write(out, overwrite=overwrite)
+    if model is not None:
+        from sfumato.synthesize.saved import save
+
+        save(release, model, overwrite=overwrite)
+        remark(f"Wrote the model {model}.")
     if html is not None:
         from sfumato.app.report.release import release_page
         from sfumato.report.page import render

@@ -26,7 +26,8 @@ def release(name: str, form: ReleaseForm, key: Anyone, worker: Worker) -> dict[s
     """Ask for a synthetic table; what it costs is charged when its turn comes."""
     loaded = worker.loaded(name)
     form.loss.loss()
-    loaded.domain.project(form.attributes)
+    for attribute in form.attributes:
+        loaded.domain.index(attribute)
     job = worker.registry.add_job(name, key.name, form.model_dump())
     threading.Thread(target=_run, args=(worker, job, form, key.name), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value}

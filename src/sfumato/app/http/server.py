@@ -76,15 +76,7 @@ class Porter:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status, taken = time.perf_counter(), 500, 0
-
-        async def counted() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > MOST_BYTES:
-                raise _too_large()
-            return message
+        start, status = time.perf_counter(), 500
 
         async def noted(message: Message) -> None:
             nonlocal status
@@ -93,17 +85,37 @@ class Porter:
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > MOST_BYTES:
-            await problems.reply(_too_large())(scope, receive, noted)
+        body = await _body(receive)
+        if body is None:
+            refusal = RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
+            await problems.reply(refusal)(scope, receive, noted)
         else:
-            await self._app(scope, counted, noted)
+            await self._app(scope, _replayed(body, receive), noted)
         metrics.REQUESTS.labels(f"{status // 100}xx").inc()
         log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
 
 
-def _too_large() -> RefusalError:
-    return RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body, or None where it is too large."""
+    parts, taken = [], 0
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        taken += len(parts[-1])
+        if taken > MOST_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body once, and then whatever comes: the end of the connection."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
 
 
 _HEADERS = [

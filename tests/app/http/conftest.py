@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.ledger.conftest import postgres, url
+
+from sfumato.ledger.registry import Scope
+
+__all__ = ["postgres", "url"]
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory):
+    return write_people(tmp_path_factory.mktemp("data") / "people.parquet")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, people):
+    """Two workers over SQLite with one dataset of ten epsilon, shared by a module."""
+    started = Server(f"sqlite:///{tmp_path_factory.mktemp('server')}/s.ledger", workers=2).start()
+    with started.client("stew", Scope.STEWARD) as steward:
+        steward.register("people", source=str(people), domain=DOMAIN, limit="10")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def steward(server):
+    with server.client("stew", Scope.STEWARD) as client:
+        yield client
+
+
+@pytest.fixture
+def analyst(server):
+    with server.client("ana") as client:
+        yield client

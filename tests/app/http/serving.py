@@ -1,0 +1,110 @@
+"""A real server: ``sfumato serve`` in processes of its own, over a real database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from sfumato.app.client import Client
+from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger.registry import Registry, Scope
+from sfumato.ledger.store import Store
+
+DOMAIN = {
+    "sfumato": 1,
+    "unit": "row",
+    "attributes": {
+        "age": {"type": "integer", "minimum": 0, "maximum": 99, "unknown": "clamp"},
+        "sex": {"type": "categorical", "values": ["F", "M"], "nullable": True, "unknown": "category"},
+        "income": {"type": "real", "edges": [0, 1000, 5000], "unknown": "clamp"},
+    },
+}
+ROWS = 1000
+
+
+def write_people(path: Path) -> Path:
+    random = np.random.default_rng(2)
+    ages = random.integers(0, 99, ROWS)  # nobody is 99
+    ages[0], ages[ages == 98] = 98, 97
+    ages[0] = 98  # one person is 98
+    sexes = random.choice(np.array(["F", "M", None], dtype=object), ROWS)
+    parquet.write_table(pa.table({"age": ages, "sex": sexes.tolist(), "income": random.random(ROWS) * 5000}), path)
+    return path
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """``sfumato serve`` on a port of its own; ``url`` is of its database."""
+
+    url: str
+    workers: int
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    clients: list[Client] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        command = ["serve", "--no-sample", "--ledger", self.url, "--port", str(self.port)]
+        # a session of its own, so that a kill takes the workers as well and nothing else
+        self.process = subprocess.Popen(
+            [Path(sys.executable).parent / "sfumato", *command, "--workers", str(self.workers)],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.address}/readyz", trust_env=False).is_success:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        self.kill()
+        raise AssertionError("the server did not come up")
+
+    def kill(self) -> None:
+        """Kill -9 of every process of the server."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def stop(self) -> None:
+        for client in self.clients:
+            client.close()
+        if self.process is not None:
+            self.kill()
+
+    def key(self, name: str, scope: Scope, lifetime: timedelta = timedelta(days=1)) -> str:
+        """A key as a steward would issue it; by the database, as there is no first steward yet."""
+        with closing(Store(self.url)) as store:
+            return Registry(store).issue(name, scope, lifetime)[1]
+
+    def client(self, name: str, scope: Scope = Scope.ANALYST) -> Client:
+        self.clients.append(Client(self.address, self.key(name, scope), timeout=30))
+        return self.clients[-1]
+
+    def ledger(self, dataset: str) -> Ledger:
+        return open_ledger(self.url, dataset=dataset, limit=None)

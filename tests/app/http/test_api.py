@@ -1,0 +1,237 @@
+"""What stewards and analysts do over HTTP, on a real server with two workers."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import httpx
+import pytest
+from tests.app.http.serving import DOMAIN, ROWS
+
+from sfumato.app.client import Client, ServerError
+from sfumato.ledger.registry import Scope
+
+COUNT = "SELECT COUNT(*) FROM people"
+
+
+def refusal(call) -> dict:
+    with pytest.raises(ServerError) as refused:
+        call()
+    return refused.value.problem
+
+
+def spent(server):
+    with server.ledger("people") as ledger:
+        ledger.verify()
+        return ledger.spent().epsilon
+
+
+def test_an_analyst_previews_asks_and_repeats_for_free(server, analyst):
+    before = spent(server)
+    (expected,) = analyst.accuracy("people", COUNT, epsilon="0.5")
+    epsilon = analyst.cost("people", COUNT, error="8")
+    assert 0.2 < float(epsilon) < 0.6
+    assert spent(server) == before
+    first = analyst.ask("people", COUNT, epsilon="0.5")
+    value = first.rows[0]["values"][0]
+    assert abs(value["estimate"] - ROWS) < 40
+    assert value["standard_error"] == pytest.approx(expected["standard_error"])
+    assert first.cost == "epsilon 0.5"
+    assert spent(server) - before == pytest.approx(0.5)
+    for _ in range(6):  # on whichever worker
+        again = analyst.ask("people", "SELECT COUNT(*) AS n FROM elsewhere", epsilon="0.50")
+        assert again.rows == first.rows
+        assert "nothing" in again.cost
+    assert spent(server) - before == pytest.approx(0.5)
+
+
+def test_the_form_and_the_statement_are_one_question(analyst):
+    form = {
+        "aggregates": [
+            {"aggregate": "mean", "of": "income"},
+            {"aggregate": "quantile", "of": "age", "probability": "0.9"},
+        ],
+        "by": ["sex"],
+        "where": [
+            {"attribute": "age", "comparison": ">=", "values": [18]},
+            {"attribute": "sex", "comparison": "present"},
+        ],
+    }
+    statement = "SELECT sex, AVG(income), QUANTILE(age, 0.9) FROM t WHERE NOT age < 18 AND sex IS NOT NULL GROUP BY sex"
+    stated = analyst.query("people", form, epsilon="0.25")
+    assert stated.groups == ("sex",)
+    assert [row["key"][0] for row in stated.rows] == ["F", "M", "(missing)", "(other)"]
+    assert analyst.ask("people", statement, epsilon="0.25").rows == stated.rows
+
+
+def test_a_retry_returns_what_was_returned_and_a_reused_key_is_refused(analyst):
+    first = analyst.ask("people", COUNT, epsilon="0.011", retry_key="r1")
+    assert analyst.ask("people", COUNT, epsilon="0.011", retry_key="r1").rows == first.rows
+    found = refusal(lambda: analyst.ask("people", "SELECT SUM(age) FROM t", epsilon="0.011", retry_key="r1"))
+    assert (found["type"], found["status"], found["charged"]) == ("/problems/idempotency-key-reused", 409, False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "loss", "kind", "status"),
+    [
+        ("SELECT COUNT(*) FROM t WHERE age / 0 > 1", {"epsilon": "0.1"}, "query-refused", 422),
+        ("SELECT COUNT(*) FROM t WHERE nobody = 1", {"epsilon": "0.1"}, "query-refused", 422),
+        (COUNT, {"epsilon": "-1"}, "loss-refused", 422),
+        (COUNT, {"epsilon": "nan"}, "loss-refused", 422),
+        (COUNT, {}, "loss-refused", 422),
+        (COUNT, {"rho": "0.1"}, "loss-refused", 422),
+        (COUNT, {"epsilon": "10.5"}, "budget-exceeded", 403),
+    ],
+)
+def test_refusals_are_problems_of_a_stable_type_and_free(server, analyst, statement, loss, kind, status):
+    before = spent(server)
+    found = refusal(lambda: analyst.ask("people", statement, **loss))
+    assert (found["type"], found["status"], found["charged"]) == (f"/problems/{kind}", status, False)
+    assert found["title"]
+    assert found["detail"]
+    if kind == "query-refused":
+        assert (found["line"], found["column"]) == (1, 30)
+    assert spent(server) == before
+
+
+def test_unknown_things_and_wrong_keys(server, analyst, people):
+    assert refusal(lambda: analyst.ask("nothing", COUNT, epsilon="1"))["type"] == "/problems/unknown-dataset"
+    for call in (
+        lambda: analyst.issue("me", scope="steward", days=1),
+        lambda: analyst.cap("people", "ana", epsilon="100"),
+        lambda: analyst.register("mine", source=str(people), domain=DOMAIN, limit="1"),
+    ):
+        assert refusal(call)["type"] == "/problems/wrong-scope"
+    wrong = {
+        "unknown-key": "sfumato_analyst_" + "x" * 43,
+        "expired-key": server.key("late", Scope.ANALYST, timedelta(microseconds=1)),
+    }
+    for kind, secret in wrong.items():
+        with Client(server.address, secret) as stranger:
+            found = refusal(stranger.datasets)
+            assert (found["type"], found["status"]) == (f"/problems/{kind}", 401)
+    with Client(server.address, server.key("l", Scope.LINK)) as linked:
+        assert refusal(linked.datasets)["type"] == "/problems/unknown-key"
+    reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False)
+    assert reply.status_code == 401
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_revoked_key_ends_on_every_worker(server, steward):
+    issued = steward.issue("temp", scope="analyst", days=1)
+    with Client(server.address, issued["secret"]) as temporary:
+        assert temporary.datasets()
+        steward.revoke(issued["id"])
+        time.sleep(2.2)
+        for _ in range(6):
+            assert refusal(temporary.datasets)["type"] == "/problems/expired-key"
+    assert refusal(lambda: steward.revoke(issued["id"]))["status"] == 404
+
+
+def test_caps_bind_analysts_and_stewards_see_who_spent(server, steward):
+    with server.client("capped") as capped:
+        steward.cap("people", "capped", epsilon="0.3")
+        capped.ask("people", "SELECT SUM(age) FROM t", epsilon="0.3")
+        found = refusal(lambda: capped.ask("people", COUNT, epsilon="0.01"))
+        assert found["type"] == "/problems/budget-exceeded"
+        assert "0" in found["detail"]
+        assert "analysts" not in capped.budget("people")
+        assert {entry["analyst"] for entry in capped.journal("people")} == {"capped"}
+        # an answer that another analyst paid for costs the dataset nothing, but this one's cap is empty
+        with server.client("other") as other:
+            before = spent(server)
+            other.ask("people", "SELECT SUM(age) FROM t", epsilon="0.3")
+            assert spent(server) == before
+    assert "epsilon = 0 left of epsilon = 0.3" in steward.budget("people")["analysts"]["capped"]
+    assert {"capped", "other"} <= {entry["analyst"] for entry in steward.journal("people")}
+
+
+def test_whether_one_person_or_nobody_matches_shows_in_nothing_but_the_number(server, analyst):
+    """One person is 98 and nobody is 99: same status, same shape, same charge."""
+    shapes, charges = [], []
+    for age in (98, 99):
+        before = spent(server)
+        reply = analyst.ask(
+            "people",
+            f"SELECT COUNT(*), AVG(income), MEDIAN(income), MIN(income) FROM t WHERE age = {age}",
+            epsilon="0.2",
+        )
+        charges.append(spent(server) - before)
+        shapes.append([sorted(value) for value in reply.rows[0]["values"]] + [reply.cost, sorted(reply.document)])
+    assert shapes[0] == shapes[1]
+    assert charges[0] == charges[1] > 0
+
+
+def test_bodies_that_are_too_large_or_no_json_are_refused(server):
+    headers = {"Authorization": f"Bearer {server.key('big', Scope.ANALYST)}", "Content-Type": "application/json"}
+    address = f"{server.address}/v1/datasets/people/query"
+    with httpx.Client(headers=headers, trust_env=False) as client:
+        large = client.post(address, content=b" " * 300_000)
+        streamed = client.post(address, content=iter([b" " * 100_000] * 4))
+        broken = client.post(address, content=b"{")
+        unknown = client.post(address, json={"sql": COUNT, "loss": {"epsilon": "1"}, "epsilon": "7"})
+        both = client.post(
+            address, json={"sql": COUNT, "query": {"aggregates": [{"aggregate": "count"}]}, "loss": {"epsilon": "1"}}
+        )
+        many = client.post(
+            address, json={"sql": COUNT, "loss": {"epsilon": "1"}}, headers={"Idempotency-Key": "x" * 201}
+        )
+    assert (large.status_code, streamed.status_code) == (413, 413)
+    assert large.json()["type"] == streamed.json()["type"] == "/problems/body-too-large"
+    for reply in (broken, unknown, many):
+        assert reply.status_code == 422
+        assert reply.json()["type"] == "/problems/invalid-request"
+        assert reply.json()["charged"] is False
+    assert both.json()["type"] == "/problems/query-refused"
+
+
+def test_a_release_is_made_in_the_background_and_is_its_owners(server, analyst):
+    job = analyst.release("people", method="histogram", attributes=["sex", "age"], epsilon="1")
+    deadline = time.monotonic() + 60
+    while (state := analyst.progress(job))["state"] not in ("done", "failed"):
+        assert 0 <= state["progress"] < 1
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert state["state"] == "done", state
+    assert "epsilon = 1" in state["statement"]["guarantee"]
+    lines = analyst.rows(job).splitlines()
+    assert lines[0].replace('"', "") == "age,sex"
+    assert len(lines) > ROWS / 2
+    with server.client("nosy") as nosy:
+        assert refusal(lambda: nosy.progress(job))["status"] == 404
+    failed = analyst.release("people", method="auto", epsilon="50")
+    while (state := analyst.progress(failed))["state"] not in ("done", "failed"):
+        time.sleep(0.1)
+    assert "budget" in state["note"]
+    assert refusal(lambda: analyst.rows(failed))["type"] == "/problems/not-ready"
+
+
+def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people, tmp_path):
+    draft = {**DOMAIN, "draft": True}
+    other = {**DOMAIN, "attributes": {"nobody": DOMAIN["attributes"]["age"]}}
+    for name, source, domain, limit in [
+        ("people", str(people), DOMAIN, "1"),
+        ("new", str(tmp_path / "nothing.csv"), DOMAIN, "1"),
+        ("new", str(people), draft, "1"),
+        ("new", str(people), other, "1"),
+        ("new", str(people), DOMAIN, "-1"),
+        ("new", str(people), {"sfumato": 1}, "1"),
+        ("no name", str(people), DOMAIN, "1"),
+    ]:
+        found = refusal(lambda: steward.register(name, source=source, domain=domain, limit=limit))  # noqa: B023
+        assert found["status"] == 422
+    assert [each["name"] for each in steward.datasets()] == ["people"]
+
+
+def test_operation_endpoints_tell_nothing_about_people(server, analyst):
+    analyst.ask("people", COUNT, epsilon="0.012")
+    figures = httpx.get(f"{server.address}/metrics", trust_env=False).text
+    assert 'sfumato_requests_total{status="2xx"}' in figures
+    assert "people" not in figures
+    assert "ana" not in figures.replace("management", "")
+    assert httpx.get(f"{server.address}/healthz", trust_env=False).json() == {"status": "alive"}
+    headers = httpx.get(f"{server.address}/", trust_env=False).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"

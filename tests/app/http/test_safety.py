@@ -1,0 +1,181 @@
+"""Races and kills under load, on SQLite and PostgreSQL, with several workers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+from tests.app.http.serving import DOMAIN, Server
+
+from sfumato.app.client import ServerError
+from sfumato.ledger.registry import Scope
+
+CLIENTS = 16
+
+
+@pytest.fixture
+def stage(url, people):
+    """A server with one epsilon, and what was delivered by it: (analyst, entry, rows)."""
+    server = Server(url, workers=2).start()
+    with server.client("stew", Scope.STEWARD) as steward:
+        steward.register("people", source=str(people), domain=DOMAIN, limit="1")
+    yield server
+    server.stop()
+
+
+def check(server, delivered, *, most=Fraction(1)):
+    """Every delivered answer is in the journal under its number, and the accounts are its sums."""
+    with server.ledger("people") as ledger:
+        ledger.verify()
+        account, entries = ledger.remaining(), {entry.number: entry for entry in ledger.journal()}
+        assert account.spent.epsilon <= most
+        releases = [entry for entry in entries.values() if entry.kind.value == "release"]
+        assert sum(entry.charge.epsilon for entry in releases) == account.spent.epsilon
+    for number, _ in delivered:
+        assert entries[number].kind.value == "release"
+    numbers = {}
+    for number, rows in delivered:
+        assert numbers.setdefault(number, rows) == rows
+
+
+def run(clients, ask):
+    delivered, refused, lock = [], [], threading.Lock()
+
+    def work(client, place):
+        found = ask(client, place)
+        with lock:
+            for each in found:
+                (delivered if isinstance(each, tuple) else refused).append(each)
+
+    threads = [threading.Thread(target=work, args=(client, place)) for place, client in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return delivered, refused
+
+
+def one(client, statement, epsilon, retry_key=None):
+    try:
+        reply = client.ask("people", statement, epsilon=epsilon, retry_key=retry_key)
+    except ServerError as error:
+        return error.kind
+    return reply.document["provenance"]["journal_entry"], str(reply.rows)
+
+
+def test_sixteen_clients_race_for_the_last_unit_and_one_wins(stage):
+    clients = [stage.client(f"analyst{place}") for place in range(CLIENTS)]
+    one(clients[0], "SELECT COUNT(*) FROM t", "0.9")
+    start = threading.Barrier(CLIENTS)
+
+    def ask(client, place):
+        start.wait()
+        return [one(client, f"SELECT COUNT(*) FROM t WHERE age >= {place + 1}", "0.1")]
+
+    delivered, refused = run(clients, ask)
+    assert len(delivered) == 1
+    assert refused == ["budget-exceeded"] * (CLIENTS - 1)
+    check(stage, delivered)
+    with stage.ledger("people") as ledger:
+        assert ledger.spent().epsilon == 1
+
+
+def test_sixteen_clients_with_one_question_pay_for_it_once(stage):
+    clients = [stage.client("analyst") for _ in range(CLIENTS)]
+    start = threading.Barrier(CLIENTS)
+
+    def ask(client, _):
+        start.wait()
+        return [one(client, "SELECT SUM(age) FROM t", "0.6")]
+
+    delivered, refused = run(clients, ask)
+    assert not refused
+    assert len(set(delivered)) == 1
+    with stage.ledger("people") as ledger:
+        assert ledger.spent().epsilon == Fraction(6, 10)
+
+
+def kill_loop(server, kills, pause):
+    """Clients ask and ask again with the same keys while the server is killed and started."""
+    clients = [server.client(f"analyst{place}") for place in range(4)]
+    over = threading.Event()
+
+    def ask(client, place):
+        found, question = [], 0
+        while not over.is_set():
+            statement = (
+                f"SELECT COUNT(*) FROM t WHERE age >= {1 + question % 90} AND sex IN ('F') AND age < {98 - place}"
+            )
+            got = one(client, statement, "0.005", f"{place}-{question}")
+            found.append(got)
+            if isinstance(got, tuple) or got == "budget-exceeded":
+                question += 1
+            else:
+                time.sleep(0.02)  # the same again, under the same key
+        return found
+
+    result = []
+    load = threading.Thread(target=lambda: result.append(run(clients, ask)))
+    load.start()
+    for _ in range(kills):
+        time.sleep(pause)
+        server.kill()
+        server.start()
+    time.sleep(pause)
+    over.set()
+    load.join()
+    ((delivered, _),) = result
+    return delivered
+
+
+def test_killed_under_load_nothing_is_lost_and_nothing_is_free(stage):
+    delivered = kill_loop(stage, kills=2, pause=0.6)
+    assert delivered
+    check(stage, delivered)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(stage):
+    delivered = kill_loop(stage, kills=25, pause=0.5)
+    assert len(delivered) > 20
+    check(stage, delivered)
+
+
+def test_a_ledger_that_goes_away_is_said_and_harms_nothing(people, postgres):
+    """Every connection is cut in the middle of the load; clients try again with their keys."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.pool import NullPool
+
+    server = Server(postgres, workers=2).start()
+    try:
+        with server.client("stew", Scope.STEWARD) as steward:
+            steward.register("people", source=str(people), domain=DOMAIN, limit="1")
+        engine = create_engine(
+            make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+        )
+        own = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%ledger_%'"
+        clients = [server.client(f"analyst{place}") for place in range(4)]
+
+        def ask(client, place):
+            return [
+                one(client, f"SELECT COUNT(*) FROM t WHERE age >= {place * 9 + turn + 1}", "0.01") for turn in range(8)
+            ]
+
+        def cut():
+            for _ in range(5):
+                time.sleep(0.15)
+                with engine.connect() as connection:
+                    connection.execute(text(own))
+
+        cutter = threading.Thread(target=cut)
+        cutter.start()
+        delivered, refused = run(clients, ask)
+        cutter.join()
+        assert delivered
+        assert set(refused) <= {"ledger-unavailable"}
+        check(server, delivered)
+    finally:
+        server.stop()

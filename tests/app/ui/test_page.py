@@ -1,0 +1,180 @@
+"""The page in a real Chromium: the whole flow of a steward and an analyst, without a network, and with axe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Page, expect, sync_playwright
+from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.services import require
+
+from sfumato.app.cli.ledger import database
+from sfumato.app.http.setup import first_link
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    started = Server(database(str(folder / "s.ledger")), workers=2).start()
+    write_people(folder / "people.parquet")
+    yield started, folder / "people.parquet"
+    started.stop()
+
+
+@pytest.fixture
+def browser():
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+def visitor(browser, server) -> Page:
+    """A browser of its own; whatever would leave the server's address fails the test, and so does any script error."""
+    page = browser.new_context().new_page()
+    page.route(
+        lambda address: not address.startswith((server.address, "data:")), lambda route: pytest.fail(route.request.url)
+    )
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page.set_default_timeout(20_000)
+    return page
+
+
+def accessible(page: Page) -> None:
+    page.evaluate(Path(require("SFUMATO_TEST_AXE")).read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+
+
+def test_a_steward_registers_caps_and_issues_and_an_analyst_previews_asks_repeats_and_is_refused(server, browser):
+    started, table = server
+    steward = visitor(browser, started)
+    link = first_link(started.url, started.address)
+    steward.goto(link)
+    expect(steward).to_have_title("Datasets - Sfumato")
+    accessible(steward)
+
+    steward.get_by_role("link", name="Steward").click()
+    steward.get_by_label("Name", exact=True).fill("people")
+    steward.get_by_label("Table: a file").fill(str(table))
+    steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
+    steward.get_by_label("The most that may ever").fill("-1")
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("alert")).to_contain_text("Nothing was spent")
+    accessible(steward)
+    steward.get_by_label("Name", exact=True).fill("people")
+    steward.get_by_label("Table: a file").fill(str(table))
+    steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
+    steward.get_by_label("The most that may ever").fill("3")
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("status")).to_contain_text("people is registered")
+    steward.get_by_label("Analyst, as their key").fill("ana")
+    steward.get_by_label("Most they may spend").fill("1")
+    steward.get_by_role("button", name="Set the cap").click()
+    expect(steward.get_by_role("status")).to_contain_text("cap of ana")
+    steward.get_by_label("Name of its holder").fill("ana")
+    steward.get_by_role("button", name="Issue").click()
+    secret = steward.locator("#secret").inner_text()
+    assert secret.startswith("sfumato_analyst_")
+    accessible(steward)
+
+    analyst = visitor(browser, started)
+    analyst.goto(link)  # used by the steward
+    expect(analyst.get_by_role("alert")).to_contain_text("opens nothing")
+    accessible(analyst)
+    analyst.get_by_label("Key").fill("wrong")
+    analyst.get_by_role("button", name="Enter").click()
+    expect(analyst.get_by_role("alert")).to_contain_text("opens nothing")
+    analyst.get_by_label("Key").fill(secret)
+    analyst.get_by_role("button", name="Enter").click()
+    expect(analyst.get_by_role("link", name="Steward")).to_have_count(0)
+    analyst.get_by_role("link", name="people").click()
+
+    builder, result = analyst.locator("#builder"), analyst.locator("#result")
+    builder.get_by_label("sex").check()
+    builder.get_by_label("Attribute").select_option("age")
+    builder.get_by_label("Comparison").select_option(">=")
+    builder.get_by_label("Value").fill("18")
+    builder.get_by_label("Epsilon").fill("0.5")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("Nothing was spent")
+    expect(result).to_contain_text("Half-width")
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 1 left of epsilon = 1")
+    accessible(analyst)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("Cost: epsilon 0.5")
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    assert result.locator("canvas").count() == 1
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
+    accessible(analyst)
+    estimates = result.locator("td.estimate").all_inner_texts()
+    assert len(estimates) == 4
+
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("nothing: asked and answered before")
+    assert result.locator("td.estimate").all_inner_texts() == estimates
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
+
+    statement = analyst.locator("#sql-form")
+    statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people WHERE age > 20 AND job = 1")
+    statement.get_by_label("Epsilon").fill("0.6")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("alert")).to_contain_text("column 52: no attribute 'job'")
+    statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("alert")).to_contain_text("your cap has epsilon = 0.5 left of epsilon = 1")
+    expect(result.get_by_role("alert")).to_contain_text("Nothing was spent")
+    accessible(analyst)
+
+    steward.goto(f"{started.address}/steward/people")
+    expect(steward.locator("main")).to_contain_text("ana: epsilon = 0.5 left of epsilon = 1")
+    expect(steward.locator("main")).to_contain_text("The journal is whole")
+    accessible(steward)
+    refused = analyst.goto(f"{started.address}/steward")
+    assert refused is not None
+    assert refused.status == 403
+
+
+def test_the_page_is_used_with_the_keyboard_alone(server, browser):
+    started, _ = server
+    page = visitor(browser, started)
+    page.goto(first_link(started.url, started.address))
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="people")).to_be_focused()
+    page.keyboard.press("Enter")
+    epsilon = page.locator("#builder").get_by_label("Epsilon")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if epsilon.evaluate("element => element === document.activeElement"):
+            break
+    page.keyboard.type("0.25")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(page.locator("#builder").get_by_role("button", name="Ask")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.25")
+
+
+def test_forms_of_other_sites_are_refused(server):
+    import httpx
+
+    started, _ = server
+    reply = httpx.post(
+        f"{started.address}/enter", data={"key": "x"}, headers={"Origin": "https://evil.example"}, trust_env=False
+    )
+    assert reply.status_code == 403
+    assert reply.json()["type"] == "/problems/foreign-origin"
