@@ -77,6 +77,15 @@ def test_a_saved_model_is_the_same_model_without_the_data(model, tmp_path):
         assert all(archive[name].dtype != object for name in archive.files)
 
 
+def test_a_saved_model_keeps_the_order_of_its_columns(model, tmp_path):
+    turned = Graphical(DOMAIN.project(("b", "a")), model.coarsenings, model.model, model.measured)
+    turned.save(tmp_path / "model.npz")
+    read = load(tmp_path / "model.npz")
+    assert read.domain.names == ("b", "a")
+    np.testing.assert_array_equal(read.cells(("b", "a")), turned.cells(("b", "a")))
+    assert read.sample(generator(2), 50)[:, 0].max() > 2  # codes of b, which has four
+
+
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(DomainError, match="cannot read"):
         load(tmp_path / "missing.npz")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain, parse
-from sfumato.domain.document import describe
+from sfumato.domain import Domain, dump, parse
 from sfumato.errors import DomainError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, Table
@@ -131,7 +131,7 @@ class Graphical:
 
     def save(self, path: str | Path) -> None:
         """Write the model with its domain to one file that :func:`load` reads without the protected table."""
-        Path(path).write_bytes(encode({**self.payload(), "domain": describe(self.domain)}))
+        Path(path).write_bytes(encode({**self.payload(), "domain": dump(self.domain)}))
 
 
 def load(path: str | Path) -> Graphical:
@@ -142,7 +142,7 @@ def load(path: str | Path) -> Graphical:
     """
     try:
         payload = decode(Path(path).read_bytes())
-        return Graphical.restore(parse(payload["domain"]), payload)
+        return Graphical.restore(parse(yaml.safe_load(payload["domain"])), payload)
     except (OSError, KeyError) as error:
         raise DomainError(f"cannot read a saved model from {path}", culprit=path) from error
 
