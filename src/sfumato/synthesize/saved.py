@@ -1,0 +1,63 @@
+"""Synthetic releases on disk: the public model with its domain and statement, to be sampled again at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from sfumato.domain import dump, parse
+from sfumato.errors import InputError, SfumatoError
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.product import Product
+from sfumato.synthesize.synthetic import Synthetic
+from sfumato.vault.payload import decode, encode
+from sfumato.vault.rows import free, whole
+
+_KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}
+
+
+def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a release to one file that :func:`load` reads without the table and without the ledger.
+
+    The rows that are sampled from a loaded release are those of the release itself.
+
+    Raises:
+        InputError: the file cannot be written, or exists and nobody asked to replace it.
+    """
+    model = release.model
+    kind = next((name for name, kept in _KINDS.items() if isinstance(model, kept)), None)
+    if kind is None or not isinstance(model, Product | Graphical):
+        raise InputError(f"a model of type {type(model).__name__} cannot be saved", culprit=model)
+    free(path, overwrite=overwrite)
+    stored = encode(
+        {
+            **model.payload(),
+            "release": {
+                "kind": kind,
+                "domain": dump(model.domain),  # YAML keeps the order of attributes
+                "seed": release.seed,
+                "statement": release.statement(),
+            },
+        }
+    )
+    whole(path, lambda partial: _write(partial, stored))
+
+
+def load(path: str | Path) -> Synthetic:
+    """Read a release that was saved; nothing in the file is executed.
+
+    Raises:
+        InputError: the file cannot be read or is no saved release.
+    """
+    try:
+        payload = decode(Path(path).read_bytes())
+        release = payload["release"]
+        model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
+        return Synthetic(**release["statement"], model=model, seed=release["seed"])
+    except (OSError, SfumatoError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"cannot read a saved release from {path}", culprit=path) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
