@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,11 @@ from tests.engine.conftest import ADAPTERS, Oracle, arrow, odd_rows
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.engine.duckdb import DuckTable
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
+from sfumato.engine.port import Recode
+from sfumato.engine.sources import Frame
 
 DOMAIN = Domain(
     (
@@ -43,10 +47,19 @@ def test_bounding_in_many_buckets_keeps_the_same_rows(monkeypatch):
     assert table.encode(DOMAIN).version == whole
 
 
+def test_what_does_not_fit_in_memory_is_spilled(tmp_path):
+    size = 1_500_000
+    raw = pa.table({"word": ["a"] * size, "raw": np.random.default_rng(1).random(size)})
+    table = DuckTable(Frame(raw, "the frame"), threads=1, memory="40MB")
+    encoded = table.encode(Domain(DOMAIN.attributes[:1]))
+    levels = (np.zeros(DOMAIN["word"].size, np.uint8),)
+    recode = Recode(("word",), levels, np.zeros((1, 1), np.uint8), pa.table({"word": ["any"]}))
+    encoded.write_recoded(recode, ("raw",), tmp_path / "out.parquet")
+    assert pq.read_metadata(tmp_path / "out.parquet").num_rows == size
+
+
 def test_gzip_and_tabs_and_several_files(tmp_path):
     import gzip
-
-    import pyarrow.parquet as pq
 
     table = pa.table({"word": ["a", "01", "x"], "whole": [1, 2, 3]})
     domain = DOMAIN.project(("word", "whole"))

@@ -56,12 +56,13 @@ class DuckTable:
 
         self.source = source
         self._numbers = itertools.count()
+        # Readable by this user only, removed with the table.  Not encrypted: DuckDB's own build can only read
+        # encrypted files, and would fail on the first one that it spills.
         scratch = tempfile.mkdtemp(prefix="sfumato-")
         weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         options: dict[str, Any] = {
             "temp_directory": scratch,
             "max_temp_directory_size": SPILL,
-            "temp_file_encryption": True,  # what is spilled is protected data
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
         }
