@@ -157,7 +157,7 @@ def _candidates(
         fresh = [clique for clique in weights if clique not in measured]
         small = affordable(fresh, doors.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
-        kept = small if known == {} else small[: limits.candidates]
+        kept = small[: limits.candidates] if known else small
         found |= {clique: weights[clique] for clique in kept}
     return found
 

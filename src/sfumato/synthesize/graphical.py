@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain, dump, parse
-from sfumato.errors import DomainError, QueryError, SizeError
+from sfumato.domain import Domain
+from sfumato.errors import QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, Table
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.sampling import sample
 from sfumato.synthesize.rows import Codes
 from sfumato.synthesize.workload import Answers, Marginals, Workload
-from sfumato.vault.payload import decode, encode
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
 
@@ -105,6 +102,7 @@ class Graphical:
             | {f"groups {index}": self.coarsenings[name].groups for index, name in enumerate(names)}
             | {f"weights {index}": self.coarsenings[name].weights for index, name in enumerate(names)}
             | {
+                "names": list(names),
                 "cliques": [list(factor.attributes) for factor in self.model.factors],
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
@@ -116,35 +114,18 @@ class Graphical:
         """The model that was stored, over the domain of the protected table."""
         coarsenings = {
             name: Coarsening(payload[f"groups {index}"], payload[f"weights {index}"])
-            for index, name in enumerate(domain.names)
+            for index, name in enumerate(payload["names"])
         }
         factors = tuple(
             Factor(tuple(names), payload[f"potential {index}"]) for index, names in enumerate(payload["cliques"])
         )
-        sizes = {name: coarsening.size for name, coarsening in coarsenings.items()}
+        sizes = {name: coarsenings[name].size for name in domain.names}
         return Graphical(
             domain=domain,
             coarsenings=coarsenings,
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the model with its domain to one file that :func:`load` reads without the protected table."""
-        Path(path).write_bytes(encode({**self.payload(), "domain": dump(self.domain)}))
-
-
-def load(path: str | Path) -> Graphical:
-    """Read a model that was saved; no data, no ledger and no code from the file is needed.
-
-    Raises:
-        DomainError: the file cannot be read or is not a saved model.
-    """
-    try:
-        payload = decode(Path(path).read_bytes())
-        return Graphical.restore(parse(yaml.safe_load(payload["domain"])), payload)
-    except (OSError, KeyError) as error:
-        raise DomainError(f"cannot read a saved model from {path}", culprit=path) from error
 
 
 def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:

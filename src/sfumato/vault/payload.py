@@ -26,7 +26,7 @@ def encode(payload: Payload) -> bytes:
     """
     arrays = {name: value for name, value in payload.items() if isinstance(value, np.ndarray)}
     rest = {name: value for name, value in payload.items() if name not in arrays}
-    text = json.dumps(rest, sort_keys=True, allow_nan=False)
+    text = json.dumps(rest, allow_nan=False)  # in order: that of columns means something
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer, allow_pickle=False, **{_JSON: np.frombuffer(text.encode(), np.uint8)}, **_prefixed(arrays)
