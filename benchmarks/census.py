@@ -118,8 +118,8 @@ def report(results: list[dict[str, object]]) -> str:
         "memory of the process. Adult as private-pgm bins it: 48 842 x 14, all 91 pairs and 364 triples. NIST",
         "national2019: 27 253 x 24; fire calls: 305 119 x 32; up to 400 pairs and triples of at most 4e6 cells.",
         "`benchmarks/_census_data.py` states every binning. Sfumato's settings are the same everywhere. mbi-mst is the",
-        "published MST recipe around private-pgm's inference (mbi 2.0), dpmm-aim has a model limit of 1 MB. Peers run",
-        "once an epsilon. Made by `python benchmarks/census.py`.",
+        "published MST recipe around private-pgm's inference (mbi 2.0), dpmm-aim has a model limit of 1 MB. Each",
+        "run of a peer is bounded in time. Made by `python benchmarks/census.py`.",
         "",
     ]
     for table in dict.fromkeys(str(result["table"]) for result in results):
