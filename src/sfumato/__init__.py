@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato import anonymize, evaluate, local, query, synthesize
+    from sfumato.anonymize import KAnonymity
     from sfumato.domain import Domain, Unit
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+    from sfumato.synthesize import all_marginals
     from sfumato.vault.opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
 _FAMILIES = ("anonymize", "evaluate", "local", "query", "synthesize")
@@ -19,9 +21,11 @@ _NAMES = {
     "Domain": ("sfumato.domain", "Domain"),
     "Epsilon": ("sfumato.privacy.loss", "Epsilon"),
     "EpsilonDelta": ("sfumato.privacy.loss", "EpsilonDelta"),
+    "KAnonymity": ("sfumato.anonymize", "KAnonymity"),
     "Rho": ("sfumato.privacy.loss", "Rho"),
     "SfumatoError": ("sfumato.errors", "SfumatoError"),
     "Unit": ("sfumato.domain", "Unit"),
+    "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "open": ("sfumato.vault.opening", "open_vault"),
 }
 
@@ -29,9 +33,11 @@ __all__ = [
     "Domain",
     "Epsilon",
     "EpsilonDelta",
+    "KAnonymity",
     "Rho",
     "SfumatoError",
     "Unit",
+    "all_marginals",
     "anonymize",
     "evaluate",
     "local",
