@@ -7,9 +7,10 @@ how far the exact answer of this table may be, not how well the table stands for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Noise(Protocol):
+class Noise(Hashable, Protocol):
     """The noise on one cell, as anyone may know it."""
 
     @property
@@ -70,7 +71,7 @@ class Reading:
 
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
-        return noise.quantile(1 - (1 - self.confidence) / numbers)
+        return _half_width(noise, 1 - (1 - self.confidence) / numbers)
 
     def spread(self, noise: Noise, variance: Floats) -> Floats:
         """Half-width for a sum of noises of this variance: as many standard deviations as one noise needs.
@@ -164,6 +165,11 @@ class Reading:
         """Least value and width of an attribute."""
         attribute = numeric(self.domain, name)
         return float(attribute.minimum), float(attribute.maximum - attribute.minimum)
+
+
+@lru_cache(maxsize=1024)
+def _half_width(noise: Noise, probability: Fraction) -> int:
+    return noise.quantile(probability)
 
 
 def _share(part: Floats, rest: Floats) -> Floats:

@@ -93,7 +93,9 @@ class Vault:
 
     def asked_by(self, analyst: str) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well."""
-        return replace(self, analyst=analyst)
+        asked = replace(self, analyst=analyst)
+        object.__setattr__(asked, "_tallies", self._tallies)  # what was counted is kept
+        return asked
 
     def release(
         self,
