@@ -28,7 +28,9 @@ def test_the_order_of_charges_does_not_matter(charges, random):
 
 
 @pytest.mark.parametrize(
-    ("limit", "charges"), [(Epsilon(3), pure), (Rho(2), smooth), (LIMIT, st.one_of(smooth, rough))], ids=str
+    ("limit", "charges"),
+    [(Epsilon(3), pure), (Rho(2), smooth), (LIMIT, st.one_of(smooth, rough))],
+    ids=["epsilon", "rho", "epsilon and delta"],
 )
 def test_what_fits_still_fits_when_less_was_spent(limit, charges):
     @given(charges, charges, charges)
