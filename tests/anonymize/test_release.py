@@ -20,7 +20,7 @@ from sfumato.anonymize.criteria import Criterion
 from sfumato.anonymize.recoding import FullDomain
 from sfumato.anonymize.source import population
 from sfumato.anonymize.spelling import parse
-from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InfeasibleError, InputError
 from sfumato.vault.vault import Vault
@@ -126,6 +126,42 @@ def test_the_journal_says_what_is_promised(tmp_path: Path) -> None:
         assert words in release.guarantee
 
 
+def test_every_set_of_kept_columns_is_a_release_of_its_own(tmp_path: Path) -> None:
+    from sfumato.ledger import open_ledger
+
+    source = vault(tmp_path)
+    bare = anonymize.k_member(source, quasi=["age", "town"], k=3)
+    kept = anonymize.k_member(source, quasi=["age", "town"], k=3, keep=["ill"])
+    assert bare.recoding.describe() == kept.recoding.describe()  # nothing to intersect
+    with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="default", limit=None) as ledger:
+        said = [entry.statement for entry in ledger.journal()]
+    assert [statement.rpartition("; ")[2] for statement in said] == [
+        "published as they are: none",
+        "published as they are: ill",
+    ]
+    assert kept.provenance["parameters"]["keep"] == ["ill"]
+
+
+def test_the_column_that_tells_people_apart_is_never_kept(tmp_path: Path) -> None:
+    source = vault(tmp_path, domain=Domain(DOMAIN.attributes, unit=Unit("name", rows=1)))
+    with pytest.raises(InputError, match="'name' tells people apart"):
+        anonymize.mondrian(source, quasi=["age"], criteria=K3, keep=["name"])
+
+
+def test_a_recoding_that_keeps_no_class_of_the_new_rows_suppresses_them_all(tmp_path: Path) -> None:
+    young = pa.table({"age": [20] * 5, "town": ["Aix"] * 5, "ill": ["no"] * 5})
+    quasi = [Quasi(name="town", hierarchy=flat("town", ["Aix", "Brest", "Caen"]))]
+    saved = anonymize.optimal(vault(tmp_path, young), quasi=quasi, criteria=K3, suppression="0").recoding
+    (tmp_path / "new").mkdir()
+    new = vault(tmp_path / "new", young.set_column(1, "town", pa.array(["Caen"] * 5)))
+    release = anonymize.apply(new, saved, keep=["ill"])
+    assert len(release.rows) == 0
+    assert release.facts["suppressed"] == 5
+    assert release.facts["loss_metric_sum"] == 1
+    release.write(tmp_path / "none.csv")
+    assert (tmp_path / "none.csv").read_text(encoding="utf-8").count("\n") <= 1
+
+
 def test_asking_twice_gives_the_same_classes_and_one_entry(tmp_path: Path) -> None:
     first, second = released("k_member", vault(tmp_path)), released("k_member", vault(tmp_path))
     assert first.recoding.describe() == second.recoding.describe()
@@ -180,9 +216,11 @@ def test_a_saved_recoding_is_applied_to_new_rows(method: str, tmp_path: Path) ->
 
 def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
     document = released("optimal", vault(tmp_path)).recoding.describe()
-    for broken in ({}, document | {"sfumato_recoding": 9}, document | {"kept": [[99, 99]]}, document | {"kept": [[0]]}):
+    for change in ({"sfumato_recoding": 9}, {"kept": [[99, 99]]}, {"kept": [[0]]}, {"criteria": []}, {"kind": "other"}):
         with pytest.raises(InputError, match="recoding"):
-            recoding.parse(broken)
+            recoding.parse(document | change)
+    with pytest.raises(InputError, match="recoding"):
+        recoding.parse({})
     (tmp_path / "text.json").write_text("no", encoding="utf-8")
     with pytest.raises(InputError, match="cannot read"):
         recoding.load(tmp_path / "text.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ class Asked:
     suppression: str
     options: Mapping[str, Any]
 
-    def request(self) -> Request:
-        """The journal's question."""
+    def request(self, keep: Sequence[str]) -> Request:
+        """The journal's question, for rows that are published with the columns of ``keep``."""
         described = [
             {
                 "name": each.name,
@@ -42,6 +42,7 @@ class Asked:
                 "quasi": described,
                 "criteria": [spell(criterion) for criterion in self.criteria],
                 "suppression": self.suppression,
+                "keep": sorted(keep),
                 **self.options,
             },
         )

@@ -125,8 +125,8 @@ def k_member(
         data = microdata(vault.encoded, asked.quasi, asked.criteria)
         check_criteria(asked.criteria, data)
         space = _space(vault, data, asked.quasi)
-        # the same table and question give the same classes, so that asking twice reveals nothing more
-        digest = hashlib.sha256(f"{vault.encoded.version} {asked.request()}".encode()).digest()
+        # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
+        digest = hashlib.sha256(f"{vault.encoded.version} {asked.request(())}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
         partition = k_member_clustering.partition(space, k=k, effort=effort, rng=rng)
         return of_classes(data, space, partition, asked=asked, domain=vault.domain)

@@ -101,7 +101,8 @@ def of_recoding(data: Microdata, recode: Recode, recoding: Recoding, losses: Los
     """
     counted = count(data, recode)
     good = safe(asked.criteria, counted.classes) & (counted.classes.counts > 0)
-    listed = (counted.numbers >= 0) & good[counted.numbers]
+    listed = counted.numbers >= 0
+    listed[listed] = good[counted.numbers[listed]]
     kept = replace(recode, classes=recode.classes[listed], labels=recode.labels.filter(pa.array(listed)))
     per_class = np.zeros((len(good), losses.shape[1]))
     per_class[counted.numbers[listed]] = losses[listed]

@@ -7,7 +7,7 @@ nothing about single rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,9 @@ def parse(document: object) -> Recoding:
     if not isinstance(document, Mapping) or document.get("sfumato_recoding") != VERSION:
         raise InputError(f"this is no recoding of version {VERSION}", culprit=document)
     try:
-        return _full_domain(document) if document["kind"] == "full-domain" else _local(document)
+        recoding = _READERS[document["kind"]](document)
+        _check(bool(recoding.quasi) and bool(recoding.criteria))
+        return recoding  # noqa: TRY300 - what is checked is refused in the same words
     except (KeyError, TypeError, ValueError, IndexError):
         raise InputError("the recoding is damaged: save it again", culprit=document) from None
 
@@ -164,6 +166,9 @@ def _local(document: Mapping[str, Any]) -> Local:
     _check(all(len(names) == len(attributes) for names in recoding.names))
     _check(all(len(ranks) == len(leaves) for ranks, leaves in zip(recoding.ranks, recoding.leaves, strict=True)))
     return recoding
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Recoding]] = {"full-domain": _full_domain, "local": _local}
 
 
 def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401  (parsed JSON)

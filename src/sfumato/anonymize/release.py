@@ -17,7 +17,6 @@ from sfumato.anonymize.recount import ROWS, Count, refuse_different
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Recodable, Recode
 from sfumato.errors import InputError
-from sfumato.vault.promise import cost
 from sfumato.vault.release import Release
 from sfumato.vault.rows import Rows, save_text, whole, writable
 from sfumato.vault.vault import Vault
@@ -69,24 +68,27 @@ class Anonymized(Release):
 def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[], Plan]) -> Anonymized:
     """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
 
-    The decision is a function of the table and of what is asked, so a repeated question gives the same classes.
+    The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
+    with other kept columns it is another release of the same classes, and has an entry of its own.
 
     Raises:
-        InputError: a kept column that is a quasi-identifier, or named twice; or the same was released before
-            with another recoding.
+        InputError: a kept column that is a quasi-identifier, names a person, or is named twice; or the same was
+            released before with another recoding.
     """
     names = [each.name for each in asked.quasi]
     if strange := [name for name in keep if name in names]:
         raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
+    if vault.domain.unit.column in keep:
+        raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=keep)
     if len(set(keep)) != len(keep):
         raise InputError("a kept column is named twice", culprit=keep)
     plan = decide()
     facts = plan.facts
     statement = (
         f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed, the Loss"
-        f" Metric is {facts['loss_metric_sum']:.6g} of {len(names)}"
+        f" Metric is {facts['loss_metric_sum']:.6g} of {len(names)}; published as they are: {', '.join(keep) or 'none'}"
     )
-    settled = vault.disclose(asked.request(), lambda _: plan.payload(), statement=statement)
+    settled = vault.disclose(asked.request(keep), lambda _: plan.payload(), statement=statement)
     if settled.payload["recoding"] != plan.recoding.describe():
         raise InputError(
             "this was released before with another recoding, by another version or within another time; apply that one",
@@ -94,7 +96,7 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
         )
     return Anonymized(
         guarantee=settled.guarantee,
-        cost=cost(None),
+        cost=settled.cost,
         expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
         provenance=settled.provenance,
         recoding=plan.recoding,
