@@ -99,7 +99,8 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
         (("--k", "3", "--hierarchies", "headless", "--out", "out.csv"), 2, "2 tops"),
         (("--k", "3", "--out", "people.csv"), 2, "exists"),
         (("--k", "3", "--out", "out.xlsx"), 2, "end it in"),
-        (("--k", "3", "--method", "mondrian", "--suppression", "1", "--out", "out.csv"), 2, "suppresses no row"),
+        (("--k", "3", "--method", "mondrian", "--suppression", "0.5", "--out", "out.csv"), 2, "suppresses no row"),
+        (("--k", "3", "--method", "samarati", "--seconds", "1", "--out", "out.csv"), 2, "cannot stop early"),
         (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "cannot read the domain"),
     ],
 )

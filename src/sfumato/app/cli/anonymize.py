@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +36,17 @@ class MissingValues(StrEnum):
 
     CATEGORY = "category"
     SUPPRESS = "suppress"
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked of a method."""
+
+    quasi: list[Quasi]
+    criteria: list[Criterion]
+    suppression: str
+    keep: tuple[str, ...]
+    seconds: float | None
 
 
 QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
@@ -80,8 +94,10 @@ def anonymize(
     ready(out, overwrite=overwrite)
     if recoding is not None:
         free(recoding, overwrite=overwrite)
-    known = _quasi(names(quasi), hierarchies, missing)
-    wanted = _criteria(k, criterion or ())
+    wanted = _Wanted(
+        _quasi(names(quasi), hierarchies, missing), _criteria(k, criterion or ()), suppression, names(keep), seconds
+    )
+    _check(method, wanted)
     vault = vault_for(
         table,
         domain=beside_table(table, domain),
@@ -92,7 +108,7 @@ def anonymize(
         analyst=analyst,
     )
     with working("Searching"):
-        release = _release(vault, method, known, wanted, suppression, names(keep), seconds)
+        release = _release(vault, method, wanted)
     release.write(out, overwrite=overwrite)
     if recoding is not None:
         release.save_recoding(recoding, overwrite=overwrite)
@@ -158,37 +174,32 @@ def _criteria(k: int, further: list[str] | tuple[str, ...]) -> list[Criterion]:
     return [KAnonymity(k), *(parse(text) for text in further)]
 
 
-def _release(
-    vault: Vault,
-    method: Method,
-    quasi: list[Quasi],
-    criteria: list[Criterion],
-    suppression: str,
-    keep: tuple[str, ...],
-    seconds: float | None,
-) -> Anonymized:
-    import math
-
-    from sfumato import anonymize as methods
+def _check(method: Method, wanted: _Wanted) -> None:
+    """Refuse options that the method has no use for, before anything is read."""
     from sfumato.anonymize.problem import allowed_rows
 
-    if method in (Method.MONDRIAN, Method.K_MEMBER) and allowed_rows(suppression, 1):
-        raise InputError(f"{method.value} suppresses no row; leave out --suppression", culprit=suppression)
+    allowed_rows(wanted.suppression, 1)  # refuses what is no share
+    if method in (Method.MONDRIAN, Method.K_MEMBER) and Fraction(wanted.suppression):
+        raise InputError(f"{method.value} suppresses no row; leave out --suppression", culprit=wanted.suppression)
+    if method is Method.K_MEMBER and len(wanted.criteria) > 1:
+        raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
+    if method is not Method.OPTIMAL and wanted.seconds is not None:
+        raise InputError(f"{method.value} cannot stop early; leave out --seconds", culprit=wanted.seconds)
+
+
+def _release(vault: Vault, method: Method, wanted: _Wanted) -> Anonymized:
+    from sfumato import anonymize as methods
+
+    quasi, criteria, suppression, keep = wanted.quasi, wanted.criteria, wanted.suppression, wanted.keep
     match method:
         case Method.OPTIMAL:
+            seconds = math.inf if wanted.seconds is None else wanted.seconds
             return methods.optimal(
-                vault,
-                quasi=quasi,
-                criteria=criteria,
-                suppression=suppression,
-                keep=keep,
-                seconds=math.inf if seconds is None else seconds,
+                vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, seconds=seconds
             )
         case Method.SAMARATI:
             return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
         case Method.MONDRIAN:
             return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
         case Method.K_MEMBER:
-            if len(criteria) > 1:
-                raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
             return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep)
