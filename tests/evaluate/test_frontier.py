@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Contender, frontier
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Contender, frontier, without_exact_shares
+from sfumato.evaluate.grid import grid
 from sfumato.evaluate.panel import panel
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.verdict import Verdict
@@ -72,6 +74,30 @@ def test_the_cache_knows_its_people(few, people, tmp_path):
     others = panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
     second = frontier([], others, target="rich", seed=0, cache=tmp_path)
     assert first.verdicts[1].marginals != second.verdicts[1].marginals
+
+
+def test_what_is_shown_does_not_give_exact_shares_away(few):
+    """A released share with its distance to all digits would: half the people have one of two values."""
+    contenders = [Contender("half", "sample", Claim(), lambda rows: Released.of(rows.take(range(0, 299, 2))))]
+    verdicts = frontier(contenders, few, target="rich", seed=0).verdicts
+    place = few.domain.index("rich")
+    kept, public = verdicts[-1], without_exact_shares(verdicts[-1])
+
+    def told(verdict: Verdict) -> list[float]:
+        share, distance = verdict.columns["rich"][0], verdict.pair_distance[place][place]
+        return [300 * (share + distance), 300 * (share - distance)]
+
+    true = np.count_nonzero(few.members.codes[:, place] == 0)
+    assert min(abs(count - true) for count in told(kept)) < 1e-9
+    assert min(abs(count - true) for count in told(public)) > 1e-3
+    assert all(without_exact_shares(each).real_columns == {} for each in verdicts)
+    assert [bool(without_exact_shares(each).columns) for each in verdicts] == [False, False, False, True]
+
+
+def test_quasi_identifiers_tell_contenders_apart():
+    """The cache goes by names."""
+    names = [{contender.name for contender in grid(quasi)} for quasi in (("age", "town"), ("age", "rich"), ())]
+    assert len(names[0] & names[1]) == len(names[2]) < len(names[0])
 
 
 def test_names_are_distinct(few):

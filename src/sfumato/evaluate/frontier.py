@@ -22,6 +22,9 @@ from sfumato.model.simulation import generator
 VERSION = 1
 """Of the stored verdicts: raise it when their meaning changes."""
 
+_SHOWN_DIGITS = 3
+"""Decimals of a distance from the table that leave the owner's hands."""
+
 BASELINES = "baseline"
 FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
 
@@ -114,9 +117,25 @@ def frontier(
 
 
 def without_exact_shares(verdict: Verdict) -> Verdict:
-    """The verdict without shares of real people, for whoever may see scores but not the table."""
+    """The verdict without shares of real people, for whoever may see scores but not the table.
+
+    Distances from the table are rounded: with all their digits, a released share and its distance give the
+    exact one away.
+    """
     exact = verdict.family == BASELINES
-    return replace(verdict, real_columns={}, columns={} if exact else verdict.columns)
+    one, two, three = _rounded(verdict.marginals)
+    return replace(
+        verdict,
+        real_columns={},
+        columns={} if exact else verdict.columns,
+        marginals=(one, two, three),
+        pair_distance=tuple(map(_rounded, verdict.pair_distance)),
+        association_difference=tuple(map(_rounded, verdict.association_difference)),
+    )
+
+
+def _rounded(distances: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(distance, _SHOWN_DIGITS) for distance in distances)
 
 
 def _keep(path: Path, verdict: Verdict) -> None:

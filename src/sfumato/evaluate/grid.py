@@ -59,7 +59,7 @@ def _anonymised(quasi: tuple[str, ...]) -> Iterator[Contender]:
         if quasi:
             # k speaks of the quasi-identifiers only, so it bounds no attacker who knows other columns
             yield Contender(
-                f"Mondrian on {len(quasi)} columns, k = {k}",
+                f"Mondrian on {', '.join(quasi)}, k = {k}",
                 "k-anonymity",
                 Claim(),
                 partial(mondrian, k=k, quasi=quasi),

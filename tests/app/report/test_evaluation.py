@@ -11,6 +11,7 @@ import vl_convert
 
 from sfumato.app.report.evaluation import evaluation_page, figure
 from sfumato.evaluate.audit.audit import Finding
+from sfumato.evaluate.frontier import BASELINES
 
 FINDINGS = (Finding("laplace", "epsilon", 1.0, 0.8, "coordinate 0 > 0", 6400),)
 JOURNAL = ({"entry": 1, "statement": "half", "spent": 1.0}, {"entry": 2, "statement": "more", "spent": 1.5})
@@ -85,6 +86,13 @@ def test_exact_shares_are_shown_to_the_steward_only(page, judged):
     assert ('<th scope="col">exact</th>' in text) is internal
     prose = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
     assert not re.search(r"\b300\b", prose)  # the number of members
+
+
+def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breaking_domain):
+    baselines = [verdict for verdict in judged.verdicts if verdict.family == BASELINES]
+    text = evaluation_page("Nothing was made", baselines, breaking_domain)
+    assert not [name for name in charts(text) if name.startswith("columns")]
+    assert "columns-0" in charts(evaluation_page("Inside", baselines, breaking_domain, internal=True))
 
 
 def _values(panel, layer):

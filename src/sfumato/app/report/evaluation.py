@@ -23,7 +23,7 @@ from sfumato.app.report.utility_pictures import (
 )
 from sfumato.domain import Domain
 from sfumato.evaluate.audit.audit import Finding
-from sfumato.evaluate.frontier import CEILING, FLOOR
+from sfumato.evaluate.frontier import CEILING, FLOOR, without_exact_shares
 from sfumato.evaluate.utility.scores import rescaled
 from sfumato.evaluate.verdict import Verdict
 
@@ -50,6 +50,8 @@ def evaluation_page(
         journal: entries of the ledger with what was spent so far.
         internal: also show exact shares of the protected table, and say so across the top.
     """
+    if not internal:
+        verdicts = [without_exact_shares(verdict) for verdict in verdicts]
     pictures = (
         frontier_picture(verdicts),
         attack_picture(verdicts),

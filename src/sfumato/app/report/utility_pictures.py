@@ -37,9 +37,12 @@ def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: boo
     table: list[Row] = []
     for attribute in domain.attributes[:_COLUMNS]:
         labels = attribute.labels()
-        sources = {"released": shown.columns[attribute.name]}
+        # a baseline, which stands here where nothing else was made, has no columns for the public
+        sources = {"released": shown.columns[attribute.name]} if shown.columns else {}
         if internal:
             sources["exact"] = shown.real_columns[attribute.name]
+        if not sources:
+            continue
         distance = shown.pair_distance[domain.index(attribute.name)][domain.index(attribute.name)]
         run = math.ceil(len(labels) / _CELLS)
         values: list[Row] = [
