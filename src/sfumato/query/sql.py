@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sfumato.domain import Domain
@@ -36,6 +37,11 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
     Raises:
         QueryError: anything outside the subset; ``culprit`` is its :class:`Place`.
     """
+    return _parse(text, domain, tuple(discoverable))
+
+
+@lru_cache(maxsize=1024)  # a statement is usually previewed and then asked
+def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
     import sqlglot
     from sqlglot import exp
 
@@ -54,7 +60,7 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _Reader(text, domain, tuple(discoverable)).query(statements[0])
+        return _Reader(text, domain, discoverable).query(statements[0])
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 

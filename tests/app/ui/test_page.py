@@ -22,6 +22,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+expect.set_options(timeout=20_000)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -130,7 +132,7 @@ def test_a_steward_registers_caps_and_issues_and_an_analyst_previews_asks_repeat
     statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people WHERE age > 20 AND job = 1")
     statement.get_by_label("Epsilon").fill("0.6")
     statement.get_by_role("button", name="Ask").click()
-    expect(result.get_by_role("alert")).to_contain_text("column 52: no attribute 'job'")
+    expect(result.get_by_role("alert")).to_contain_text("column 54: no attribute 'job'")
     statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people")
     statement.get_by_role("button", name="Ask").click()
     expect(result.get_by_role("alert")).to_contain_text("your cap has epsilon = 0.5 left of epsilon = 1")

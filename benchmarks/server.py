@@ -1,0 +1,163 @@
+"""Throughput of the server under full durability, against the same server returning a constant.
+
+    python benchmarks/server.py [--seconds 8]
+
+Sixteen connections ask different counts, each charged, journalled and stored before its reply leaves.  The
+constant goes through the same process, middleware, key and parsing of the body, and skips the ledger and the
+table.  Both are asked in turns on one server, so that what else the machine does weighs on both alike.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "benchmarks" / "server.md"
+CONNECTIONS = 16
+ROUNDS = 3
+TARGET = 0.6
+
+
+def application():
+    """The server with one endpoint more, which returns a constant."""
+    from sfumato.app.http import server
+    from sfumato.app.http.access import Anyone
+    from sfumato.app.http.forms import AskForm
+
+    app = server.application()
+    constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
+
+    @app.post("/constant")
+    def nothing(form: AskForm, _: Anyone) -> dict:  # noqa: ARG001
+        return constant
+
+    return app
+
+
+async def ask(port: int, secret: str, path: str, bodies, seconds: float) -> int:
+    """Replies in so many seconds over sixteen connections."""
+    end, done = time.perf_counter() + seconds, 0
+
+    async def connection() -> None:
+        nonlocal done
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.perf_counter() < end:
+            body = next(bodies)
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            writer.write(head.encode() + body)
+            header = await reader.readuntil(b"\r\n\r\n")
+            assert header.startswith(b"HTTP/1.1 200"), header
+            length = next(line for line in header.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await reader.readexactly(int(length.split(b":")[1]))
+            done += 1
+        writer.close()
+
+    await asyncio.gather(*(connection() for _ in range(CONNECTIONS)))
+    return done
+
+
+def questions(start: int):
+    """Different counts: 56 filters, each at 60 losses, in ever new order; 3360 before any is asked again."""
+    number = start
+    while True:
+        number += 1
+        sql = f"SELECT COUNT(*) FROM t WHERE age >= {number % 14} AND satisfaction >= {number // 14 % 4}"
+        yield json.dumps({"sql": sql, "loss": {"epsilon": f"0.{10 + number // 56 % 60}"}}).encode()
+
+
+def serve(folder: Path, workers: int):
+    """A server over a SQLite file in ``folder``, its port and a key."""
+    from sfumato.app.http.server import LEDGER
+    from sfumato.app.http.service import Service
+    from sfumato.app.http.setup import register_sample
+    from sfumato.ledger.registry import Scope
+
+    url = f"sqlite:///{folder / 's.ledger'}"
+    register_sample(url, "children", "1000000", folder)
+    with closing(Service(url)) as service:
+        _, secret = service.registry.issue("bench", Scope.ANALYST, timedelta(hours=1))
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    environment = os.environ | {LEDGER: url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.server:application", "--factory", "--port", str(port)]
+    command += ["--workers", str(workers), "--no-access-log", "--log-level", "warning"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert process.poll() is None
+            time.sleep(0.1)
+        else:
+            return process, port, secret
+
+
+def measure(seconds: float, workers: int) -> dict:
+    """Replies a second of both, in alternating rounds, and their ratio."""
+    with tempfile.TemporaryDirectory(dir=ROOT / ".bench" if (ROOT / ".bench").exists() else None) as name:
+        process, port, secret = serve(Path(name), workers)
+        try:
+            real, fixed = questions(0), questions(0)
+            path = "/v1/datasets/children/query"
+            asyncio.run(ask(port, secret, path, real, 2))  # every worker reads its table
+            asyncio.run(ask(port, secret, "/constant", fixed, 1))
+            counted = {path: 0, "/constant": 0}
+            for _ in range(ROUNDS):
+                counted[path] += asyncio.run(ask(port, secret, path, real, seconds))
+                counted["/constant"] += asyncio.run(ask(port, secret, "/constant", fixed, seconds))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        from sfumato.ledger import open_ledger
+
+        with open_ledger(f"sqlite:///{Path(name) / 's.ledger'}", dataset="children", limit=None) as ledger:
+            ledger.verify()
+            journalled = sum(1 for _ in ledger.journal())
+    span = seconds * ROUNDS
+    return {
+        "workers": workers,
+        "queries": counted[path] / span,
+        "constants": counted["/constant"] / span,
+        "ratio": counted[path] / counted["/constant"],
+        "journalled": journalled,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=8)
+    seconds = parser.parse_args().seconds
+    rows = [measure(seconds, workers) for workers in (1, 2)]
+    lines = [
+        f"Replies a second at {CONNECTIONS} connections: different counts over a million rows, each charged, journalled "
+        "and stored in",
+        "SQLite with full sync before its reply leaves, against the same server returning a constant after the same "
+        "checks.",
+        f"Alternating rounds of {seconds:g} s in one run; the target is a ratio of {TARGET}. Made by "
+        "`python benchmarks/server.py`.",
+        "",
+        "| workers | questions/s | constants/s | ratio |",
+        "|---:|---:|---:|---:|",
+        *(f"| {row['workers']} | {row['queries']:.0f} | {row['constants']:.0f} | {row['ratio']:.2f} |" for row in rows),
+    ]
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    TABLE.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
