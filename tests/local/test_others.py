@@ -118,6 +118,20 @@ def test_graded_means_and_blocks_and_public_levels() -> None:
     assert spread[2] < spread[3]  # inverse variances beat shares where levels say nothing about values
 
 
+def test_a_level_of_two_people_whose_reports_agree_does_not_outweigh_the_rest() -> None:
+    """Their sample variance is zero; the weights of levels are fixed beforehand."""
+    spec = PublicLevels.design(-1, 1, budgets=(2, 1), independent=True)
+    values, levels = np.full(2002, 0.5), np.repeat([0, 1], [2, 2000])
+    agreed = 0
+    for seed in range(40):
+        reports = simulate(spec, (values, levels), seed=seed)
+        agreed += np.array_equal(reports.data[0], reports.data[1])
+        server = Server(spec)
+        server.update(reports)
+        assert abs(server.estimate().values[0] - 0.5) < 0.5  # ten standard deviations
+    assert agreed
+
+
 def test_projection_and_likelihood() -> None:
     assert simplex(np.array([0.2, 0.3, 0.5])).tolist() == pytest.approx([0.2, 0.3, 0.5])
     channel = np.array([[0.8, 0.2], [0.3, 0.7]])

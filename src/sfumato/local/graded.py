@@ -23,7 +23,7 @@ from sfumato.local.composite import Labelled
 from sfumato.local.estimate import Estimate, Post
 from sfumato.local.frequency import codes_of
 from sfumato.local.hiera import check_division, levels_of
-from sfumato.local.mean import Mean, MeanMethod, grid_codes, numbers
+from sfumato.local.mean import Mean, MeanMethod, grid_codes, numbers, worst_variance
 from sfumato.local.optimal import solve, within
 from sfumato.local.randomizer import Codes, Counts
 from sfumato.local.table import Table
@@ -120,8 +120,8 @@ class PublicLevels:
 
     Attributes:
         parts: one mean a level, with its epsilon.
-        independent: whether levels say nothing about values.  Then levels are weighted by inverse variance; otherwise
-            by their share of people, which is unbiased whatever the levels.
+        independent: whether levels say nothing about values.  Then levels are weighted by reports over worst-case
+            variance, which no report moves; otherwise by their share of people, which is unbiased whatever the levels.
     """
 
     parts: tuple[Mean, ...]
@@ -174,12 +174,13 @@ class PublicLevels:
         Raises:
             InputError: fewer than two reports of a level that has any, or a post-processing other than none.
         """
-        made = _by_level(self.parts, self.randomizer.split(tally), post)
+        split = self.randomizer.split(tally)
+        made = _by_level(self.parts, split, post)
+        counts = np.array([each.reports for each in made], dtype=np.float64)
         if not self.independent:
-            return _pooled(made, reports)
-        weight = np.array([1 / float(each.variance[0]) for each in made])
-        mean = np.array([float(each.values[0]) for each in made])
-        return Estimate(self.labels, np.array([weight @ mean / weight.sum()]), np.array([1 / weight.sum()]), reports)
+            return _pooled(made, counts, reports)
+        noise = np.array([worst_variance(part) for part, (count, _) in zip(self.parts, split, strict=True) if count])
+        return _pooled(made, counts / noise, reports)
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,8 @@ class Block:
         Raises:
             InputError: a level with a single report, or a post-processing other than none.
         """
-        return _pooled(_by_level(self.parts, self.randomizer.split(tally), post), reports)
+        made = _by_level(self.parts, self.randomizer.split(tally), post)
+        return _pooled(made, np.array([each.reports for each in made], dtype=np.float64), reports)
 
 
 def level_rows(levels: int) -> list[int]:
@@ -266,8 +268,8 @@ def _by_level(parts: Sequence[Mean], tallies: Sequence[tuple[int, Counts]], post
     return made
 
 
-def _pooled(made: Sequence[Estimate], reports: int) -> Estimate:
-    share = np.array([each.reports / reports for each in made])
+def _pooled(made: Sequence[Estimate], weights: NDArray[np.float64], reports: int) -> Estimate:
+    share = weights / weights.sum()
     mean = np.array([float(each.values[0]) for each in made])
     variance = np.array([float(each.variance[0]) for each in made])
     return Estimate(("mean",), np.array([share @ mean]), np.array([share**2 @ variance]), reports)
