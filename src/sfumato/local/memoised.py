@@ -120,6 +120,8 @@ class Rappor:
 class Loloha:
     """Longitudinal local hashing (Arcolezi et al. 2023): a permanent hashed answer, then direct response over it.
 
+    Every value is hashed anew, so d values lose d times epsilon, as with RAPPOR.  In the paper a person keeps one
+    hash for life, and loses no more than epsilon for each of its buckets.
     ``numerator`` / 2^64 is the chance that a report repeats the kept bucket.
     """
 

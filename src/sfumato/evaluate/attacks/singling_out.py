@@ -9,7 +9,7 @@ from sfumato.evaluate.released import Released, Weights
 from sfumato.evaluate.rows import Rows
 
 KNOWLEDGE = "nothing besides the release"
-_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on the fitting half
+_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on other conditions
 _TRIALS = 100  # conditions tried of each width
 _SUBSETS = 20  # sets of columns tried of each width
 _ROUNDING = 0.01  # weights of a cell sum to one within the rounding of ``Released.weights``
