@@ -19,9 +19,9 @@ from sfumato.query.tree import Ladder, ladder
 from sfumato.vault import canonical
 from sfumato.vault.questions import Bins, Marginal, Measurable, Moments, Sum, Units
 
-_MOST_STEPS = 10**9  # between zero and the farther bound: what rounding adds is far below any noise
-_MOST_SQUARED_STEPS = 46_340  # between the bounds: the square of one row's steps must fit 31 bits
-_FINEST = -9  # no unit below 10^-9, which the engines' fixed point does not take
+_MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise
+_MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
+_FINEST = -8  # no unit below 10^-8, which the engines do not take
 
 
 @dataclass(frozen=True)
