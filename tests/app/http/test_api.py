@@ -1,5 +1,7 @@
 """What stewards and analysts do over HTTP, on a real server with two workers."""
 
+# ruff: noqa: S608 - statements are what is sent
+
 from __future__ import annotations
 
 import time

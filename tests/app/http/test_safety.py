@@ -1,5 +1,7 @@
 """Races and kills under load, on SQLite and PostgreSQL, with several workers."""
 
+# ruff: noqa: S608 - statements are what is sent
+
 from __future__ import annotations
 
 import threading
@@ -156,7 +158,10 @@ def test_a_ledger_that_goes_away_is_said_and_harms_nothing(people, postgres):
         engine = create_engine(
             make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool
         )
-        own = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%ledger_%'"
+        own = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND query LIKE '%ledger_%'"
+        )
         clients = [server.client(f"analyst{place}") for place in range(4)]
 
         def ask(client, place):

@@ -142,9 +142,7 @@ def desk(key: Steward, worker: Worker) -> Response:
 
 
 @router.post("/steward/datasets", response_class=HTMLResponse)
-def register(
-    key: Steward, worker: Worker, name: Text, source: Text, domain: Text, limit: Text
-) -> Response:
+def register(key: Steward, worker: Worker, name: Text, source: Text, domain: Text, limit: Text) -> Response:
     """Register a dataset."""
     try:
         worker.register(
