@@ -250,6 +250,22 @@ def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) ->
     assert len(local.rows) == ROWS - missing
 
 
+@pytest.mark.parametrize("method", ["optimal", "mondrian", "k_member"])
+def test_a_recoding_that_suppresses_missing_values_does_so_among_new_rows(method: str, tmp_path: Path) -> None:
+    hierarchy = flat("town", ["Aix", "Brest", "Caen"])
+    quasi, source = [Quasi(name="town", hierarchy=hierarchy, missing=Missing.SUPPRESS)], vault(tmp_path)
+    match method:
+        case "optimal":
+            made = anonymize.optimal(source, quasi=quasi, criteria=[KAnonymity(60)], suppression="0.05")
+        case "mondrian":
+            made = anonymize.mondrian(source, quasi=quasi, criteria=[KAnonymity(60)])
+        case _:
+            made = anonymize.k_member(source, quasi=quasi, k=60)
+    assert ("*",) in classes(made.rows.to_arrow(), ("town",))
+    again = anonymize.apply(source, made.recoding)
+    assert again.facts["suppressed"] >= people()["town"].null_count == made.facts["suppressed"]
+
+
 def test_criteria_on_sensitive_values_hold_in_the_released_rows(tmp_path: Path) -> None:
     diverse = parse("distinct-diversity:l=2,sensitive=ill")
     for release in (

@@ -32,7 +32,7 @@ from sfumato.anonymize.quasi import Quasi, suppressed_codes
 from sfumato.anonymize.recoding import FullDomain, Local, Recoding
 from sfumato.anonymize.recount import Count, count, refuse_unsafe
 from sfumato.anonymize.rewrite import of_full_domain, of_partition
-from sfumato.anonymize.space import Space
+from sfumato.anonymize.space import Scale, Space
 from sfumato.anonymize.spelling import spell
 from sfumato.domain import Domain
 from sfumato.engine.port import Recode
@@ -41,6 +41,7 @@ Integers = NDArray[np.int64]
 Losses = NDArray[np.float64]
 
 LEFT_OUT = "(left out)"  # the cell of codes that are suppressed by policy
+NOWHERE = -1  # their rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +134,7 @@ def of_classes(
         quasi=data.quasi,
         criteria=_spelled(asked.criteria),
         leaves=labels,
-        ranks=tuple(scale.ranks for scale in space.scales),
+        ranks=tuple(_ranks(scale, each, domain) for scale, each in zip(space.scales, asked.quasi, strict=True)),
         low=np.stack([least for _, least, _ in described]),
         high=np.stack([greatest for _, _, greatest in described]),
         names=named,
@@ -163,6 +164,13 @@ def _cells(level: Level, quasi: Quasi, domain: Domain) -> Integers:
     cells = level.cells.copy()
     cells[list(suppressed_codes(quasi, domain[quasi.name]))] = level.size
     return cells
+
+
+def _ranks(scale: Scale, quasi: Quasi, domain: Domain) -> Integers:
+    """Ranks of codes; those that are suppressed by policy get one that lies in no box."""
+    ranks = scale.ranks.copy()
+    ranks[list(suppressed_codes(quasi, domain[quasi.name]))] = NOWHERE
+    return ranks
 
 
 def _verified(

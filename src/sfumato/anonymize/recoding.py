@@ -63,9 +63,9 @@ class FullDomain:
 class Local:
     """Classes are boxes of ranks, and may overlap.
 
-    ``leaves[a]`` are the labels of the codes, ``ranks[a]`` their ranks; ``low`` and ``high`` the boxes, each of
-    shape ``(classes, quasi)``; ``names[class]`` what its rows are published with, ``losses``
-    the losses of its cells, same shape.
+    ``leaves[a]`` are the labels of the codes, ``ranks[a]`` their ranks, -1 for those that are left out; ``low`` and
+    ``high`` the boxes, each of shape ``(classes, quasi)``; ``names[class]`` what its rows are published with,
+    ``losses`` the losses of its cells, same shape.
     """
 
     quasi: tuple[str, ...]
