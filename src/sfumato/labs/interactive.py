@@ -176,19 +176,23 @@ def _true_count(animals: pa.Table) -> int:
     return sum(carrots > printed_interactive.THRESHOLD for carrots in animals["carrots"].to_pylist())
 
 
-_NOTES = (
+_DANGER = (
     "danger_interval: each answer has noise of scale 1/epsilon and epsilon is not split, as in the published figures. "
-    + "Once the average of the answers lies within one half of the count, rounding gives the count away. "
-    + "Exact figures come from the distribution; published ones are averages of a simulation.",
-    "averaging: with the same noise for every answer the mean falls into the true count. With the budget divided by "
-    + f"the number of answers (epsilon {float(BUDGET.value):g} in all) the mean stays as wrong as one answer at the "
-    + "whole budget, however many are asked. Stored answers repeat one number. The printed sampler's mean drifts "
-    + "away with its scale: that is bias and no protection, because anyone can subtract scale/4 + 1/4.",
-    f"honest: discrete Laplace noise at epsilon {float(BUDGET.value):g}/{QUERIES} for each of {QUERIES} different "
-    + "questions. The same question again returns the same number and is not counted; one more is refused.",
-    f"Any one answer at epsilon {float((BUDGET / QUERIES).value):g} is about equally likely with and without Dugong: "
-    + "the odds differ by half a percent at most.",
-    "The printed programs are rebuilt from their description, as are the constants of their generator.",
+    "Once the average of the answers lies within one half of the count, rounding gives the count away. "
+    "Exact figures come from the distribution; published ones are averages of a simulation."
 )
+_AVERAGING = (
+    "averaging: with the same noise for every answer the mean falls into the true count. With the budget divided by "
+    f"the number of answers (epsilon {float(BUDGET.value):g} in all) the mean stays as wrong as one answer at the "
+    "whole budget, however many are asked. Stored answers repeat one number. The printed sampler's mean drifts "
+    "away with its scale: that is bias and no protection, because anyone can subtract scale/4 + 1/4."
+)
+_HONEST = (
+    f"honest: discrete Laplace noise at epsilon {float(BUDGET.value):g}/{QUERIES} for each of {QUERIES} different "
+    "questions. The same question again returns the same number and is not counted; one more is refused. Any one "
+    "answer is about equally likely with and without Dugong: the odds differ by half a percent at most."
+)
+_REBUILT = "The printed programs are rebuilt from their description, as are the constants of their generator."
+_NOTES = (_DANGER, _AVERAGING, _HONEST, _REBUILT)
 
 LAB = Lab("interactive", TITLE, run)
