@@ -145,7 +145,7 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     rows = [measure(seconds, workers) for workers in (1, 2)]
     lines = [
-        f"Replies a second at {CONNECTIONS} connections: different counts over a million rows, each charged, journalled",
+        f"Replies a second at {CONNECTIONS} connections: different counts of a million rows, each charged, journalled",
         "and stored in SQLite with full sync before its reply leaves, against the same server returning a constant",
         f"after the same checks. Alternating rounds of {seconds:g} s in one run; the target is a ratio of {TARGET}.",
         "Made by `python benchmarks/server.py`.",
