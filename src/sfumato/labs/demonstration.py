@@ -17,7 +17,8 @@ from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
 from sfumato.report.page import Page, Plot, Row, Table
-from sfumato.synthesize import Summed, Synthetic, all_marginals, auto
+from sfumato.synthesize import Summed, all_marginals, auto
+from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.vault import Vault
 
 LOSS = Epsilon(1)

@@ -19,10 +19,10 @@ from sfumato.labs.lab import Options, Row, Table
 from sfumato.labs.printed_mwem import Printed
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import Public, Schedule, Summed, Synthetic, histogram
+from sfumato.synthesize import Public, Schedule, Summed, histogram
 from sfumato.synthesize.auto import options
 from sfumato.synthesize.mwem import iterate
-from sfumato.synthesize.synthetic import Keeper
+from sfumato.synthesize.synthetic import Keeper, Synthetic
 from sfumato.synthesize.workload import Workload, counting
 from sfumato.vault.doors import Doors
 from sfumato.vault.fake import FakeVault

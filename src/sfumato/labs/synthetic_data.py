@@ -17,7 +17,8 @@ from sfumato.labs import chapter_plots
 from sfumato.labs.lab import Lab, LabResult, Options, Row, Table
 from sfumato.labs.printed_chapter import FLAWS, Chapter
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import Charged, Summed, Synthetic, histogram, marginals, ranges
+from sfumato.synthesize import Charged, Summed, histogram, marginals, ranges
+from sfumato.synthesize.synthetic import Synthetic
 from sfumato.synthesize.workload import counting
 from sfumato.vault.fake import FakeVault
 

@@ -4,18 +4,15 @@ from sfumato.synthesize.aim import aim
 from sfumato.synthesize.auto import auto
 from sfumato.synthesize.histogram import histogram, marginals
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.mwem import Output, Schedule, mwem
-from sfumato.synthesize.synthetic import Synthetic
+from sfumato.synthesize.mwem import Schedule, mwem
 from sfumato.synthesize.total import Charged, Public, Summed
 from sfumato.synthesize.workload import all_marginals, all_ranges, prefixes, ranges, rectangles
 
 __all__ = [
     "Charged",
-    "Output",
     "Public",
     "Schedule",
     "Summed",
-    "Synthetic",
     "aim",
     "all_marginals",
     "all_ranges",

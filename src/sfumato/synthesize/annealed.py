@@ -2,7 +2,7 @@
 
 McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially
 private synthetic data", Algorithm 4, with one-way marginals merged as everywhere here.  Slower than
-:func:`sfumato.synthesize.aim.aim` and, on the tables measured, no better: for comparison.
+:func:`sfumato.synthesize.aim.aim`, which measures in two batches: for comparison.
 """
 
 from __future__ import annotations

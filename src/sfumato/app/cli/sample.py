@@ -13,7 +13,7 @@ from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
-    from sfumato.synthesize import Synthetic
+    from sfumato.synthesize.synthetic import Synthetic
 
 
 def sample(

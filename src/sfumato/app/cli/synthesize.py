@@ -23,7 +23,7 @@ from sfumato.errors import InputError, SizeError
 
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
-    from sfumato.synthesize import Synthetic
+    from sfumato.synthesize.synthetic import Synthetic
     from sfumato.synthesize.total import Total
     from sfumato.synthesize.workload import Marginals
     from sfumato.vault.vault import Vault

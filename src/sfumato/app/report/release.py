@@ -9,7 +9,7 @@ from sfumato.report.page import Page, Plot, Row, Table
 
 if TYPE_CHECKING:
     from sfumato.domain import Attribute, Domain
-    from sfumato.synthesize import Synthetic
+    from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_PICTURES = 12
 _MOST_BARS = 60
