@@ -9,7 +9,6 @@ from sfumato.errors import InputError
 from sfumato.local import HeavyHitters, KeyValue, Mean, Server, Several
 from sfumato.local.estimate import Post, likeliest, simplex
 from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.hiera import DIVISIONS
 from sfumato.local.learning import Rows, descend, group_size, mean_squared_error, perturb_with, ridge
 from sfumato.local.several import Bounds, Sharing
 from sfumato.local.simulation import simulate
@@ -99,9 +98,9 @@ def test_heavy_integers() -> None:
 
 def test_graded_means_and_blocks_and_public_levels() -> None:
     values = RANDOM.uniform(-1, 0.9, 60_000)
-    budgets = (5, 4, 3, 2, 1)
-    graded = GradedMean.design(-1, 1, divisions=DIVISIONS, budgets=budgets)
-    block = Block.design(DIVISIONS, budgets=budgets)
+    divisions, budgets = (-1.0, -0.2, 0.6, 1.0), (3, 2, 1)
+    graded = GradedMean.design(-1, 1, divisions=divisions, budgets=budgets)
+    block = Block.design(divisions, budgets=budgets)
     levels = RANDOM.integers(0, 2, values.size)
     specs = [(graded, values), (block, values)]
     specs += [
