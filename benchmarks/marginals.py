@@ -7,6 +7,8 @@ and the peak memory of that whole process, reading included.  The GROUP BY conte
 marginal by default; their time per marginal is extrapolated to all 455.  Sfumato runs all of them.
 """
 
+# ruff: noqa: S608 - the names are made up here
+
 from __future__ import annotations
 
 import argparse
