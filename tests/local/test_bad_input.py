@@ -109,6 +109,8 @@ def test_unknown_codes_are_refused(values: object) -> None:
         lambda: HeavyHitters.design(bits=12, text=True, epsilon=1),
         lambda: HeavyHitters.design(bits=56, text=True, epsilon=1),
         lambda: Several.design({"a": 2}, epsilon=1, sharing=Sharing.SPLIT),
+        # the number of the drawn attribute is one byte of a report
+        lambda: Several.design({str(name): 2 for name in range(257)}, epsilon=1, sharing=Sharing.SAMPLE),
         lambda: amplify(COLOURS, 1, "1e-6"),
         lambda: amplify(Block.design((0, 1), budgets=(1,)), 100, "1e-6"),
     ],

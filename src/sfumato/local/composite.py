@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import SizeError
+from sfumato.errors import InputError, SizeError
 from sfumato.local.randomizer import (
     LARGEST_TABLE,
     Codes,
@@ -24,6 +25,9 @@ from sfumato.local.randomizer import (
 from sfumato.local.sampling import below
 from sfumato.privacy.entropy import Entropy
 
+MOST_PARTS = 256
+"""The number of a part travels as one byte."""
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -31,9 +35,16 @@ class Sampled:
 
     Codes have one column a part.  A report is the number of the part, then its bytes, padded with zeros to the
     longest part.  A tally is, part by part, the number of its reports and its tally.
+
+    Raises:
+        InputError: more parts than one byte can number.
     """
 
     parts: tuple[Randomizer, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) > MOST_PARTS:
+            raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
 
     @property
     def inputs(self) -> int:
@@ -97,8 +108,7 @@ class Sampled:
 
     def split(self, tally: Counts) -> list[tuple[int, Counts]]:
         """Number of reports and tally of each part."""
-        ends = np.cumsum([1 + part.tally_size for part in self.parts])
-        return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
+        return _split(self.parts, tally)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -228,7 +238,7 @@ class Joint:
 
     def split(self, tally: Counts) -> list[tuple[int, Counts]]:
         """Number of reports and tally of each part."""
-        return Sampled(self.parts).split(tally)
+        return _split(self.parts, tally)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -243,3 +253,9 @@ def size_of(part: Randomizer) -> int:
 def _enumerable(inputs: int, outputs: int) -> None:
     if inputs * outputs > LARGEST_TABLE:
         raise SizeError(f"a table of {inputs} by {outputs} is too large to enumerate")
+
+
+def _split(parts: Sequence[Randomizer], tally: Counts) -> list[tuple[int, Counts]]:
+    """Number of reports and tally of each part."""
+    ends = np.cumsum([1 + part.tally_size for part in parts])
+    return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
