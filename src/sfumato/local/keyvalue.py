@@ -222,7 +222,10 @@ class KeyValue:
         return chosen
 
     def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
-        """Shares, unbiased, and means, which are ratios: asymptotically unbiased, with variance by the delta method.
+        """Shares, and means, which are ratios: asymptotically unbiased, with variance by the delta method.
+
+        Shares are unbiased where nobody has more than ``pairs`` pairs; those of people who have more come out too
+        small, as one pair of theirs stands for ``pairs``.
 
         Raises:
             InputError: no reports, or a post-processing other than none.
