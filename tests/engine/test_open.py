@@ -43,7 +43,9 @@ def test_names_that_do_not_say_what_they_are(tmp_path):
     refused("ftp://host/table", InputError)
 
 
-@pytest.mark.parametrize("source", [7, {"a": [1]}, [1, 2], None, object()], ids=["int", "dict", "list", "None", "object"])
+@pytest.mark.parametrize(
+    "source", [7, {"a": [1]}, [1, 2], None, object()], ids=["int", "dict", "list", "None", "object"]
+)
 def test_things_that_are_no_table(source):
     assert "frame" in refused(source, InputError)
 
