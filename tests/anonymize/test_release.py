@@ -266,6 +266,21 @@ def test_a_recoding_that_suppresses_missing_values_does_so_among_new_rows(method
     assert again.facts["suppressed"] >= people()["town"].null_count == made.facts["suppressed"]
 
 
+def test_rows_that_the_domain_drops_count_as_suppressed(tmp_path: Path) -> None:
+    strict = Domain(tuple(replace(attribute, nullable=False) for attribute in DOMAIN), unit=DOMAIN.unit)
+    missing, source = people()["town"].null_count, vault(tmp_path, domain=strict)
+    with pytest.raises(InfeasibleError, match=f"of {ROWS} rows suppressed: the nearest limit is {missing / ROWS:g}"):
+        anonymize.optimal(source, quasi=["town"], criteria=K3, suppression="0")
+    made = anonymize.optimal(source, quasi=["town"], criteria=K3, suppression="0.05")
+    assert (made.facts["rows"], made.facts["suppressed"], made.facts["left_out"]) == (ROWS, missing, missing)
+    said = f"{missing} of {ROWS} rows are suppressed ({missing} of them left out by the domain)"
+    assert said in made.guarantee
+    assert len(made.rows) == ROWS - missing
+    again = anonymize.apply(source, made.recoding)
+    assert said in again.guarantee
+    assert "at most a share" not in again.guarantee
+
+
 def test_criteria_on_sensitive_values_hold_in_the_released_rows(tmp_path: Path) -> None:
     diverse = parse("distinct-diversity:l=2,sensitive=ill")
     for release in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.rewrite import for_new_rows, of_full_domain
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.spelling import parse
+from sfumato.engine.port import Recodable
 from sfumato.vault.vault import Vault
 
 
@@ -40,7 +42,7 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
     labels = [vault.domain[name].labels() for name in recoding.quasi]
 
     def decide() -> Plan:
-        data = microdata(vault.encoded, asked.quasi, criteria)
+        data = microdata(cast(Recodable, vault.encoded), asked.quasi, criteria)
         if isinstance(recoding, FullDomain):
             losses = [cells[kept] for cells, kept in zip(recoding.losses, recoding.kept.T, strict=True)]
             return of_recoding(data, of_full_domain(recoding, labels), recoding, np.stack(losses, axis=1), asked)

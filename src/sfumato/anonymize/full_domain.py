@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import cast
 
 from sfumato.anonymize import optimal_search, samarati_search
 from sfumato.anonymize.asked import Asked
@@ -16,6 +17,7 @@ from sfumato.anonymize.quasi import Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.samarati_search import Order
 from sfumato.anonymize.source import microdata
+from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError
 from sfumato.vault.vault import Vault
 
@@ -108,7 +110,7 @@ def samarati(
 
 
 def _lattice(vault: Vault, asked: Asked, suppression: str | Fraction) -> Lattice:
-    data = microdata(vault.encoded, asked.quasi, asked.criteria)
+    data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
     problem = Problem(
         data=data,
         hierarchies=tuple(each.aligned(vault.domain[each.name]) for each in asked.quasi),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import cast
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.space import Space
 from sfumato.domain import Categorical
+from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.simulation import generator
 from sfumato.vault.vault import Vault
@@ -74,7 +76,7 @@ def mondrian(
     _refuse(asked, sensitive_allowed=cut is not Cut.RELAXED)
 
     def decide() -> Plan:
-        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
         check_criteria(asked.criteria, data)
         space = _space(vault, data, asked.quasi)
 
@@ -122,7 +124,7 @@ def k_member(
     _refuse(asked, sensitive_allowed=False)
 
     def decide() -> Plan:
-        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
         check_criteria(asked.criteria, data)
         space = _space(vault, data, asked.quasi)
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
@@ -156,7 +158,7 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     asked = Asked("microaggregate", read(quasi, vault.domain), (KAnonymity(k),), "0", {})
 
     def decide() -> Plan:
-        data = microdata(vault.encoded, asked.quasi, asked.criteria)
+        data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
         check_criteria(asked.criteria, data)
         space = _space(vault, data, asked.quasi)
         values = mdav.positions(space)

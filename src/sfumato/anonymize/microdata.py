@@ -22,7 +22,8 @@ class Microdata:
     ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``; ``sensitive`` maps a sensitive attribute
     to its histograms, shape ``(tuples, values)``; ``population`` counts the people of a larger table with the
     same tuple (a tuple nobody of the table has is there with count 0).  ``excluded`` rows have a missing
-    quasi-identifier under the policy that suppresses them: they count as suppressed from the start.
+    quasi-identifier under the policy that suppresses them, or are ``left_out`` by the domain, which drops one of
+    their values: they count as suppressed from the start.
     """
 
     quasi: tuple[str, ...]
@@ -31,6 +32,7 @@ class Microdata:
     sensitive: Mapping[str, Integers] = field(default_factory=dict)
     population: Integers | None = None
     excluded: int = 0
+    left_out: int = 0  # of those excluded
 
     @property
     def rows(self) -> int:
@@ -83,13 +85,14 @@ class Microdata:
         )
 
 
-def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int]) -> Microdata:
+def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int], left_out: int = 0) -> Microdata:
     """Microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
 
     Args:
         groups: counts over ``quasi`` and any sensitive attributes.
         quasi: the quasi-identifiers, in the order wanted.
         sizes: number of cells of each attribute of ``groups``.
+        left_out: rows that the domain drops, so that ``groups`` does not count them.
 
     Raises:
         InputError: a quasi-identifier is not counted.
@@ -113,4 +116,6 @@ def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, i
         codes=np.stack(columns, axis=1)[grouping.members],
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
+        excluded=left_out,
+        left_out=left_out,
     )

@@ -188,6 +188,7 @@ def _facts(counts: Integers, losses: Losses, data: Microdata, asked: Asked) -> d
     return {
         "rows": data.rows,
         "suppressed": suppressed,
+        "left_out": data.left_out,
         "classes": len(counts),
         "smallest_class": int(counts.min(initial=data.rows)),
         "loss_metric": dict(zip(data.quasi, metric, strict=True)),

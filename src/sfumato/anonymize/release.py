@@ -84,9 +84,11 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
         raise InputError("a kept column is named twice", culprit=keep)
     plan = decide()
     facts = plan.facts
+    dropped = f" ({facts['left_out']} of them left out by the domain)" if facts["left_out"] else ""
     statement = (
-        f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed, the Loss"
-        f" Metric is {facts['loss_metric_sum']:.6g} of {len(names)}; published as they are: {', '.join(keep) or 'none'}"
+        f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed{dropped},"
+        f" the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)};"
+        f" published as they are: {', '.join(keep) or 'none'}"
     )
     settled = vault.disclose(asked.request(keep), lambda _: plan.payload(), statement=statement)
     if settled.payload["recoding"] != plan.recoding.describe():

@@ -11,12 +11,15 @@ from sfumato.anonymize.microdata import Microdata, from_groups
 from sfumato.anonymize.quasi import Quasi, suppressed_codes
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import Encoded, Groups, Table
+from sfumato.engine.port import Encoded, Groups, Recodable, Table
 from sfumato.errors import InputError, TableError
 
 
-def microdata(encoded: Encoded, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
+def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
     """Count the table over its quasi-identifiers and the sensitive attributes of the criteria.
+
+    Rows that the domain drops are in no count of the engine, and are suppressed all the same: they are counted
+    beside, as excluded.
 
     Raises:
         InputError: a sensitive attribute that is a quasi-identifier, or populations that differ.
@@ -27,13 +30,21 @@ def microdata(encoded: Encoded, quasi: Sequence[Quasi], criteria: Sequence[Crite
     sensitive = tuple(dict.fromkeys(c.sensitive for c in criteria if c.sensitive is not None))
     check_sensitive(sensitive, names, domain)
     groups = reveal(encoded.groups((*names, *sensitive)))
-    data = from_groups(groups, names, sizes={name: domain[name].size for name in (*names, *sensitive)})
+    sizes = {name: domain[name].size for name in (*names, *sensitive)}
+    data = from_groups(groups, names, sizes=sizes, left_out=_left_out(encoded, int(groups.counts.sum())))
     populations = {id(c.population): c.population for c in criteria if c.population is not None}
     if len(populations) > 1:
         raise InputError("all criteria must be about the same population", culprit=criteria)
     for population in populations.values():
         data = data.with_population(population)
     return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
+
+
+def _left_out(encoded: Recodable, counted: int) -> int:
+    """Rows that the domain drops; where unknown values have a cell in every attribute there are none."""
+    if all(attribute.unknown is Unknown.CATEGORY for attribute in encoded.domain):
+        return 0
+    return max(reveal(encoded.whole()) - counted, 0)
 
 
 def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Domain) -> None:

@@ -94,7 +94,7 @@ class DuckTable:
         name = self.fresh_name()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
-        return EncodedRows(DuckStore(self, encoding, name))
+        return EncodedRows(DuckStore(self, encoding, name), self)
 
     def fresh_name(self) -> str:
         """A name for a table of encoded rows."""

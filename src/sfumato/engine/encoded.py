@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.condition import condition
 from sfumato.engine.dialect import Dialect
-from sfumato.engine.exact import Exact
+from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
-from sfumato.engine.port import Groups, Recode
+from sfumato.engine.port import Groups, Recode, Table
 from sfumato.engine.statements import Cells
 from sfumato.errors import QueryError, SizeError
 
@@ -74,8 +75,9 @@ class Store(Protocol):
 class EncodedRows:
     """Implements :class:`sfumato.engine.port.Encoded` over a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, table: Table) -> None:
         self._store = store
+        self._table = table
 
     @property
     def domain(self) -> Domain:
@@ -149,6 +151,12 @@ class EncodedRows:
         _refuse_repeats(attributes)
         scanned = self._store.scan([self.domain.index(name) for name in attributes])
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
+
+    def whole(self) -> Exact[int]:
+        """Number of rows before the domain drops any: one attribute is encoded again, every value of it kept."""
+        loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
+        again = self._table.encode(Domain((loose,), unit=self.domain.unit))
+        return Exact(int(reveal(again.marginals([()])[0]).sum()))
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order."""

@@ -203,6 +203,10 @@ class Recodable(Encoded, Protocol):
     For ``anonymize`` alone: rewritten rows carry no differential privacy.
     """
 
+    def whole(self) -> Exact[int]:
+        """Number of rows before the domain drops any, at most ``domain.unit.rows`` a unit.  Reads the table again."""
+        ...
+
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns as they
         are.  Reads the table again.

@@ -82,7 +82,7 @@ class SparkTable:
         with self.translating():
             frame = self.spark.sql(self.selected(encoding, ())).persist()
             frame.count()
-        return EncodedRows(SparkStore(self, encoding, frame))
+        return EncodedRows(SparkStore(self, encoding, frame), self)
 
     def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along."""

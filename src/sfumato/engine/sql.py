@@ -95,7 +95,7 @@ class SqlTable:
         except BaseException:
             session.close()
             raise
-        return EncodedRows(SqlStore(self, encoding, session))
+        return EncodedRows(SqlStore(self, encoding, session), self)
 
     def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""

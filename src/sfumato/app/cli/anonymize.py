@@ -143,6 +143,9 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     """Say what was released."""
     facts = release.facts
     remark(f"Wrote {facts['rows'] - facts['suppressed']:,} rows to {out}.")
+    remark(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
+    if facts["left_out"]:
+        remark(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
     losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
     lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
     if "certificate" in facts:
