@@ -68,10 +68,22 @@ def test_damaged_files_are_counted_and_not_estimated_from(tmp_path: Path, people
     say("spec", "mean", "--epsilon", "1", "--low", 0, "--high", 49, "--out", spec)
     say("randomize", spec, people, "--column", "age", "--out", good)
     bad.write_bytes(good.read_bytes()[:-40])
-    found = json.loads(say("estimate", spec, good, bad, "--json"))
-    assert (found["reports"], found["refused"]) == (4_000, 1)
+    ran = RUNNER.invoke(app, ["estimate", str(spec), str(good), str(bad), "--json"], catch_exceptions=False)
+    found = json.loads(ran.stdout)
+    assert (ran.exit_code, found["reports"], found["refused"]) == (1, 4_000, 1)
+    assert ran.stderr.count(str(bad)) == 1
     with pytest.raises(ReportError, match="all 1 files"):
         say("estimate", spec, bad)
+
+
+def test_a_file_of_reports_counts_once(tmp_path: Path, people: Path) -> None:
+    spec, first, copy = tmp_path / "spec.json", tmp_path / "r.parquet", tmp_path / "copy.parquet"
+    say("spec", "mean", "--epsilon", "1", "--low", 0, "--high", 49, "--out", spec)
+    say("randomize", spec, people, "--column", "age", "--out", first)
+    copy.write_bytes(first.read_bytes())
+    for again in (first, tmp_path / "." / first.name, copy):
+        with pytest.raises(InputError, match="holds the same reports"):
+            say("estimate", spec, first, again)
 
 
 def test_values_from_a_file(tmp_path: Path) -> None:

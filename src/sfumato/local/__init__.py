@@ -14,28 +14,35 @@ if TYPE_CHECKING:
     from sfumato.local.client import Client, Reports
     from sfumato.local.distribution import Distribution
     from sfumato.local.document import dumps, loads
+    from sfumato.local.estimate import Post
     from sfumato.local.frequency import Frequency
+    from sfumato.local.graded import Block, GradedMean, PublicLevels
     from sfumato.local.heavy import HeavyHitters
     from sfumato.local.hiera import Hiera
     from sfumato.local.keyvalue import KeyValue
     from sfumato.local.mean import Mean
     from sfumato.local.ranges import Range
     from sfumato.local.server import Server
-    from sfumato.local.several import Several
+    from sfumato.local.several import Several, Sharing
     from sfumato.local.shuffle import amplify
 
 __all__ = [
+    "Block",
     "Client",
     "Distribution",
     "Frequency",
+    "GradedMean",
     "HeavyHitters",
     "Hiera",
     "KeyValue",
     "Mean",
+    "Post",
+    "PublicLevels",
     "Range",
     "Reports",
     "Server",
     "Several",
+    "Sharing",
     "amplify",
     "audit",
     "dumps",
@@ -43,17 +50,22 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Block": "graded",
     "Client": "client",
     "Distribution": "distribution",
     "Frequency": "frequency",
+    "GradedMean": "graded",
     "HeavyHitters": "heavy",
     "Hiera": "hiera",
     "KeyValue": "keyvalue",
     "Mean": "mean",
+    "Post": "estimate",
+    "PublicLevels": "graded",
     "Range": "ranges",
     "Reports": "client",
     "Server": "server",
     "Several": "several",
+    "Sharing": "several",
     "amplify": "shuffle",
     "audit": "auditing",
     "dumps": "document",

@@ -30,9 +30,11 @@ def claimed(epsilon: Number) -> Fraction:
     Fraction(1, 2)
     """
     value = exact(epsilon, name="epsilon")
-    if not 0 < value <= CEILING:
+    if value <= 0:
+        raise LossError(f"epsilon must be greater than zero, not {plain(value)}", culprit=epsilon)
+    if value > CEILING:
         raise LossError(
-            f"epsilon must lie in (0, {CEILING}], not {plain(value)}: above that a local report is the value itself",
+            f"epsilon must be at most {CEILING}, not {plain(value)}: above that a local report is the value itself",
             culprit=epsilon,
         )
     return value

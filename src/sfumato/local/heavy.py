@@ -152,7 +152,7 @@ class HeavyHitters:
         wrong = [place for place, value in enumerate(encoded) if not 0 < len(value) <= width or b"\0" in value]
         if wrong:
             raise InputError(
-                f"{len(wrong)} values are no texts of 1 to {width} bytes, the first at position {wrong[0]}"
+                f"{len(wrong)} values are no texts of 1 to {width} bytes, the first in row {1 + int(wrong[0])}"
             )
         padded = np.zeros((len(encoded), 8), dtype=np.uint8)
         padded[:, 8 - width :] = np.array(encoded, dtype=f"S{width}").view(np.uint8).reshape(len(encoded), width)

@@ -163,8 +163,8 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Fl
     if column.size and not (float(column.min()) >= low and float(column.max()) <= high):  # NaN fails both
         wrong = ~((column >= low) & (column <= high))
         raise InputError(
-            f"{int(wrong.sum())} values lie outside [{low}, {high}] or are missing, the first at position "
-            f"{int(np.argmax(wrong))}"
+            f"{int(wrong.sum())} values lie outside [{low}, {high}] or are missing, the first in row "
+            f"{1 + int(np.argmax(wrong))}"
         )
     return column
 

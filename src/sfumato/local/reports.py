@@ -21,6 +21,11 @@ _CHECK = b"sfumato.local.sha256"
 _FORMATS = {".parquet", ".arrow"}
 
 
+def digest(reports: Reports) -> str:
+    """Names the reports, whatever file they are in, hexadecimal."""
+    return hashlib.sha256(to_bytes(reports.data).tobytes()).hexdigest()
+
+
 def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
     """Reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec."""
     import pyarrow as pa
@@ -31,7 +36,7 @@ def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, impor
     else:
         packed = np.ascontiguousarray(data, dtype=np.uint8)
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(data.shape[1]), len(data), [None, pa.py_buffer(packed)])
-    check = hashlib.sha256(to_bytes(data).tobytes()).hexdigest().encode()
+    check = digest(reports).encode()
     schema = pa.schema([pa.field(_COLUMN, column.type, nullable=False)], {_SPEC: reports.spec.encode(), _CHECK: check})
     return pa.Table.from_arrays([column], schema=schema)
 

@@ -19,6 +19,8 @@ app = typer.Typer(
     no_args_is_help=True, help="Perturb values before they leave their owners, and estimate from the reports."
 )
 
+_TELLING = 100  # files of fewer reports may be equal by chance
+
 SpecPath = Annotated[Path, typer.Argument(help="Spec, a JSON file that clients and server share.")]
 Epsilon = Annotated[str, typer.Option(help="What every report costs its owner, at most 32.")]
 
@@ -86,20 +88,27 @@ def estimate(
     most: Annotated[int, typer.Option(help="Heavy hitters: how many to look for.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Estimate from files of reports, with confidence intervals; damaged files are refused and counted."""
+    """Estimate from files of reports, with confidence intervals.
+
+    Damaged files are refused and counted; where one was, the command leaves with code 1.  A file is counted once.
+    """
     from sfumato.local import Server
     from sfumato.local.estimate import Post
-    from sfumato.local.reports import read_reports
+    from sfumato.local.reports import digest, read_reports
 
     agreed = _read(path)
     server = Server(agreed)
+    seen: dict[object, Path] = {}
     for file in reports:
+        _refuse_twice(seen, file.resolve(), file)
         try:
             batch = read_reports(file, agreed)
         except ReportError as error:
             server.refuse()
-            remark(f"{file}: {error}")
+            remark(str(error) if str(file) in str(error) else f"{file}: {error}")
         else:
+            if len(batch) >= _TELLING:
+                _refuse_twice(seen, digest(batch), file)
             server.update(batch)
     if server.refused == len(reports):
         raise ReportError(f"all {len(reports)} files were refused, so nothing is estimated")
@@ -110,6 +119,8 @@ def estimate(
     text += f"; {server.refused} of {len(reports)} files refused" if server.refused else ""
     value = {"reports": found.reports, "refused": server.refused, "confidence": confidence, "estimates": rows}
     result(value, text, as_json=as_json)
+    if server.refused:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -224,6 +235,12 @@ def _choice(options: Any, text: str, name: str) -> Any:  # noqa: ANN401 -- an en
     if text not in {option.value for option in options}:
         raise InputError(f"no {name} {text!r}; there are {', '.join(option.value for option in options)}", culprit=text)
     return options(text)
+
+
+def _refuse_twice(seen: dict[object, Path], mark: object, file: Path) -> None:
+    if mark in seen:
+        raise InputError(f"{file} holds the same reports as {seen[mark]}, and a report counts once", culprit=file)
+    seen[mark] = file
 
 
 def _read(path: Path) -> Spec:
