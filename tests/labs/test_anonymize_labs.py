@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.labs import mondrian
-from sfumato.labs.adult_microdata import complete_rows
+from sfumato.labs import adult_microdata, mondrian
+from sfumato.labs.adult_microdata import available
 from sfumato.labs.lab import LabResult, Options, Table
 from sfumato.labs.registry import load
 
@@ -90,4 +90,14 @@ def test_mondrian_by_k(options: Options, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_the_file_the_message_says_so(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="cannot read"):
-        complete_rows(tmp_path / "adult.csv")
+        available(tmp_path / "adult.csv")
+
+
+def test_the_bundled_census_stands_in_for_a_table_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable() -> None:
+        raise TableError("cannot fetch")
+
+    monkeypatch.setattr(adult_microdata.data, "adult", unreachable)
+    result = load("samarati").run(Options(runs=1, seed=1))
+    assert result.notes[0] == adult_microdata.STAND_IN
+    assert picked(result.tables["by_k"], "k") == [(10,), (20,), (30,), (40,), (50,)]

@@ -13,9 +13,11 @@ from sfumato.anonymize.builders import flat, intervals, mapping
 from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.space import Intervals
+from sfumato.errors import TableError
 
 AGES = (17, 90)
 EDUCATION = (1, 16)
+UNKNOWN = ("?", "(other)")  # as the file and the census write it
 MARITAL = {
     "Never-married": "Never-married",
     "Married-civ-spouse": "Married",
@@ -27,17 +29,35 @@ MARITAL = {
 }
 
 
-def complete_rows(path: Path | None) -> pa.Table:
-    """The 30 162 rows of the training file that lack no value.
+STAND_IN = (
+    "UCI Adult could not be fetched, so every figure below is of the bundled synthetic census. The published figures"
+    " that these notes name, and the last digits of the tables, come out on the real file only: name it with --data."
+)
+
+
+def available(path: Path | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Rows that lack no value, and what to say about them first.
+
+    They are of the file that is named, or else of UCI Adult as it is fetched, or else, where it cannot be, of the
+    bundled synthetic census.
 
     Raises:
-        TableError: the file cannot be read or fetched.
+        TableError: a file was named and cannot be read.
     """
-    table = data.adult(path)
+    if path is not None:
+        return complete_rows(data.adult(path)), ()
+    try:
+        return complete_rows(data.adult()), ()
+    except TableError:
+        return complete_rows(data.census()), (STAND_IN,)
+
+
+def complete_rows(table: pa.Table) -> pa.Table:
+    """The rows that lack no value: 30 162 of the training file."""
     kept = np.ones(len(table), dtype=bool)
     for column in table.columns:
         if pa.types.is_string(column.type):
-            kept &= np.array([value != "?" for value in column.to_pylist()])
+            kept &= np.array([value not in UNKNOWN for value in column.to_pylist()])
     return table.filter(pa.array(kept))
 
 

@@ -14,7 +14,7 @@ from sfumato.anonymize.loss import interval_loss_metric, loss_metric, weighted
 from sfumato.anonymize.mondrian_cuts import Cutter, Rule
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.space import Intervals, Space
-from sfumato.labs.adult_microdata import AGES, EDUCATION, coded, complete_rows, numbers, tuples
+from sfumato.labs.adult_microdata import AGES, EDUCATION, available, coded, numbers, tuples
 from sfumato.labs.lab import Lab, LabResult, Options, Plot, Row, Table
 
 TITLE = "Mondrian on UCI Adult: where to cut matters far more than k"
@@ -52,7 +52,7 @@ class Study:
 
 def run(options: Options) -> LabResult:
     """The published table to the last digit, its extension to gender, and better cuts beside them."""
-    rows = complete_rows(options.data)
+    rows, warnings = available(options.data)
     two, three = study(rows, gender=False), study(rows, gender=True)
     by_k, by_attribute = _by_k(two, options.seed)
     return LabResult(
@@ -65,7 +65,7 @@ def run(options: Options) -> LabResult:
             "weighted": _weighted(rows),
         },
         plots=(_plot(by_k),),
-        notes=_notes(),
+        notes=(*warnings, *_notes()),
     )
 
 

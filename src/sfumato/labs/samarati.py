@@ -16,7 +16,7 @@ from sfumato.anonymize.loss import loss_metric
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.problem import Problem, Vector
 from sfumato.anonymize.samarati_search import Order, heuristic
-from sfumato.labs.adult_microdata import complete_rows, published_hierarchies, tuples
+from sfumato.labs.adult_microdata import available, published_hierarchies, tuples
 from sfumato.labs.lab import Lab, LabResult, Options, Plot, Row, Table
 
 TITLE = "Samarati's search on UCI Adult: the lowest height is not the least loss"
@@ -48,7 +48,7 @@ class Study:
 
 def run(options: Options) -> LabResult:
     """The published tables to the last digit, and the least loss beside them."""
-    rows = complete_rows(options.data)
+    rows, warnings = available(options.data)
     hierarchies = published_hierarchies(rows)
     labels = {hierarchy.attribute: hierarchy.leaves for hierarchy in hierarchies}
     study = Study(tuples(rows, labels), hierarchies)
@@ -65,7 +65,7 @@ def run(options: Options) -> LabResult:
             "run_times": _run_times(study),
         },
         plots=(_plot(by_suppression),),
-        notes=_notes(),
+        notes=(*warnings, *_notes()),
     )
 
 
