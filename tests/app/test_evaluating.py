@@ -181,3 +181,27 @@ def test_frontier_runs_every_family_and_goes_on(desk: Path) -> None:
     assert json.loads(again)["releases"] == json.loads(out)["releases"]
     alone, _ = sfumato("frontier", "others.csv", "--domain", "people.yaml", "--out", "three.html", "--json", cwd=desk)
     assert len(json.loads(alone)["releases"]) == 15
+
+
+def test_what_was_not_read_as_it_stands_is_mentioned(desk: Path) -> None:
+    (desk / "people.yaml").write_text(DOMAIN.replace("unknown: drop", "unknown: category"))
+    table = csv.read_csv(desk / "people.csv")
+    towns = ["Pisa", None, "(other)", *table["town"].to_pylist()[3:]]
+    table = table.set_column(1, "town", pa.array(towns)).append_column("shoe", pa.array([40] * len(table)))
+    csv.write_csv(table, desk / "odd.csv")
+    shared = ["--domain", "people.yaml", "--holdout", "others.csv", "--claim", "none", "--people", "100"]
+    _, err = sfumato("attack", "people.csv", "odd.csv", *shared, cwd=desk)
+    assert "ignored: shoe." in err
+    assert "1 cells of 'town' are not declared and were read as unknown." in err
+    _, err = sfumato("attack", "people.csv", "people.csv", *shared, cwd=desk)
+    assert "ignored" not in err
+    assert "declared" not in err
+
+
+def test_refusals_name_the_file(desk: Path) -> None:
+    shared = ["--domain", "people.yaml", "--claim", "none"]
+    _, err = sfumato("attack", "people.csv", "no.parquet", *shared, "--holdout", "others.csv", cwd=desk, code=2)
+    assert "there is no file no.parquet" in err
+    csv.write_csv(csv.read_csv(desk / "others.csv").drop_columns(["rich"]), desk / "narrow.csv")
+    _, err = sfumato("attack", "people.csv", "copy.parquet", *shared, "--holdout", "narrow.csv", cwd=desk, code=2)
+    assert "narrow.csv: the table has no column 'rich'" in err

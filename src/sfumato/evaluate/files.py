@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError
+from sfumato.errors import InputError, TableError
 from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.panel import Panel, panel
-from sfumato.evaluate.reading import Hierarchies, read_hierarchy, read_release
+from sfumato.evaluate.reading import Hierarchies, Oddities, oddities, read_hierarchy, read_release
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.rows import Rows, open_rows
 from sfumato.model.simulation import generator
@@ -27,6 +27,7 @@ class Submitted:
     name: str
     claim: Claim
     release: Released
+    oddities: Oddities
 
     def made(self, _: Rows) -> Released:
         """The release, which was made before: for a frontier, which makes its other contenders."""
@@ -46,9 +47,9 @@ def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) ->
     Raises:
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
-    rows = open_rows(table, domain)
+    rows = _people(table, domain)
     if holdout is not None:
-        return panel(rows, open_rows(holdout, domain), seed=seed)
+        return panel(rows, _people(holdout, domain), seed=seed)
     shuffled = rows.sample(len(rows), generator(seed))
     members = len(rows) // _MEMBERS_OF_SPLIT
     return panel(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
@@ -78,10 +79,21 @@ def submissions(
     parsed = [parse_claim(text) for text in claims]
     labels = _labels(hierarchies, domain)
     names = [path.name if [each.name for each in releases].count(path.name) == 1 else str(path) for path in releases]
-    return tuple(
-        Submitted(name, claim, read_release(path, domain, hierarchies=labels))
-        for name, claim, path in zip(names, parsed, releases, strict=True)
-    )
+    found = []
+    for name, claim, path in zip(names, parsed, releases, strict=True):
+        release = read_release(path, domain, hierarchies=labels)
+        found.append(Submitted(name, claim, release, oddities(path, domain, release)))
+    return tuple(found)
+
+
+def _people(path: str, domain: Domain) -> Rows:
+    """Rows of one of several files, so that every refusal names the file."""
+    try:
+        return open_rows(path, domain)
+    except TableError as error:
+        if path in str(error):
+            raise
+        raise TableError(f"{path}: {error}", culprit=path) from error
 
 
 def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:

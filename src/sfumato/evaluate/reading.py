@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Attribute, Domain
+from sfumato.domain.attribute import unknown_code
 from sfumato.errors import TableError
 from sfumato.evaluate.cells import Leaves, compatible
 from sfumato.evaluate.released import Released, spread
@@ -28,6 +30,40 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
         TableError: the file cannot be read, lacks a column, or a cell has no meaning in the domain.
     """
     return from_arrow(_read_text(Path(path)), domain, hierarchies=hierarchies)
+
+
+@dataclass(frozen=True)
+class Oddities:
+    """What a release holds beside the domain: columns that are ignored, and cells of a column read as unknown."""
+
+    ignored: tuple[str, ...]
+    unknown: Mapping[str, int]
+
+
+def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
+    """What reading a file left unsaid.
+
+    Args:
+        path: the file, once more.
+        domain: what it was read with.
+        release: what was read.
+
+    Raises:
+        TableError: the file cannot be read.
+    """
+    table = _read_text(Path(path))
+    unknown = {}
+    for column, attribute in enumerate(domain):
+        other = unknown_code(attribute)
+        if other is None:
+            continue
+        only = np.flatnonzero(release.cells[column][:, other] == 1)
+        # what is written as unknown, or is missing where there is no cell for it, is no oddity
+        distinct, places = _distinct(table[attribute.name])
+        strange = np.array([(text or "").strip() not in ("", attribute.labels()[other]) for text in distinct])
+        if found := int((np.isin(release.codes[:, column], only) & strange[places]).sum()):
+            unknown[attribute.name] = found
+    return Oddities(tuple(name for name in table.column_names if name not in domain.names), unknown)
 
 
 def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
@@ -118,6 +154,8 @@ def _read_text(path: Path) -> pa.Table:
     import pyarrow.csv
     import pyarrow.parquet
 
+    if not path.exists():
+        raise TableError(f"there is no file {path}", culprit=str(path))
     try:
         if path.suffix.lower() in {".parquet", ".pq"}:
             return pyarrow.parquet.read_table(path)

@@ -14,6 +14,7 @@ from sfumato.app.cli.evaluating import (
     ReleasesArgument,
     SeedOption,
     attack_lines,
+    mention,
 )
 from sfumato.app.cli.opening import DomainOption
 from sfumato.app.cli.output import Json, columns, result, working
@@ -41,6 +42,7 @@ def attack(
 
     described = load(domain)
     submitted = submissions(releases, claim or [], hierarchy or [], described)
+    mention(submitted)
     with working(f"Reading {real} and {holdout}"):
         panel = open_panel(real, holdout, described, seed=seed)
     lines = []

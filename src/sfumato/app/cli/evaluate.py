@@ -16,6 +16,7 @@ from sfumato.app.cli.evaluating import (
     ReleasesArgument,
     SeedOption,
     TargetOption,
+    mention,
 )
 from sfumato.app.cli.ledger import existing
 from sfumato.app.cli.opening import DatasetOption, DomainOption
@@ -60,6 +61,7 @@ def evaluate(
     free(out, overwrite=overwrite)
     described = load(domain)
     submitted = submissions(releases, claim or [], hierarchy or [], described)
+    mention(submitted)
     with working(f"Reading {real} and {holdout}"):
         people = open_panel(real, holdout, described, seed=seed)
     journal: tuple[Row, ...] = ()

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.cli.output import remark
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.evaluate.attacks.advantage import Advantage
+    from sfumato.evaluate.files import Submitted
 
 RealArgument = Annotated[str, typer.Argument(help="The protected table: a CSV or Parquet file.")]
 ReleasesArgument = Annotated[list[Path], typer.Argument(help="Released files, by us or by another tool.")]
@@ -33,6 +36,16 @@ PageOption = Annotated[Path, typer.Option("--out", help="Where to write the page
 InternalOption = Annotated[
     bool, typer.Option("--internal", help="Also show exact shares of the table; says so across the page.")
 ]
+
+
+def mention(submitted: Sequence[Submitted]) -> None:
+    """Say what of the releases was not read as it stands."""
+    for each in submitted:
+        if each.oddities.ignored:
+            columns = ", ".join(each.oddities.ignored)
+            remark(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
+        for name, cells in each.oddities.unknown.items():
+            remark(f"{each.name}: {cells} cells of {name!r} are not declared and were read as unknown.")
 
 
 def attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:
