@@ -68,5 +68,5 @@ def test_zoo_and_its_neighbour_differ_by_dugong():
 def test_bundled_domains_are_accepted():
     for name in ("adult", "child_mental_health", "medical", "zoo"):
         data.domain(name).refuse_draft()
-    with pytest.raises(InputError, match="no bundled domain"):
+    with pytest.raises(InputError, match="no bundled table"):
         data.domain("moon")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from copy import copy
 from types import MappingProxyType
 
 import pytest
@@ -81,7 +82,7 @@ def test_one_question_at_two_charges_is_two_releases():
 
 
 def test_a_negative_charge_is_refused():
-    refund = charge_for(Epsilon("0.1"))
+    refund = copy(charge_for(Epsilon("0.1")))  # charges are shared, and this one is spoilt
     object.__setattr__(refund, "epsilon", -refund.epsilon)
     with pytest.raises(LossError, match="never negative"):
         Event(Kind.RELEASE, question(), refund, None, "", None)

@@ -54,7 +54,7 @@ def proven(ratio: Fraction) -> Fraction:
     """The least epsilon of twelve decimals for which integers show ``ratio <= e^epsilon``.
 
     >>> proven(Fraction(3)), proven(Fraction(1))
-    (Fraction(274653072167, 250000000000), Fraction(0, 1))
+    (Fraction(1098612288669, 1000000000000), Fraction(0, 1))
     """
     if ratio <= 1:
         return Fraction(0)

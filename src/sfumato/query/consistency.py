@@ -47,8 +47,8 @@ def whole_counts(answer: Answer) -> Answer:
 def to_counts(noisy: NDArray[np.float64]) -> NDArray[np.int64]:
     """Non-negative integers near ``noisy`` that sum to its rounded sum, or to zero where that is negative.
 
-    >>> to_counts(np.array([3.0, -1.0, 2.0])).tolist()
-    [2, 0, 2]
+    >>> to_counts(np.array([3.2, -1.0, 2.1])).tolist()
+    [3, 0, 1]
     """
     total = max(0, round(float(noisy.sum())))
     projected = onto_simplex(noisy, float(total))
