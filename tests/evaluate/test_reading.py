@@ -55,7 +55,7 @@ def test_files_that_are_no_table(tmp_path, content):
     (tmp_path / "out.csv").write_bytes(content)
     with pytest.raises(TableError):
         read_release(tmp_path / "out.csv", DOMAIN)
-    with pytest.raises(TableError, match="cannot read"):
+    with pytest.raises(TableError, match="there is no file"):
         read_release(tmp_path / "absent.csv", DOMAIN)
 
 

@@ -63,7 +63,7 @@ def anonymize(
     table: TableArgument,
     quasi: QuasiOption,
     out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet or .csv.")],
-    k: Annotated[int, typer.Option(min=1, help="Least rows of a class.")],
+    k: Annotated[int, typer.Option(help="Least rows of a class, 1 or more.")],
     suppression: Annotated[str, typer.Option(help="Largest share of rows to suppress, 0 to 1.")] = "0",
     method: Annotated[Method, typer.Option(help="How classes are found.")] = Method.OPTIMAL,
     criterion: Annotated[
