@@ -189,6 +189,14 @@ def test_units_are_people_with_an_id(table, adapter, oracle, rows, column):
         np.testing.assert_array_equal(reveal(encoded.marginals([by])[0]), expected.marginal(by))
 
 
+def test_the_whole_table_has_the_rows_that_its_domain_drops(table, adapter, rows):
+    every = len(adapter.seen(rows))
+    strict = Categorical(name="word", values=("nobody says this",), unknown=Unknown.DROP)
+    encoded = table.encode(Domain((strict, FLAG)))
+    assert reveal(encoded.marginals([()])[0]).sum() == 0
+    assert reveal(encoded.whole()) == every
+
+
 def test_batches_hold_the_rows(encoded, expected):
     batches = list(reveal(encoded.batches(("flag", "real"))))
     assert all(batch.schema.names == ["flag", "real"] for batch in batches)

@@ -52,8 +52,9 @@ class Asked:
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
         people = "" if unit.column is None else f", where one {unit.column} may have up to {unit.rows} rows"
-        # a saved recoding has no limit: how many rows it suppresses is said with the rows
-        limit = "" if self.method == "apply" else f"; at most a share {self.suppression} of the rows is suppressed"
+        # only full-domain searches are held to a limit; how many rows are suppressed is said with the rows
+        limited = self.method in ("optimal", "samarati")
+        limit = f"; at most a share {self.suppression} of the rows is suppressed" if limited else ""
         return (
             f"{' and '.join(map(str, self.criteria))} over the quasi-identifiers {names}, counted in rows{people};"
             f" attacker: {attackers}{limit}"
