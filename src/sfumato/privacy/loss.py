@@ -69,7 +69,6 @@ def _positive(value: Number, name: str) -> Fraction:
     return number
 
 
-
 @dataclass(frozen=True, order=True)
 class Epsilon:
     """Pure differential privacy (Dwork, McSherry, Nissim, Smith 2006).
