@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sfumato.domain import Categorical, Domain, Real, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
@@ -58,3 +58,17 @@ def test_only_numbers_are_binned():
         with pytest.raises(QueryError):
             private_edges(vault, attribute, loss=Rho(1), bins=bins)
     assert not vault.reserved
+
+
+def test_edges_of_whole_numbers_make_a_domain_and_a_single_point_has_none():
+    numbers = Integer(name="x", minimum=0, maximum=99, unknown=Unknown.CLAMP)
+    point = Integer(name="y", minimum=5, maximum=5, unknown=Unknown.CLAMP)
+    values = np.random.default_rng(0).integers(0, 100, 2000)
+    codes = np.stack([values, np.zeros_like(values)], axis=1)
+    table = ArrayTable(Domain((numbers, point)), codes, values={"x": values.astype(float), "y": np.full(2000, 5.0)})
+    vault = FakeVault(table, seed=1)
+    edges = private_edges(vault, "x", loss=Epsilon(2), bins=8)
+    assert Integer(name="x", minimum=0, maximum=99, edges=edges, unknown=Unknown.CLAMP).declared == len(edges) >= 2
+    with pytest.raises(QueryError, match="range"):
+        private_edges(vault, "y", loss=Epsilon(1), bins=4)
+    assert len(vault.reserved) == 1

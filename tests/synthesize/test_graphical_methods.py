@@ -83,7 +83,7 @@ def test_the_losses_asked_of_the_doors_add_up_exactly(steps, loss):
 
 
 @METHODS
-@pytest.mark.parametrize("total", [Public(3000), Summed(), Charged(Fraction(1, 10))])
+@pytest.mark.parametrize("total", [Public(3000), Summed(), Charged(Fraction(1, 10)), Charged(Fraction(9, 10))])
 def test_the_row_count_is_public_or_bought(method, total):
     vault = FakeVault(chain_table(), seed=2)
     release = method(vault, Rho("0.05"), total)

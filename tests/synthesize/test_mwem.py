@@ -15,7 +15,6 @@ from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import (
     Charged,
-    Output,
     Public,
     Schedule,
     Summed,
@@ -26,7 +25,7 @@ from sfumato.synthesize import (
     rectangles,
 )
 from sfumato.synthesize.multiplicative_weights import History, replay
-from sfumato.synthesize.mwem import iterate
+from sfumato.synthesize.mwem import Output, iterate
 from sfumato.synthesize.workload import Explicit, counting
 
 

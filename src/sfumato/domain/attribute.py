@@ -90,10 +90,15 @@ class Integer:
         if max(abs(self.minimum), abs(self.maximum)) >= 1 << 53:
             raise DomainError(f"attribute {self.name!r} has a bound of 2^53 or more", culprit=self)
         if self.edges is not None and not (
-            self.edges and self.edges[0] == self.minimum and self.edges[-1] <= self.maximum and _increasing(self.edges)
+            self.edges
+            and all(isinstance(edge, int) for edge in self.edges)
+            and self.edges[0] == self.minimum
+            and self.edges[-1] <= self.maximum
+            and _increasing(self.edges)
         ):
             raise DomainError(
-                f"the edges of {self.name!r} must increase from its minimum and stay within its maximum", culprit=self
+                f"the edges of {self.name!r} must be whole, increase from its minimum and stay within its maximum",
+                culprit=self,
             )
 
     @property

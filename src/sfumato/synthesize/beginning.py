@@ -89,7 +89,7 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     rows = total.count if isinstance(total, Public) else max(1.0, float(counted[0].counts))
     parts = division.shares(domain.shape)
     if share is None:
-        share = fraction(one_way_share(division, domain, rows))
+        share = fraction(one_way_share(division, domain, rows)) * (1 - count_share(total))
     measurements = doors.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     kept = {name for zero in zeros for name in zero.attributes}
     coarsenings = {

@@ -7,6 +7,8 @@ Here the range is split again where a noisy count says that enough people are (a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,11 +37,25 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
         QueryError: the attribute is not numeric, or fewer than two bins are asked for.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    if bins < 2 or not isinstance(vault.domain[attribute], Integer | Real):  # noqa: PLR2004
-        raise QueryError(f"{attribute!r} needs to be a number, and the bins at least two", culprit=attribute)
+    numeric = vault.domain[attribute]
+    if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
+        raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)
     request = Request("synthesize", "private-edges", {"attribute": attribute, "bins": bins})
     settled = vault.release(request, loss, lambda doors: {"edges": np.array(split(doors, attribute, loss, bins=bins))})
-    return tuple(settled.payload["edges"].tolist())
+    return _declarable(numeric, settled.payload["edges"].tolist())
+
+
+def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...]:
+    """The edges as the domain takes them: of an integer attribute whole first values, without the end.
+
+    >>> from sfumato.domain import Unknown
+    >>> age = Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)
+    >>> _declarable(age, [0.0, 18.5625, 18.75, 99.0])
+    (0, 19)
+    """
+    if isinstance(numeric, Real):
+        return tuple(edges)
+    return tuple(sorted({math.ceil(edge) for edge in edges[:-1]}))
 
 
 def split(doors: Doors, attribute: str, loss: Loss, *, bins: int) -> list[float]:
@@ -77,7 +93,7 @@ def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
 
 
 def _merged(edges: list[float], counts: NDArray[np.float64], bins: int) -> list[float]:
-    """Neighbours joined until each bin holds about its share; no bin is left empty of noisy count."""
+    """Neighbours joined until each bin holds about its share; the last holds what is left."""
     target = float(counts.sum()) / bins
     found, held = [edges[0]], 0.0
     for edge, count in zip(edges[1:-1], counts[:-1], strict=True):

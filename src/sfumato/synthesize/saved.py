@@ -55,7 +55,7 @@ def load(path: str | Path) -> Synthetic:
         release = payload["release"]
         model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
         return Synthetic(**release["statement"], model=model, seed=release["seed"])
-    except (OSError, SfumatoError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SfumatoError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"cannot read a saved release from {path}", culprit=path) from error
 
 
