@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_exact_results_are_sealed() -> None:
 
 def test_nothing_that_holds_exact_counts_can_be_pickled_or_copied(vault) -> None:
     vault.measure([Marginal(("a",))], Epsilon("0.1"))
-    assert "30" not in repr(vault)
+    assert "30" not in re.sub(r"0x[0-9a-f]+", "", repr(vault)), "addresses apart, no count shows"
     tallies = vault._tallies
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError):
