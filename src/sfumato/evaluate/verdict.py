@@ -128,7 +128,7 @@ def _proven(attacked: Attacks) -> float:
     """Lower bound on epsilon (delta = 0) from the membership guesses; its threshold was fitted on other people."""
     result = next(each for each in attacked.results if each.attack == "membership")
     counts = np.array([result.members.successes]), np.array([result.controls.successes])
-    found = lower_bounds(PureOrApproximate(math.inf), *counts, result.members.trials, error=_CONFIDENCE)
+    found = lower_bounds(PureOrApproximate(math.inf, delta=0.0), *counts, result.members.trials, error=_CONFIDENCE)
     return max(0.0, float(found[0]))
 
 

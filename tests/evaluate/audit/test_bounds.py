@@ -18,7 +18,7 @@ def test_the_epsilon_bound_is_the_formula_of_two_clopper_pearson_bounds():
 
 
 def test_counts_at_the_ends():
-    found = lower_bounds(PureOrApproximate(1.0), np.array([0, 50, 50]), np.array([0, 0, 50]), 50, error=0.01)
+    found = lower_bounds(PureOrApproximate(1.0, delta=0.0), np.array([0, 50, 50]), np.array([0, 0, 50]), 50, error=0.01)
     assert found[0] == -np.inf
     assert found[1] > 1.5
     assert found[2] < 0
@@ -35,7 +35,7 @@ def test_rho_of_two_coins_is_at_most_that_of_the_gaussian_they_come_from():
 
 
 def test_what_is_measured_follows_from_the_claim():
-    assert measure_of(Epsilon(2), None) == PureOrApproximate(2.0)
+    assert measure_of(Epsilon(2), None) == PureOrApproximate(2.0, delta=0.0)
     assert measure_of(EpsilonDelta(2, "0.5"), None) == PureOrApproximate(2.0, 0.5)
     assert measure_of(Rho(2), None) == Concentrated(2.0)
     assert measure_of(Rho(2), 1.5) == Gaussian(1.5)

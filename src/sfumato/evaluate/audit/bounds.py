@@ -21,7 +21,7 @@ class PureOrApproximate:
     """epsilon at a given delta: ln((P(event | first) - delta)/P(event | second))."""
 
     claimed: float
-    delta: float = 0.0
+    delta: float
     name: str = "epsilon"
 
     def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
@@ -74,7 +74,7 @@ def measure_of(claim: Loss, mu: float | None) -> Measure:
         return Gaussian(mu)
     match claim:
         case Epsilon(value=epsilon):
-            return PureOrApproximate(float(epsilon))
+            return PureOrApproximate(float(epsilon), delta=0.0)
         case EpsilonDelta(epsilon=epsilon, delta=delta):
             return PureOrApproximate(float(epsilon), float(delta))
         case Rho(value=rho):
