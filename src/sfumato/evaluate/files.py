@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.engine.address import shown
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.panel import Panel, panel
@@ -91,9 +92,10 @@ def _people(path: str, domain: Domain) -> Rows:
     try:
         return open_rows(path, domain)
     except TableError as error:
-        if path in str(error):
+        named = shown(path)
+        if named in str(error):
             raise
-        raise TableError(f"{path}: {error}", culprit=path) from error
+        raise TableError(f"{named}: {error}", culprit=path) from error
 
 
 def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:

@@ -133,8 +133,12 @@ def beside_table(table: str, domain: Path | None) -> Path:
     """The domain as given, or the YAML file that is named like the table."""
     if domain is not None:
         return domain
-    near = Path(table).with_suffix(".yaml")
-    if "://" in table or not near.is_file():
+    from sfumato.engine.address import shown
+
+    if "://" in table:
+        raise InputError(f"name the domain of {shown(table)} with --domain; 'sfumato domain draft' drafts one")
+    near = Path(table.removeprefix("spark:")).with_suffix(".yaml")
+    if not near.is_file():
         raise InputError(f"describe {table} first: sfumato domain draft {table} --out {near.name}", culprit=table)
     return near
 

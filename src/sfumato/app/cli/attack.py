@@ -37,13 +37,14 @@ def attack(
     that a release is private.
     """
     from sfumato.domain import load
+    from sfumato.engine.address import shown
     from sfumato.evaluate.attacks.suite import attack_rows
     from sfumato.evaluate.files import open_panel, submissions
 
     described = load(domain)
     submitted = submissions(releases, claim or [], hierarchy or [], described)
     mention(submitted)
-    with working(f"Reading {real} and {holdout}"):
+    with working(f"Reading {shown(real)} and {shown(holdout)}"):
         panel = open_panel(real, holdout, described, seed=seed)
     lines = []
     for each in submitted:

@@ -27,12 +27,13 @@ def draft(
     somebody has replaced what the data says by what is publicly known, and set 'draft: false'.
     """
     from sfumato.domain import dump
+    from sfumato.engine.address import shown
     from sfumato.engine.draft import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.vault.rows import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
-    with working(f"Reading {table}"):
+    with working(f"Reading {shown(table)}"):
         drafted = draft_domain(open_table(table))
     text = dump(drafted.domain)
     for name, reason in drafted.left_out.items():
@@ -60,10 +61,11 @@ def check(
     if table is not None:
         from dataclasses import asdict
 
+        from sfumato.engine.address import shown
         from sfumato.engine.fit import fit
         from sfumato.engine.open import open_table
 
-        with working(f"Reading {table}"):
+        with working(f"Reading {shown(table)}"):
             found = fit(open_table(table), domain)
         lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
         value["fit"] = lines

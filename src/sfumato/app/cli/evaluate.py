@@ -54,6 +54,7 @@ def evaluate(
     from sfumato.app.report.evaluation import evaluation_page
     from sfumato.app.report.journal import journal_rows
     from sfumato.domain import load
+    from sfumato.engine.address import shown
     from sfumato.evaluate.files import open_panel, submissions
     from sfumato.evaluate.frontier import Contender, frontier, without_exact_shares
     from sfumato.vault.rows import free, save_text
@@ -62,7 +63,7 @@ def evaluate(
     described = load(domain)
     submitted = submissions(releases, claim or [], hierarchy or [], described)
     mention(submitted)
-    with working(f"Reading {real} and {holdout}"):
+    with working(f"Reading {shown(real)} and {shown(holdout)}"):
         people = open_panel(real, holdout, described, seed=seed)
     journal: tuple[Row, ...] = ()
     if ledger is not None:

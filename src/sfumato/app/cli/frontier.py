@@ -40,6 +40,7 @@ def frontier(
     """
     from sfumato.app.report.evaluation import evaluation_page
     from sfumato.domain import load
+    from sfumato.engine.address import shown
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
     from sfumato.evaluate.files import open_panel
@@ -51,7 +52,7 @@ def frontier(
     free(out, overwrite=overwrite)
     described = load(domain)
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
-    with working(f"Reading {table}"):
+    with working(f"Reading {shown(table)}"):
         people = open_panel(table, holdout, described, seed=seed)
     found = run(
         grid(names),
@@ -66,7 +67,7 @@ def frontier(
     with working("Auditing the mechanisms"):
         findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=6400)
     page = evaluation_page(
-        f"The utility-risk frontier of {Path(table).name}",
+        f"The utility-risk frontier of {Path(shown(table)).name}",
         found.verdicts,
         described,
         findings=findings,

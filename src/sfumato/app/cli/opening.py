@@ -35,10 +35,11 @@ def vault_for(
     analyst: str | None = None,
 ) -> Vault:
     """Open the table; its ledger is opened by the release, and if it is new, limited to ``limit`` or ``first``."""
+    from sfumato.engine.address import shown
     from sfumato.ledger.deferred import DeferredLedger
     from sfumato.vault.opening import beside, open_vault_later
 
     url = beside(domain) if ledger is None else database(ledger)
     deferred = DeferredLedger(url, dataset, limit=limit_of(limit), limit_if_new=first)
-    with working(f"Reading {table}"):
+    with working(f"Reading {shown(table)}"):
         return open_vault_later(table, domain=domain, ledger=deferred, analyst=analyst)

@@ -30,9 +30,10 @@ def risk(
     The figures are exact: they are for the owner of the table.
     """
     from sfumato.anonymize.risk import assess_table, estimate_uniques
+    from sfumato.engine.address import shown
 
     known = names(quasi)
-    with working(f"Reading {table}"):
+    with working(f"Reading {shown(table)}"):
         found = assess_table(table, quasi=known, threshold=threshold, population=population_table)
         uniques = None if population is None else estimate_uniques(table, quasi=known, population=population)
     remark("Exact figures, for the owner of the table.")
