@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.engine.address import shown
 from sfumato.engine.bounding import bounded, bounded_keys
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
@@ -35,6 +36,7 @@ from sfumato.engine.statements import Cells
 from sfumato.errors import InputError, TableError
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+_PATIENCE = 10  # seconds for a server to answer
 _ARROW = {Kind.TEXT: pa.string(), Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.REAL: pa.float64()}
 
 
@@ -57,18 +59,27 @@ class SqlTable:
         try:
             parsed = sa.make_url(url)
             name = parsed.query.get("table")
-        except sa.exc.ArgumentError:
+        except (sa.exc.ArgumentError, ValueError):  # the latter of a port that is no number
             name = None
         if not isinstance(name, str) or not name:
-            raise InputError("a database URL looks like postgresql://user@host/database?table=name", culprit=url)
-        self._url = parsed.set(drivername=_DRIVERS[parsed.drivername]).difference_update_query(["table"])
-        self.title = f"table {name} of {self._url.set(username=None, password=None).render_as_string()}"
+            raise InputError(
+                "a database URL looks like postgresql://user@host/database?table=name, odd characters of a password "
+                "written as %40 and the like",
+                culprit=shown(url),
+            )
+        place = parsed.difference_update_query(["table"])
+        self.title = f"table {name} of {shown(url).partition('?')[0]}"
         schema, _, table = name.rpartition(".")
+        patience = {} if "connect_timeout" in place.query else {"connect_timeout": _PATIENCE}
         try:
-            self._engine = sa.create_engine(self._url, poolclass=sa.NullPool)
+            self._engine = sa.create_engine(
+                place.set(drivername=_DRIVERS[parsed.drivername]), poolclass=sa.NullPool, connect_args=patience
+            )
         except ModuleNotFoundError as error:
             extra = "postgres" if parsed.drivername == "postgresql" else "mysql"
-            raise InputError(f"{error.name} is not installed; install sfumato[{extra}]", culprit=url) from None
+            raise InputError(
+                f"{error.name} is not installed; pip install 'sfumato[{extra}]'", culprit=shown(url)
+            ) from None
         with self.session() as session:
             self.dialect = session.dialect
             self._columns = session.columns(table, schema or None)
@@ -135,6 +146,10 @@ class SqlStore:
         self.domain = encoding.domain
         self.dialect = encoding.dialect
         weakref.finalize(self, session.close)
+
+    def ready(self) -> None:
+        """Refuse where the connection is lost."""
+        self._session.ready()
 
     def query(self, statement: str) -> pa.Table:
         """The result of a grouping query."""

@@ -18,7 +18,25 @@ from sfumato.engine.sql_dialect import MariaDialect, PostgresDialect
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
-_DENIED = {"42501", "28000", "28P01", 1044, 1045, 1142, 1143, 1227}  # SQLSTATE of PostgreSQL, errors of MariaDB
+# SQLSTATE of PostgreSQL and error numbers of MariaDB, with what they mean to the owner of the table
+_MEANINGS: tuple[tuple[frozenset[object], str], ...] = (
+    (
+        frozenset({"42501", 1044, 1142, 1143, 1227}),
+        "no permission on {}; it takes SELECT and the right to make temporary tables",
+    ),
+    (frozenset({"42P01", "42703", 1054, 1146}), "{} is gone, or has other columns than when it was opened"),
+    (frozenset({"57014", 1317, 1969, 3024}), "the database stopped a statement over {}: cancelled, or out of time"),
+    (frozenset({"53100", "53200", 1021, 1041, 1114}), "the database ran out of disk or of memory over {}"),
+)
+_KILLED = 1927  # MariaDB's last word on a connection, which SQLAlchemy does not take for the end
+# Refused connections carry no code in PostgreSQL's driver, so parts of messages stand beside the numbers.
+_REFUSALS: tuple[tuple[tuple[object, ...], str], ...] = (
+    ((1045, 1698, "password", "authentication"), "user or password is wrong"),
+    ((1044, "permission denied"), "the user has no permission on that database"),
+    ((1049, "does not exist"), "there is no database of that name"),
+    ((1040, "too many"), "the server has too many connections already"),
+    ((2003, "refused", "resolve", "timeout", "invalid port"), "no database server answers at that host and port"),
+)
 
 
 class Session:
@@ -27,8 +45,8 @@ class Session:
     def __init__(self, engine: Any, title: str) -> None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
         self._title = title
         self._lock = threading.Lock()
-        with self._translating():
-            self._connection = engine.connect().execution_options(no_parameters=True)
+        self._lost = False
+        self._connection = _connected(engine, title)
         self.dialect = _dialect(self._connection)
         with self._translating():
             self._run(*self.dialect.session, *self.dialect.read_only)
@@ -95,6 +113,14 @@ class Session:
             self._connection.commit()
         return tuple(Column(column["name"], _kind(column["type"]), str(column["type"])) for column in found)
 
+    def ready(self) -> None:
+        """Refuse where the connection is lost.
+
+        Raises:
+            EngineError: it is.
+        """
+        self.rows("SELECT 1")
+
     def close(self) -> None:
         """End the session and drop its temporary tables."""
         self._connection.close()
@@ -108,21 +134,40 @@ class Session:
     def _translating(self) -> Iterator[None]:
         import sqlalchemy as sa
 
+        if self._lost:  # SQLAlchemy would connect again, to a session without the temporary table
+            raise EngineError(f"the connection to {self._title} was lost; open it again", culprit=self._title)
         try:
             yield
         except sa.exc.DBAPIError as error:
-            original = error.orig
-            codes = {getattr(original, "sqlstate", None), *(original.args[:1] if original is not None else ())}
-            if _DENIED & codes:
-                raise EngineError(
-                    f"no permission on {self._title}; it takes SELECT and the right to make temporary tables",
-                    culprit=self._title,
-                ) from None
-            if error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
-                raise EngineError(f"no connection to {self._title}, or it was lost", culprit=self._title) from None
-            raise EngineError(
-                f"the database failed over {self._title}: {type(original).__name__}", culprit=self._title
-            ) from None
+            self._lost = error.connection_invalidated or (error.orig is not None and error.orig.args[:1] == (_KILLED,))
+            if not self._lost:
+                self._connection.rollback()
+            raise EngineError(self._meaning(error), culprit=self._title) from None
+
+    def _meaning(self, error: Any) -> str:  # noqa: ANN401 - an error of SQLAlchemy, imported lazily
+        if self._lost:
+            return f"the connection to {self._title} was lost; open it again"
+        codes = {getattr(error.orig, "sqlstate", None), *error.orig.args[:1]}
+        meant = (text.format(self._title) for known, text in _MEANINGS if known & codes)
+        return next(meant, f"the database failed over {self._title}: {type(error.orig).__name__}")
+
+
+def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, imported lazily
+    import sqlalchemy as sa
+
+    try:
+        return engine.connect().execution_options(no_parameters=True)
+    except sa.exc.DBAPIError as error:
+        said, codes = str(error.orig), error.orig.args[:1] if error.orig is not None else ()
+        known = (
+            text
+            for marks, text in _REFUSALS
+            if any(mark in said if isinstance(mark, str) else mark in codes for mark in marks)
+        )
+        reason = next(known, "the server refused the connection")
+    except Exception:  # noqa: BLE001 - a driver that meets an option or a server that it does not know raises anything
+        reason = "an option of the address is unknown to the driver, or what answers there is another kind of server"
+    raise EngineError(f"cannot open {title}: {reason}", culprit=title) from None
 
 
 def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
