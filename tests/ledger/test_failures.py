@@ -6,12 +6,15 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.found import Wanted
+from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
 
 ONE = Epsilon(1)
@@ -133,14 +136,14 @@ def test_a_wrong_password():
 
 
 def cut(books):
-    return books._connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+    return books._driver.rows(text("SELECT pg_terminate_backend(pg_backend_pid())"), {})
 
 
 def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
     with opened(postgres) as ledger:
         ask(ledger)
         with pytest.raises(LedgerError, match="lost its connection; ask again"):
-            ledger._writer.run(cut)
+            ledger._writer.run(Work(Wanted(), cut))
         assert spent_epsilon(ledger) == TENTH.epsilon
         assert not ask(ledger).charged
         assert ask(ledger, 1).charged

@@ -1,40 +1,26 @@
 """The books of one dataset, held locked for the length of one transaction.
 
-The dataset row is locked first, analyst rows after it, so two transactions never wait for each other in
-a circle.  Accounts are read once, changed in memory, and written back by :meth:`Books.close`; entries are
-written as they come.  Everything that can be refused is refused before the first write.
+The dataset row is locked first, analyst rows after it in the order of their names, so two transactions never wait
+for each other in a circle.  What a group of writers needs is read at the start, changed in memory, and written
+back by :meth:`Books.close`, in a few statements for the whole group.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
-
-from sqlalchemy import Connection, RowMapping, insert, select
+from typing import Any
 
 from sfumato.errors import LedgerError
-from sfumato.ledger import schema
 from sfumato.ledger import statements as sql
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import (
-    charge_from,
-    charge_text,
-    limit_units,
-    loss_from,
-    loss_text,
-    spent_units,
-)
-from sfumato.ledger.entry import Event, entry_hash, genesis
+from sfumato.ledger.amounts import charge_from, charge_text, limit_units, loss_from, loss_text, spent_units
+from sfumato.ledger.driver import Driver
+from sfumato.ledger.entry import Event, Kind, entry_hash
+from sfumato.ledger.found import Wanted, fetch
 from sfumato.ledger.question import canonical
-from sfumato.privacy.accountant import NOTHING, Charge, Limit
+from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
-
-
-def spent_in(row: RowMapping) -> Charge:
-    """The exact amounts of a dataset's or an analyst's row."""
-    return charge_from(row["epsilon"], row["rho"], row["delta"])
 
 
 def now() -> str:
@@ -43,64 +29,46 @@ def now() -> str:
 
 
 class Books:
-    """One dataset's accounts and journal under lock.  Create it first thing in a write transaction."""
+    """One dataset's accounts and journal under lock.  Create it first thing in a write transaction.
 
-    def __init__(self, connection: Connection, name: str) -> None:
-        self._connection = connection
+    Only what is ``wanted`` can be looked at.
+    """
+
+    def __init__(self, driver: Driver, name: str, wanted: Wanted) -> None:
+        self._driver = driver
         self._name = name
-        row = connection.execute(sql.LOCK_DATASET, {"of_dataset": name}).mappings().one_or_none()
-        if row is None:
+        rows = driver.rows(sql.LOCK_DATASET, {"of_dataset": name})
+        if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-        self.limit: Limit = loss_from(row["limit_loss"])
-        self.account = Account(self.limit, spent_in(row))
-        self._secret: str = row["secret"]
-        self._entries: int = row["entries"]
-        self._head: str = row["head"]
-        self._opened_at = self._entries
-        self._analysts: dict[str, Account] = {}
+        limit, *spent, self._entries, self._head = rows[0]
+        self.limit: Limit = loss_from(limit)
+        self.account = Account(self.limit, charge_from(*spent))
+        self._found = fetch(driver, name, wanted)
         self._touched: set[str] = set()
-        self._new: set[str] = set()
-
-    def version(self, fingerprint: str) -> str:
-        """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
-
-        A bare fingerprint would confirm a guess of the whole table to whoever sees a hash of the journal.
-        """
-        return hmac.digest(bytes.fromhex(self._secret), fingerprint.encode(), "sha256").hex()
+        self._new_entries: list[dict[str, Any]] = []
+        self._new_answers: list[dict[str, Any]] = []
+        self._new_retries: list[dict[str, Any]] = []
 
     def analyst(self, name: str) -> Account:
         """The account of an analyst, locked; a new one is empty and has no cap."""
-        if name not in self._analysts:
-            which = {"of_dataset": self._name, "of_analyst": name}
-            row = self._connection.execute(sql.LOCK_ANALYST, which).mappings().one_or_none()
-            if row is None:
-                self._analysts[name] = Account(None, NOTHING)
-                self._new.add(name)
-            else:
-                cap = None if row["cap_loss"] is None else loss_from(row["cap_loss"])
-                self._analysts[name] = Account(cap, spent_in(row))
-        return self._analysts[name]
+        return self._found.analysts[name]
 
     def release(self, key: str) -> tuple[int, bytes | None] | None:
         """Number and stored answer of the release of that key; the answer is None while it is pending."""
-        which = {"of_dataset": self._name, "of_key": key}
-        row = self._connection.execute(sql.FIND_RELEASE, which).one_or_none()
-        return None if row is None else (row.number, row.body)
+        return self._found.releases[key]
 
     def was_shown(self, key: str, analyst: str) -> bool:
         """Whether the analyst has paid for the release of that key already."""
-        which = {"of_dataset": self._name, "of_key": key, "of_analyst": analyst}
-        return self._connection.execute(sql.FIND_SHOWN, which).one_or_none() is not None
+        return (key, analyst) in self._found.shown
 
     def retried(self, retry_key: str, analyst: str | None) -> str | None:
         """Key of the release that this retry key stands for; each analyst has retry keys of their own."""
-        which = {"of_dataset": self._name, "of_analyst": analyst or "", "of_retry_key": retry_key}
-        return self._connection.execute(sql.FIND_RETRY, which).scalar_one_or_none()
+        return self._found.retries[analyst or "", retry_key]
 
     def remember(self, retry_key: str, analyst: str | None, key: str) -> None:
         """Bind a retry key to a release."""
-        row = {"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key}
-        self._connection.execute(sql.INSERT_RETRY, row)
+        self._found.retries[analyst or "", retry_key] = key
+        self._new_retries.append({"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key})
 
     def charge(self, charge: Charge, *, dataset: bool, analyst: str | None) -> None:
         """Charge the dataset, an analyst, or both.
@@ -110,75 +78,89 @@ class Books:
         """
         account = self.account.charged(charge) if dataset else self.account
         if analyst is not None:
-            self._analysts[analyst] = self.analyst(analyst).charged(charge)
+            self._found.analysts[analyst] = self.analyst(analyst).charged(charge)
             self._touched.add(analyst)
         self.account = account
 
     def cap(self, name: str, cap: Loss | None) -> None:
         """Set or lift the cap of an analyst."""
-        self._analysts[name] = replace(self.analyst(name), limit=cap)
+        self._found.analysts[name] = replace(self.analyst(name), limit=cap)
         self._touched.add(name)
 
     def append(self, event: Event) -> int:
         """Add an entry to the journal; returns its number."""
-        number, time, previous = self._entries + 1, now(), self._head
+        number: int = self._entries + 1
+        time, previous = now(), self._head
         self._head = entry_hash(previous, number, time, event)
         self._entries = number
-        amounts = (None, None, None) if event.charge is None else charge_text(event.charge)
-        row = {
-            "dataset": self._name,
-            "number": number,
-            "time": time,
-            "kind": event.kind.value,
-            "family": event.question.family,
-            "method": event.question.method,
-            "key": event.key,
-            "question": event.question.to_json,
-            **dict(zip(("epsilon", "rho", "delta"), amounts, strict=True)),
-            "analyst": event.analyst,
-            "statement": event.statement,
-            "details": canonical(event.details),
-            "previous": previous,
-            "hash": self._head,
-        }
-        self._connection.execute(sql.INSERT_ENTRY, row)
+        epsilon, rho, delta = (None, None, None) if event.charge is None else charge_text(event.charge)
+        self._new_entries.append(
+            {
+                "dataset": self._name,
+                "number": number,
+                "time": time,
+                "kind": event.kind.value,
+                "family": event.question.family,
+                "method": event.question.method,
+                "key": event.key,
+                "question": event.question.to_json,
+                "epsilon": epsilon,
+                "rho": rho,
+                "delta": delta,
+                "analyst": event.analyst,
+                "statement": event.statement,
+                "details": canonical(event.details),
+                "previous": previous,
+                "hash": self._head,
+            }
+        )
+        if event.kind is Kind.RELEASE:
+            self._found.releases[event.key] = (number, None)
+        if event.analyst is not None:
+            self._found.shown.add((event.key, event.analyst))
         return number
 
     def store(self, number: int, body: bytes) -> bytes:
         """Store the answer of an entry unless it has one; returns the one that stands."""
-        which = {"of_dataset": self._name, "of_number": number}
-        stored: bytes | None = self._connection.execute(sql.FIND_ANSWER, which).scalar_one_or_none()
+        stored = self._found.answers[number]
         if stored is not None:
             return stored
-        row = {"dataset": self._name, "number": number, "time": now(), "body": body}
-        self._connection.execute(sql.INSERT_ANSWER, row)
+        self._found.answers[number] = body
+        self._new_answers.append({"dataset": self._name, "number": number, "time": now(), "body": body})
         return body
 
     def close(self) -> None:
-        """Write the accounts back; the database checks them against their limits once more."""
-        if self._entries == self._opened_at:
+        """Write everything down; the database checks the accounts against their limits once more."""
+        self._driver.write(sql.INSERT_ENTRY, self._new_entries)
+        self._driver.write(sql.INSERT_ANSWER, self._new_answers)
+        self._driver.write(sql.INSERT_RETRY, self._new_retries)
+        if not self._new_entries:
             return
-        row = {**_spent_columns(self.limit, self.account.spent), "entries": self._entries, "head": self._head}
-        self._connection.execute(sql.UPDATE_DATASET, {**row, "of_dataset": self._name})
-        for name in sorted(self._touched):
-            row = self._analyst_row(name)
-            if name in self._new:
-                self._connection.execute(sql.INSERT_ANALYST, {**row, "dataset": self._name, "name": name})
-            else:
-                self._connection.execute(sql.UPDATE_ANALYST, {**row, "of_dataset": self._name, "of_analyst": name})
+        row = {**spent_columns(self.limit, self.account.spent), "entries": self._entries, "head": self._head}
+        self._driver.write(sql.UPDATE_DATASET, [{**row, "of_dataset": self._name}])
+        touched, known = sorted(self._touched), self._found.known
+        new = [self._analyst_row(name) | {"dataset": self._name, "name": name} for name in touched if name not in known]
+        old = [
+            self._analyst_row(name) | {"of_dataset": self._name, "of_analyst": name}
+            for name in touched
+            if name in known
+        ]
+        self._driver.write(sql.INSERT_ANALYST, new)
+        self._driver.write(sql.UPDATE_ANALYST, old)
 
-    def _analyst_row(self, name: str) -> dict[str, object]:
-        account = self._analysts[name]
+    def _analyst_row(self, name: str) -> dict[str, Any]:
+        account = self._found.analysts[name]
         units: tuple[int | None, int | None] = (None, None) if account.limit is None else limit_units(account.limit)
         return {
             "cap_loss": None if account.limit is None else loss_text(account.limit),
             "cap_units": units[0],
             "cap_delta_units": units[1],
-            **_spent_columns(self.limit, account.spent),
+            **spent_columns(self.limit, account.spent),
         }
 
 
-def _spent_columns(limit: Limit, spent: Charge) -> dict[str, object]:
+def spent_columns(limit: Limit, spent: Charge) -> dict[str, Any]:
+    """The columns of a dataset's or an analyst's row that say what was spent."""
     epsilon, rho, delta = charge_text(spent)
     units, delta_units = spent_units(limit, spent)
     return {
@@ -188,24 +170,3 @@ def _spent_columns(limit: Limit, spent: Charge) -> dict[str, object]:
         "spent_units": units,
         "spent_delta_units": delta_units,
     }
-
-
-def enrol(connection: Connection, name: str, limit: Limit) -> None:
-    """Open the books of a new dataset; one that is there already is left as it is."""
-    present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
-    if connection.execute(present).one_or_none() is not None:
-        return
-    opened, text = now(), loss_text(limit)
-    units, delta_units = limit_units(limit)
-    row = {
-        "name": name,
-        "opened": opened,
-        "secret": secrets.token_hex(32),
-        "limit_loss": text,
-        "limit_units": units,
-        "limit_delta_units": delta_units,
-        **_spent_columns(limit, NOTHING),
-        "entries": 0,
-        "head": genesis(name, text, opened),
-    }
-    connection.execute(insert(schema.dataset).values(row))

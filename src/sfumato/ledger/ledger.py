@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
 from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
-from sfumato.ledger.books import Books, enrol
+from sfumato.ledger.books import Books
+from sfumato.ledger.driver import Driver
+from sfumato.ledger.enrolment import enrol, journalled_version
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
+from sfumato.ledger.found import Wanted, together
 from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.reservation import Order, reserve, set_cap, settle
 from sfumato.ledger.store import Store
-from sfumato.ledger.writer import Ticket, Writer
+from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
 
@@ -80,8 +83,9 @@ class Ledger:
         _named(question.method, "a method")
         if not statement.isprintable():
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
-        event = Event(Kind.RELEASE, question, charge, analyst, statement, details)
-        return self._writer.run(partial(reserve, order=Order(event, retry_key)))
+        question = question.of_version(journalled_version(self._secret, question.dataset_version))
+        order = Order(Event(Kind.RELEASE, question, charge, analyst, statement, details), retry_key)
+        return self._writer.run(Work(order.wanted, partial(reserve, order=order)))
 
     def settle(self, receipt: Receipt, answer: bytes) -> bytes:
         """Store the answer of a reserved release, unless one is stored: the first wins.
@@ -89,7 +93,8 @@ class Ledger:
         Returns:
             The stored answer, durable: the only one that may be handed out.
         """
-        return self._writer.run(partial(settle, number=receipt.number, answer=answer))
+        wanted = Wanted(numbers=frozenset([receipt.number]))
+        return self._writer.run(Work(wanted, partial(settle, number=receipt.number, answer=answer)))
 
     def release(
         self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
@@ -129,7 +134,7 @@ class Ledger:
         _named(analyst, "an analyst")
         if cap is not None and type(cap) is not type(self.limit):
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
-        self._writer.run(partial(set_cap, analyst=analyst, cap=cap))
+        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_cap, analyst=analyst, cap=cap)))
 
     def caps(self) -> dict[str, Account]:
         """The account of every analyst who has spent or has a cap, by name."""
@@ -159,6 +164,12 @@ class Ledger:
         """
         with self._store.reading() as connection:
             return reading.verify(connection, self.dataset)
+
+    @cached_property
+    def _secret(self) -> str:
+        """What hides the fingerprints of the data in the journal; it never changes."""
+        with self._store.reading() as connection:
+            return reading.secret(connection, self.dataset)
 
     def close(self) -> None:
         """Close all connections."""
@@ -215,7 +226,7 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
 
 def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> None:
     with store.writing() as connection:
-        books = Books(connection, dataset)
+        books = Books(Driver(connection), dataset, together(ticket.wanted for ticket in tickets))
         for ticket in tickets:
             ticket.attempt(books)
         books.close()

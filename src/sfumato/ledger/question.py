@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -68,9 +69,11 @@ class Question:
     method: str
     parameters: Mapping[str, JSON]
     dataset_version: str
+    _parameters: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", json.loads(canonical(self.parameters)))
+        object.__setattr__(self, "_parameters", canonical(self.parameters))
+        object.__setattr__(self, "parameters", json.loads(self._parameters))
 
     def __hash__(self) -> int:
         return hash(self.to_json)
@@ -80,16 +83,20 @@ class Question:
         """Read what :attr:`to_json` wrote."""
         return cls(**json.loads(text))
 
+    def of_version(self, dataset_version: str) -> Question:
+        """The same question to another version of the data."""
+        other = copy(self)  # parameters are canonical already, and never change
+        object.__setattr__(other, "dataset_version", dataset_version)
+        for name in ("to_json", "key"):
+            other.__dict__.pop(name, None)
+        return other
+
     @cached_property
     def to_json(self) -> str:
         """The canonical spelling of the whole question."""
-        return canonical(
-            {
-                "family": self.family,
-                "method": self.method,
-                "parameters": self.parameters,
-                "dataset_version": self.dataset_version,
-            }
+        return (
+            f'{{"dataset_version":{canonical(self.dataset_version)},"family":{canonical(self.family)},'
+            f'"method":{canonical(self.method)},"parameters":{self._parameters}}}'
         )
 
     @cached_property

@@ -12,10 +12,9 @@ from sfumato.errors import LedgerError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import charge_from, loss_from, spent_units
-from sfumato.ledger.books import spent_in
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.question import Question
-from sfumato.privacy.accountant import NOTHING
+from sfumato.privacy.accountant import NOTHING, Charge
 
 _PAGE = 1000
 
@@ -23,7 +22,7 @@ _PAGE = 1000
 def dataset_account(connection: Connection, name: str) -> Account | None:
     """The dataset's limit and what was spent of it; None where the ledger does not hold it."""
     row = _dataset_row(connection, name)
-    return None if row is None else Account(loss_from(row["limit_loss"]), spent_in(row))
+    return None if row is None else Account(loss_from(row["limit_loss"]), _spent(row))
 
 
 def analyst_accounts(connection: Connection, name: str) -> dict[str, Account]:
@@ -39,6 +38,19 @@ def analyst_account(connection: Connection, name: str, analyst: str) -> Account:
     query = select(table).where(table.c.dataset == name, table.c.name == analyst)
     row = connection.execute(query).mappings().one_or_none()
     return Account(None, NOTHING) if row is None else _analyst_account(row)
+
+
+def secret(connection: Connection, name: str) -> str:
+    """What hides the fingerprints of a dataset in its journal.
+
+    Raises:
+        LedgerError: the ledger does not hold the dataset.
+    """
+    row = _dataset_row(connection, name)
+    if row is None:
+        raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
+    found: str = row["secret"]
+    return found
 
 
 def entries(connection: Connection, name: str, *, after: int) -> list[Entry]:
@@ -68,7 +80,7 @@ def verify(connection: Connection, name: str) -> str:
     if (count, head) != (row["entries"], row["head"]):
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
     units = (row["spent_units"], row["spent_delta_units"])
-    if spent != spent_in(row) or units != spent_units(loss_from(row["limit_loss"]), spent):
+    if spent != _spent(row) or units != spent_units(loss_from(row["limit_loss"]), spent):
         raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
     for analyst, account in analyst_accounts(connection, name).items():
         if account.spent != by_analyst.pop(analyst):
@@ -122,8 +134,12 @@ def _entry(row: RowMapping) -> Entry:
     return Entry(row["number"], row["time"], event, row["previous"], row["hash"])
 
 
+def _spent(row: RowMapping) -> Charge:
+    return charge_from(row["epsilon"], row["rho"], row["delta"])
+
+
 def _analyst_account(row: RowMapping) -> Account:
-    return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), spent_in(row))
+    return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), _spent(row))
 
 
 def _dataset_row(connection: Connection, name: str) -> Any:  # noqa: ANN401  # a RowMapping or None

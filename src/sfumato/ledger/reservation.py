@@ -9,6 +9,7 @@ from sfumato.ledger.account import Account, in_words
 from sfumato.ledger.amounts import loss_text
 from sfumato.ledger.books import Books
 from sfumato.ledger.entry import Event, Kind, Receipt
+from sfumato.ledger.found import Wanted
 from sfumato.ledger.question import Question
 from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
@@ -20,6 +21,16 @@ class Order:
 
     event: Event
     retry_key: str | None
+
+    @property
+    def wanted(self) -> Wanted:
+        """What reserving looks at."""
+        analyst = self.event.analyst
+        return Wanted(
+            keys=frozenset([self.event.key]),
+            analysts=frozenset() if analyst is None else frozenset([analyst]),
+            retries=frozenset() if self.retry_key is None else frozenset([(analyst or "", self.retry_key)]),
+        )
 
 
 def reserve(books: Books, order: Order) -> Receipt:
@@ -34,9 +45,7 @@ def reserve(books: Books, order: Order) -> Receipt:
         InputError: the retry key stands for another question.
         LossError: the limit does not have the measure of the charge.
     """
-    asked = order.event.question
-    event = replace(order.event, question=replace(asked, dataset_version=books.version(asked.dataset_version)))
-    key = event.key
+    event, key = order.event, order.event.key
     known = None if order.retry_key is None else books.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
         raise InputError("this retry key was used for another question; use a new one", culprit=order.retry_key)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BindParameter, bindparam, insert, select, update
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Select, bindparam, insert, or_, select, update
 
 from sfumato.ledger import schema
-from sfumato.ledger.entry import Kind
 
 _dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
 _answer, _retry = schema.answer.c, schema.retry.c
 # parameter names that no column has: an UPDATE takes those of columns for new values
 _OF_DATASET: BindParameter[str] = bindparam("of_dataset")
 _OF_ANALYST: BindParameter[str] = bindparam("of_analyst")
-_OF_KEY: BindParameter[str] = bindparam("of_key")
-_OF_NUMBER: BindParameter[int] = bindparam("of_number")
 
-LOCK_DATASET = select(schema.dataset).where(_dataset.name == _OF_DATASET).with_for_update()
+LOCK_DATASET = (
+    select(_dataset.limit_loss, _dataset.epsilon, _dataset.rho, _dataset.delta, _dataset.entries, _dataset.head)
+    .where(_dataset.name == _OF_DATASET)
+    .with_for_update()
+)
 UPDATE_DATASET = (
     update(schema.dataset)
     .where(_dataset.name == _OF_DATASET)
@@ -26,35 +31,84 @@ UPDATE_DATASET = (
         }
     )
 )
-
-LOCK_ANALYST = (
-    select(schema.analyst).where(_analyst.dataset == _OF_DATASET, _analyst.name == _OF_ANALYST).with_for_update()
-)
 INSERT_ANALYST = insert(schema.analyst)
 UPDATE_ANALYST = (
     update(schema.analyst)
     .where(_analyst.dataset == _OF_DATASET, _analyst.name == _OF_ANALYST)
     .values({column.name: bindparam(column.name) for column in _analyst if not column.primary_key})
 )
-
-FIND_RELEASE = (
-    select(_entry.number, _answer.body)
-    .select_from(
-        schema.entry.outerjoin(schema.answer, (_answer.dataset == _entry.dataset) & (_answer.number == _entry.number))
-    )
-    .where(_entry.dataset == _OF_DATASET, _entry.key == _OF_KEY, _entry.kind == Kind.RELEASE.value)
-)
-FIND_SHOWN = (
-    select(_entry.number)
-    .where(_entry.dataset == _OF_DATASET, _entry.key == _OF_KEY, _entry.analyst == _OF_ANALYST)
-    .limit(1)
-)
 INSERT_ENTRY = insert(schema.entry)
-
-FIND_RETRY = select(_retry.key).where(
-    _retry.dataset == _OF_DATASET, _retry.analyst == _OF_ANALYST, _retry.retry_key == bindparam("of_retry_key")
-)
 INSERT_RETRY = insert(schema.retry)
-
-FIND_ANSWER = select(_answer.body).where(_answer.dataset == _OF_DATASET, _answer.number == _OF_NUMBER)
 INSERT_ANSWER = insert(schema.answer)
+
+# What follows looks for several things at once.  A statement is built for 1, 2, 4, 8, ... of them, and the last one
+# is named again to fill the places that are left.
+
+
+@lru_cache(maxsize=64)
+def lock_analysts(width: int) -> Select[Any]:
+    """Accounts of analysts, locked in the order of their names."""
+    return (
+        select(_analyst.name, _analyst.cap_loss, _analyst.epsilon, _analyst.rho, _analyst.delta)
+        .where(_analyst.dataset == _OF_DATASET, _analyst.name.in_(_places("analyst", width)))
+        .order_by(_analyst.name)
+        .with_for_update()
+    )
+
+
+@lru_cache(maxsize=64)
+def find_entries(width: int) -> Select[Any]:
+    """Releases of some keys with their answers, and which of some analysts each was shown to."""
+    answered = schema.entry.outerjoin(
+        schema.answer, (_answer.dataset == _entry.dataset) & (_answer.number == _entry.number)
+    )
+    return (
+        select(_entry.key, _entry.kind, _entry.number, _entry.analyst, _answer.body)
+        .select_from(answered)
+        .where(
+            _entry.dataset == _OF_DATASET,
+            _entry.key.in_(_places("key", width)),
+            or_(_entry.kind == bindparam("of_kind"), _entry.analyst.in_(_places("analyst", width))),
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def find_retries(width: int) -> Select[Any]:
+    """What retry keys stand for, by analyst."""
+    return select(_retry.analyst, _retry.retry_key, _retry.key).where(
+        _retry.dataset == _OF_DATASET,
+        _retry.analyst.in_(_places("analyst", width)),
+        _retry.retry_key.in_(_places("retry_key", width)),
+    )
+
+
+@lru_cache(maxsize=64)
+def find_answers(width: int) -> Select[Any]:
+    """Stored answers by number."""
+    return select(_answer.number, _answer.body).where(
+        _answer.dataset == _OF_DATASET, _answer.number.in_(_places("number", width))
+    )
+
+
+def width_for(*things: Collection[object]) -> int:
+    """The width of a statement that has places for all of each.
+
+    >>> width_for("a", "abc"), width_for("a"), width_for("")
+    (4, 1, 1)
+    """
+    return 1 << max(max(map(len, things)) - 1, 0).bit_length()
+
+
+def filled(name: str, things: Collection[Any], width: int) -> Mapping[str, Any]:
+    """Values for the places; for no things, an empty text, which is no name of anything.
+
+    >>> filled("key", ["a", "b", "c"], 4)
+    {'key_0': 'a', 'key_1': 'b', 'key_2': 'c', 'key_3': 'c'}
+    """
+    ordered = sorted(things) or [""]
+    return {f"{name}_{place}": ordered[min(place, len(ordered) - 1)] for place in range(width)}
+
+
+def _places(name: str, width: int) -> list[BindParameter[Any]]:
+    return [bindparam(f"{name}_{place}") for place in range(width)]

@@ -1,7 +1,7 @@
 """One writer a process, which groups waiting commits.
 
 Making a commit durable takes as long for one entry as for many.  Whoever comes while a commit is under
-way waits in line; the first of the line then writes for all of it in one transaction, and each gets a
+way waits in line; when it is over, the first of the line writes for all of it in one transaction, and each gets a
 result of their own.  Processes take turns by the lock on the dataset row.
 """
 
@@ -9,34 +9,57 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from sfumato.errors import SfumatoError
 from sfumato.ledger.books import Books
+from sfumato.ledger.found import Wanted
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Work(Generic[T_co]):
+    """What to do on the books, and what it will look at there.  It refuses before it writes, or not at all."""
+
+    wanted: Wanted
+    act: Callable[[Books], T_co]
 
 
 class Ticket(Generic[T]):
-    """A piece of work on the books, and what became of it.  Work refuses before it writes, or not at all."""
+    """A piece of work on the books, and what became of it."""
 
-    def __init__(self, work: Callable[[Books], T]) -> None:
-        self._work = work
+    def __init__(self, work: Work[T]) -> None:
+        self.wanted = work.wanted
+        self._act = work.act
         self._result: T | None = None
         self._error: Exception | None = None
         self.done = False
+        self.abandoned = False
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
 
     def attempt(self, books: Books) -> None:
         """Do the work; a refusal is its result."""
         self._result, self._error = None, None
         try:
-            self._result = self._work(books)
+            self._result = self._act(books)
         except SfumatoError as error:
             self._error = error
 
     def fail(self, error: Exception) -> None:
         """Record that the transaction failed: nothing of the work was written."""
         self._error, self.done = error, True
+
+    def sleep(self) -> None:
+        """Wait until the work is done, or it is this ticket's turn to write."""
+        self._asleep.acquire()
+
+    def wake(self) -> None:
+        """End the sleep."""
+        self._asleep.release()
 
     def result(self) -> T:
         """What the work returned; raises what it raised."""
@@ -55,27 +78,42 @@ class Writer:
     def __init__(self, transact: Callable[[Sequence[Ticket[Any]]], None]) -> None:
         self._transact = transact
         self._line: list[Ticket[Any]] = []
-        self._line_lock = threading.Lock()
-        self._leading = threading.Lock()
+        self._writing: Ticket[Any] | None = None  # whose turn it is
+        self._lock = threading.Lock()  # of both
 
-    def run(self, work: Callable[[Books], T]) -> T:
+    def run(self, work: Work[T]) -> T:
         """The result of ``work``, after the commit that made it durable."""
-        ticket = Ticket(work)
-        with self._line_lock:
+        ticket, group = Ticket(work), list[Ticket[Any]]()
+        with self._lock:
             self._line.append(ticket)
-        with self._leading:
+            if self._writing is None:
+                self._next()
+        try:
+            ticket.sleep()
             if not ticket.done:
-                self._write_for_all()
+                with self._lock:
+                    group, self._line = self._line, []
+                self._commit(group)
+        finally:
+            if self._writing is ticket or not ticket.done:
+                self._leave(ticket, group)
         return ticket.result()
 
-    def _write_for_all(self) -> None:
-        with self._line_lock:
-            group, self._line = self._line, []
-        try:
-            self._commit(group)
-        finally:  # interrupted: those not served go back to the front of the line
-            with self._line_lock:
-                self._line[:0] = [ticket for ticket in group if not ticket.done]
+    def _leave(self, ticket: Ticket[Any], group: Sequence[Ticket[Any]]) -> None:
+        """Let the next one write, wake those who were served; who was interrupted drops out, others stay in line."""
+        with self._lock:
+            ticket.abandoned = not ticket.done
+            self._line = [each for each in (*group, *self._line) if not (each.done or each.abandoned)]
+            if self._writing is ticket:
+                self._next()
+        for served in group:
+            if served.done and served is not ticket:
+                served.wake()
+
+    def _next(self) -> None:
+        self._writing = self._line[0] if self._line else None
+        if self._writing is not None:
+            self._writing.wake()
 
     def _commit(self, group: Sequence[Ticket[Any]]) -> None:
         try:
