@@ -1,12 +1,15 @@
-"""What a release stores in the ledger: named arrays and JSON values, as bytes that load without code."""
+"""What a release stores in the ledger: named arrays and JSON values, as bytes that load without code.
+
+A line of JSON, then the bytes of the arrays one after another, compressed together.  An answer of a few numbers
+costs microseconds, which it would not as an archive of files.
+"""
 
 from __future__ import annotations
 
-import io
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -14,24 +17,26 @@ from sfumato.errors import LedgerError
 
 Payload: TypeAlias = Mapping[str, Any]
 
-_JSON = "json"
-
 
 def encode(payload: Payload) -> bytes:
-    """Arrays as one compressed npz, everything else as JSON inside it.
+    """The bytes of a payload.
+
+    Raises:
+        ValueError: an array of Python objects, or a value that JSON does not know.
 
     >>> import numpy as np
-    >>> decode(encode({"counts": np.arange(3), "method": "histogram"}))["method"]
-    'histogram'
+    >>> decode(encode({"counts": np.arange(3), "method": "histogram"}))
+    {'method': 'histogram', 'counts': array([0, 1, 2])}
     """
     arrays = {name: value for name, value in payload.items() if isinstance(value, np.ndarray)}
-    rest = {name: value for name, value in payload.items() if name not in arrays}
-    text = json.dumps(rest, allow_nan=False)  # in order: that of columns means something
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer, allow_pickle=False, **{_JSON: np.frombuffer(text.encode(), np.uint8)}, **_prefixed(arrays)
-    )
-    return buffer.getvalue()
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise ValueError("an array of Python objects cannot be stored")
+    head = {
+        "values": {name: value for name, value in payload.items() if name not in arrays},
+        "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
+    }
+    text = json.dumps(head, allow_nan=False)  # in order: that of columns means something
+    return zlib.compress(b"\n".join([text.encode(), b"".join(array.tobytes() for array in arrays.values())]))
 
 
 def decode(stored: bytes) -> dict[str, Any]:
@@ -41,12 +46,14 @@ def decode(stored: bytes) -> dict[str, Any]:
         LedgerError: the bytes are not a stored payload.
     """
     try:
-        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
-            payload: dict[str, Any] = json.loads(archive[_JSON].tobytes())
-            return payload | {name[2:]: archive[name] for name in archive.files if name != _JSON}
-    except (ValueError, OSError, KeyError, EOFError, BadZipFile) as error:
+        text, _, content = zlib.decompress(stored).partition(b"\n")
+        head = json.loads(text)
+        payload: dict[str, Any] = dict(head["values"])
+        start = 0
+        for name, kind, shape in head["arrays"]:
+            flat = np.frombuffer(content, np.dtype(kind), count=int(np.prod(shape, dtype=np.int64)), offset=start)
+            start += flat.nbytes
+            payload[name] = flat.reshape(shape).copy()
+    except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
-
-
-def _prefixed(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"a:{name}": array for name, array in arrays.items()}
+    return payload

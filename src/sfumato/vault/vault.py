@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Protocol, Unpack
 
@@ -219,9 +220,14 @@ class Vault:
                 "domain": self.domain.hash,
                 "unit": str(self.domain.unit),
                 "journal_entry": receipt.number,
-                "sfumato": version("sfumato"),
+                "sfumato": _version(),
             },
         )
+
+
+@cache  # reading a package's metadata takes as long as answering
+def _version() -> str:
+    return version("sfumato")
 
 
 def _answered(receipt: Receipt) -> bytes:
