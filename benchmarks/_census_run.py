@@ -24,6 +24,7 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
     from sfumato.model.simulation import generator
     from sfumato.privacy.loss import EpsilonDelta
     from sfumato.synthesize.aim import aim
+    from sfumato.synthesize.histogram import marginals
     from sfumato.synthesize.mst import mst
     from sfumato.synthesize.total import Summed
     from sfumato.synthesize.workload import all_marginals
@@ -42,6 +43,8 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
         vault = FakeVault(ArrayTable(domain, codes), seed=seed)
         if method == "mst":
             release = mst(vault, loss=loss, total=Summed())
+        elif method == "independent":
+            release = marginals(vault, loss=loss, total=Summed(), cliques=[(name,) for name in domain.names])
         else:
             release = aim(vault, loss=loss, total=Summed(), workload=all_marginals(3))
         return release.model.sample(generator(seed))
@@ -53,67 +56,131 @@ def sfumato_mst(codes, sizes, ordered, **options):
     return sfumato(codes, sizes, ordered, method="mst", **options)
 
 
-def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
-    """The published MST recipe over private-pgm's inference: thirds for one-way tables, choosing, and pairs."""
-    from mbi import Dataset, Domain, LinearMeasurement, estimation
+def sfumato_independent(codes, sizes, ordered, **options):
+    return sfumato(codes, sizes, ordered, method="independent", **options)
 
-    random = np.random.default_rng(seed)
-    names = [f"c{index}" for index in range(len(sizes))]
-    rho = _rho(epsilon, delta)
 
-    def count(columns, table, shape):
-        cells = np.ravel_multi_index([table[column] for column in columns], [shape[column] for column in columns])
-        return np.bincount(cells, minlength=math.prod(shape[column] for column in columns)).astype(float)
+class Grouped:
+    """A table whose rare values were merged by noisy one-way counts, for the recipes around private-pgm's inference."""
 
-    def estimate(domain, measured):
-        return estimation.MirrorDescent().estimate(domain, measured, iters=1000)
+    def __init__(self, codes, sizes, *, sigma, random):
+        from mbi import LinearMeasurement
 
-    def run():
-        full = dict(zip(names, map(int, sizes), strict=True))
-        table = dict(zip(names, codes.T, strict=True))
-        sigma = math.sqrt(len(names) * 3 / (2 * rho))
-        groups, measured, shape = {}, [], {}
-        for name in names:
-            noisy = count([name], table, full) + random.normal(scale=sigma, size=full[name])
+        self.random = random
+        self.names = [f"c{index}" for index in range(len(sizes))]
+        full = dict(zip(self.names, map(int, sizes), strict=True))
+        table = dict(zip(self.names, codes.T, strict=True))
+        self.groups, self.measured, self.shape = {}, [], {}
+        for name in self.names:
+            noisy = _count([name], table, full) + random.normal(scale=sigma, size=full[name])
             kept = noisy >= 3 * sigma
             group = np.where(kept, np.cumsum(kept) - 1, kept.sum())
-            groups[name], shape[name] = group, int(group.max()) + 1
-            sizes_of = np.sqrt(np.bincount(group, minlength=shape[name]))
-            merged = np.bincount(group, weights=noisy, minlength=shape[name])
+            self.groups[name], self.shape[name] = group, int(group.max()) + 1
+            sizes_of = np.sqrt(np.bincount(group, minlength=self.shape[name]))
+            merged = np.bincount(group, weights=noisy, minlength=self.shape[name])
             # one variance a measurement: merged cells are too noisy, as in the published code they are rescaled
-            measured.append(LinearMeasurement(merged, (name,), sigma * float(sizes_of.mean())))
-        table = {name: groups[name][table[name]] for name in names}
-        domain = Domain(names, [shape[name] for name in names])
-        model = estimate(domain, measured)
-        pairs = list(combinations(names, 2))
-        errors = {
-            pair: float(np.abs(count(pair, table, shape) - model.project(pair).datavector()).sum()) for pair in pairs
-        }
-        tree, component = [], {name: name for name in names}
-        each = math.sqrt(8 * rho / 3 / (len(names) - 1))
-        for _ in range(len(names) - 1):
-            open_pairs = [pair for pair in pairs if component[pair[0]] != component[pair[1]]]
-            scores = np.array([errors[pair] for pair in open_pairs]) * each / 2
-            pair = open_pairs[int((scores + random.gumbel(size=len(scores))).argmax())]
+            self.measured.append(LinearMeasurement(merged, (name,), sigma * float(sizes_of.mean())))
+        self._table = {name: self.groups[name][table[name]] for name in self.names}
+
+    def count(self, columns):
+        return _count(columns, self._table, self.shape)
+
+    def noisy(self, columns, sigma):
+        from mbi import LinearMeasurement
+
+        counts = self.count(columns)
+        return LinearMeasurement(counts + self.random.normal(scale=sigma, size=counts.size), columns, sigma)
+
+    def estimate(self, measured, *, start=None):
+        from mbi import Domain, estimation
+
+        domain = Domain(self.names, [self.shape[name] for name in self.names])
+        return estimation.MirrorDescent().estimate(domain, measured, iters=1000, warm_start=start)
+
+    def error(self, columns, model):
+        return float(np.abs(self.count(columns) - model.project(columns).datavector()).sum())
+
+    def choose(self, scores, exponent):
+        """The exponential mechanism by the Gumbel trick: scores of sensitivity one, at ``exponent``."""
+        return int((scores * exponent / 2 + self.random.gumbel(size=len(scores))).argmax())
+
+    def rows(self, model, seed):
+        from mbi import Dataset
+
+        np.random.seed(seed)  # noqa: NPY002  (the peer samples from the global generator)
+        rows = model.synthetic_data()
+        found = rows.to_dict() if isinstance(rows, Dataset) else rows
+        columns = []
+        for name in self.names:
+            members = [np.flatnonzero(self.groups[name] == group) for group in range(self.shape[name])]
+            column = np.asarray(found[name]).astype(int)
+            picks = self.random.random(len(column))
+            columns.append(np.array([members[g][int(p * len(members[g]))] for g, p in zip(column, picks, strict=True)]))
+        return np.stack(columns, axis=1)
+
+
+def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
+    """The published MST recipe over private-pgm's inference: thirds for one-way tables, choosing, and pairs."""
+    rho = _rho(epsilon, delta)
+    columns = len(sizes)
+
+    def run():
+        table = Grouped(codes, sizes, sigma=math.sqrt(columns * 3 / (2 * rho)), random=np.random.default_rng(seed))
+        model = table.estimate(table.measured)
+        errors = {pair: table.error(pair, model) for pair in combinations(table.names, 2)}
+        tree, component = [], {name: name for name in table.names}
+        for _ in range(columns - 1):
+            open_pairs = [pair for pair in errors if component[pair[0]] != component[pair[1]]]
+            scores = np.array([errors[pair] for pair in open_pairs])
+            pair = open_pairs[table.choose(scores, math.sqrt(8 * rho / 3 / (columns - 1)))]
             tree.append(pair)
             old, new = component[pair[1]], component[pair[0]]
             component = {name: new if where == old else where for name, where in component.items()}
         sigma = math.sqrt(len(tree) * 3 / (2 * rho))
-        for pair in tree:
-            noisy = count(pair, table, shape) + random.normal(scale=sigma, size=shape[pair[0]] * shape[pair[1]])
-            measured.append(LinearMeasurement(noisy, pair, sigma))
-        np.random.seed(seed)  # noqa: NPY002  (the peer samples from the global generator)
-        rows = estimate(domain, measured).synthetic_data()
-        found = rows.to_dict() if isinstance(rows, Dataset) else rows
-        columns = []
-        for name in names:
-            members = [np.flatnonzero(groups[name] == group) for group in range(shape[name])]
-            column = np.asarray(found[name]).astype(int)
-            picks = random.random(len(column))
-            columns.append(np.array([members[g][int(p * len(members[g]))] for g, p in zip(column, picks, strict=True)]))
-        return np.stack(columns, axis=1)
+        pairs = [table.noisy(pair, sigma) for pair in tree]
+        return table.rows(table.estimate([*table.measured, *pairs]), seed)
 
     return run
+
+
+def mbi_aim(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
+    """The published AIM recipe over private-pgm's inference, bounded: pairs, twice as many rounds as columns, 1 MB."""
+    from mbi import Domain, junction_tree
+
+    rho = _rho(epsilon, delta)
+    columns = len(sizes)
+    rounds, megabytes = 2 * columns, 1.0
+
+    def run():
+        sigma, exponent = math.sqrt(rounds / (2 * 0.9 * rho)), math.sqrt(8 * 0.1 * rho / rounds)
+        table = Grouped(codes, sizes, sigma=sigma, random=np.random.default_rng(seed))
+        domain = Domain(table.names, [table.shape[name] for name in table.names])
+        pairs = list(combinations(table.names, 2))
+        measured, spent = list(table.measured), columns / (2 * sigma**2)
+        model = table.estimate(measured)
+        while spent < rho * (1 - 1e-9):
+            if rho - spent < 2 * (1 / (2 * sigma**2) + exponent**2 / 8):  # the last round takes what is left
+                sigma, exponent = math.sqrt(1 / (2 * 0.9 * (rho - spent))), math.sqrt(8 * 0.1 * (rho - spent))
+            spent += 1 / (2 * sigma**2) + exponent**2 / 8
+            present = [measurement.clique for measurement in measured]
+            room = max(megabytes * spent / rho, 1.0001 * junction_tree.hypothetical_model_size(domain, present))
+            fits = [p for p in pairs if junction_tree.hypothetical_model_size(domain, [*present, p]) <= room]
+            expected = math.sqrt(2 / math.pi) * sigma
+            scores = [table.error(p, model) - expected * domain.size(p) for p in fits]
+            pair = fits[table.choose(np.array(scores), exponent)]
+            measured.append(table.noisy(pair, sigma))
+            before = model.project(pair).datavector()
+            model = table.estimate(measured, start=model)
+            if np.abs(model.project(pair).datavector() - before).sum() <= expected * domain.size(pair):
+                sigma, exponent = sigma / 2, exponent * 2
+        return table.rows(model, seed)
+
+    return run
+
+
+def _count(columns, table, shape):
+    cells = np.ravel_multi_index([table[column] for column in columns], [shape[column] for column in columns])
+    return np.bincount(cells, minlength=math.prod(shape[column] for column in columns)).astype(float)
 
 
 def dpmm(codes, sizes, *, model, epsilon, delta, seed, **options):
@@ -154,7 +221,9 @@ def _rho(epsilon, delta):
 CONTESTANTS = {
     "sfumato-aim": sfumato,
     "sfumato-mst": sfumato_mst,
+    "sfumato-independent": sfumato_independent,
     "mbi-mst": mbi_mst,
+    "mbi-aim": mbi_aim,
     "dpmm-mst": dpmm_mst,
     "dpmm-aim": dpmm_aim,
 }

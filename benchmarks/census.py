@@ -1,15 +1,18 @@
 """Synthesizers on a census: error of all pairs and triples of columns, CPU seconds and memory, side by side.
 
-    python benchmarks/census.py [--contestants sfumato-aim,mbi-mst] [--tables adult] [--minutes 30]
+    python benchmarks/census.py [--contestants sfumato-aim,mbi-mst] [--tables adult] [--epsilons 0.1,1,10]
+        [--seeds 1] [--minutes 30]
 
 Every run is a process of its own on one thread, bounded in time; peers run in environments of their own under
-``.bench`` (``mbi`` 2.0, private-pgm's inference, with the published MST recipe around it, as its mechanisms
-are not in the package; ``dpmm``), made on first use.  Results join those of earlier calls.
+``.bench`` (``mbi`` 2.0, private-pgm's inference, with the published MST and AIM recipes around it, as its
+mechanisms are not in the package; ``dpmm``), made on first use.  Each run joins the results of earlier calls
+when it ends, in the place of an earlier run of the same method, table, epsilon and seed.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import math
 import os
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import mean
 
@@ -31,7 +34,15 @@ RESULTS = TABLE.with_suffix(".json")
 PEERS = {"mbi": "mbi==2.0.0", "dpmm": "dpmm"}
 DELTA = 1e-9
 EPSILONS = (0.1, 1.0, 10.0)
-SEEDS = {"sfumato-aim": 3, "sfumato-mst": 3, "mbi-mst": 1, "dpmm-mst": 1, "dpmm-aim": 1}
+SEEDS = {
+    "sfumato-aim": 3,
+    "sfumato-mst": 3,
+    "sfumato-independent": 3,
+    "mbi-mst": 1,
+    "mbi-aim": 1,
+    "dpmm-mst": 1,
+    "dpmm-aim": 1,
+}
 MOST_TRIPLES = 400  # of each table, chosen once at random where there are more
 MOST_CELLS = 4_000_000
 TARGETS = {0.1: (0.118, 0.196), 1.0: (0.039, 0.087), 10.0: (0.022, 0.062)}
@@ -117,9 +128,14 @@ def report(results: list[dict[str, object]]) -> str:
         f"delta {DELTA:g}; means over the seeds. CPU seconds on one thread with imports and reading left out, peak",
         "memory of the process. Adult as private-pgm bins it: 48 842 x 14, all 91 pairs and 364 triples. NIST",
         "national2019: 27 253 x 24; fire calls: 305 119 x 32; up to 400 pairs and triples of at most 4e6 cells.",
-        "`benchmarks/_census_data.py` states every binning. Sfumato's settings are the same everywhere. mbi-mst is the",
-        "published MST recipe around private-pgm's inference (mbi 2.0), dpmm-aim has a model limit of 1 MB. Each",
-        "run of a peer is bounded in time. Made by `python benchmarks/census.py`.",
+        "`benchmarks/_census_data.py` states every binning. Sfumato's settings are the same everywhere.",
+        "",
+        "The first two lines of a table are floors that are *not* private: rows drawn again, and columns shuffled",
+        "apart. sfumato-independent is the private one: noisy columns, joined as if independent (`marginals`).",
+        "mbi-mst and mbi-aim are the published recipes around private-pgm's inference (mbi 2.0, whose package holds no",
+        "mechanisms); mbi-aim is bounded: pairs only, 28 rounds, a model of 1 MB, as its defaults (224 rounds, 80 MB)",
+        "take hours. dpmm-aim has a model limit of 1 MB too. Each run of a peer is bounded in time.",
+        "Made by `python benchmarks/census.py`.",
         "",
     ]
     for table in dict.fromkeys(str(result["table"]) for result in results):
@@ -140,7 +156,7 @@ def report(results: list[dict[str, object]]) -> str:
                 continue
             pairs, triples = (mean(float(result[key]) for result in done) for key in ("tv2", "tv3"))
             if "cpu_s" not in done[0]:
-                lines.append(f"| {name} | | {pairs:.4f} | {triples:.4f} | | | |")
+                lines.append(f"| {name}, not private | | {pairs:.4f} | {triples:.4f} | | | |")
                 continue
             seconds = mean(float(result["cpu_s"]) for result in done)
             memory = max(float(result["peak_mb"]) for result in done)
@@ -153,31 +169,48 @@ def report(results: list[dict[str, object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def join(fresh: dict[str, object]) -> None:
+    """Put a result into the files, in the place of an earlier one of the same run; other processes may do so too."""
+    with RESULTS.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        results = json.loads(RESULTS.read_text(encoding="utf-8") or "[]")
+        kept = [result for result in results if _run(result) != _run(fresh)]
+        kept = sorted([*kept, fresh], key=_run)
+        RESULTS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        TABLE.write_text(report(kept), encoding="utf-8")
+
+
+def _run(result: dict[str, object]) -> tuple[str, float, str, int]:
+    contestant, table = str(result["contestant"]), str(result["table"])
+    return table, float(result.get("epsilon", 0.0)), contestant, int(result.get("seed", 0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--contestants", default=",".join(SEEDS))
     parser.add_argument("--tables", default="adult,nist,fire")
+    parser.add_argument("--epsilons", default="0.1,1,10")
+    parser.add_argument("--seeds", type=int, help="runs of each, instead of three of Sfumato and one of a peer")
     parser.add_argument("--minutes", type=float, default=30.0, help="longest run")
     options = parser.parse_args()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    contestants = options.contestants.split(",")
+    if unknown := sorted(set(contestants) - set(SEEDS)):
+        parser.error(f"no contestant {', '.join(unknown)}; there are {', '.join(SEEDS)}")
     for table in options.tables.split(","):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "table.npz"
             codes, sizes, ordered = zip(*load(table).values(), strict=True)
             np.savez(source, codes=np.stack(codes, axis=1), sizes=np.array(sizes), ordered=np.array(ordered))
-            fresh = floors(table, source)
-            for contestant in options.contestants.split(","):
+            for floor in floors(table, source):
+                join(floor)
+            for contestant, epsilon in product(contestants, map(float, options.epsilons.split(","))):
                 if table != "adult" and not contestant.startswith("sfumato"):
                     continue  # the peers' binning advice is for tables like Adult
-                for epsilon in EPSILONS:
-                    for seed in range(SEEDS[contestant]):
-                        bound = options.minutes * 60
-                        fresh.append(contest(contestant, table, source, epsilon=epsilon, seed=seed, bound=bound))
-                        print(json.dumps(fresh[-1]), flush=True)
-        replaced = {(result["contestant"], result["table"]) for result in fresh}
-        results = [result for result in results if (result["contestant"], result["table"]) not in replaced] + fresh
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        TABLE.write_text(report(results), encoding="utf-8")
+                for seed in range(options.seeds or SEEDS[contestant]):
+                    bound = options.minutes * 60
+                    found = contest(contestant, table, source, epsilon=epsilon, seed=seed, bound=bound)
+                    print(json.dumps(found), flush=True)
+                    join(found)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Groups of codes: what is merged, and how rows find their way back."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from sfumato.model import coarsening
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
 from sfumato.model.simulation import generator
 
@@ -10,13 +13,13 @@ from sfumato.model.simulation import generator
 def test_identity_changes_nothing():
     same = identity(4)
     assert same.trivial
-    assert same.labels() is None
+    assert same.labels is None
     assert same.expand(np.array([3, 1]), generator(1)).tolist() == [3, 1]
 
 
 def test_rare_codes_share_the_last_group():
     groups = merge_rare(np.array([2.0, 90.0, -5.0, 80.0, 1.0]), 10.0)
-    assert groups.labels() == (2, 0, 2, 1, 2)
+    assert groups.labels == (2, 0, 2, 1, 2)
     assert groups.merge(np.array([2.0, 90.0, -5.0, 80.0, 1.0])).tolist() == [90.0, 80.0, -2.0]
 
 
@@ -42,6 +45,37 @@ def test_runs_of_neighbours_are_the_cheapest_of_all_partitions():
         assert partition_cost(counts, cuts, charge) == pytest.approx(
             min(partition_cost(counts, cuts, charge) for cuts in every)
         )
+
+
+def test_with_more_codes_than_cuts_the_best_of_the_cuts_that_are_left_are_found(monkeypatch):
+    monkeypatch.setattr(coarsening, "MOST_CUTS", 5)  # 9 codes by twos: cuts before codes 2, 4, 6 and 8
+    random = np.random.default_rng(4)
+    for _ in range(20):
+        counts = np.concatenate([random.normal(level, 3, 3) for level in random.choice([0, 10, 30], 3)])
+        charge = 9.0 * (2 * np.log(5) + 1)
+        found = merge_neighbours(counts, 9.0, len(counts))
+        cuts = np.flatnonzero(np.diff(found.groups)) + 1
+        assert set(cuts) <= {2, 4, 6, 8}
+        every = ([2 * i + 2 for i in range(4) if mask >> i & 1] for mask in range(1 << 4))
+        assert partition_cost(counts, cuts, charge) == pytest.approx(
+            min(partition_cost(counts, cuts, charge) for cuts in every)
+        )
+
+
+def test_fifty_thousand_codes_take_memory_in_proportion_to_them():
+    random = np.random.default_rng(6)
+    counts = np.where(np.arange(50_000) % 5 == 0, 1000.0, 0.0) + random.normal(0, 10, 50_000)
+    tracemalloc.start()
+    rare = merge_rare(counts, 100.0)
+    assert rare.size > 10_000
+    codes = rare.expand(random.integers(0, rare.size, 20_000), generator(1))
+    steps = merge_neighbours(np.repeat([0.0, 500.0], 25_000) + random.normal(0, 5, 50_000), 25.0, 50_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50 * 2**20  # a table of groups by codes has 4 GB
+    assert len(codes) == 20_000
+    assert steps.size == 2
+    assert abs(int((steps.groups == 0).sum()) - 25_000) <= 50_000 // coarsening.MOST_CUTS + 1
 
 
 def test_levels_far_above_the_noise_are_kept_apart_and_noise_is_not():

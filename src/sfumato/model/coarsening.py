@@ -8,14 +8,19 @@ Within a group rows are shared out evenly or along a fitted slope.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.model.sampling import Codes, spread
+from sfumato.model.sampling import Codes, spread_over
 
 RARE = 3.0
 """Standard deviations of noise below which a count cannot be told from none."""
+
+MOST_CUTS = 4096
+"""Places where an ordered attribute may be cut; the best cuts take the square of them.  With more codes than this,
+neighbours are taken together from the start, as many as bring the places down to it."""
 
 _LEAST_SHRUNK = 4  # codes in a group from which shrinkage beats the noisy counts themselves
 
@@ -30,31 +35,29 @@ class Coarsening:
     groups: NDArray[np.int64]
     weights: NDArray[np.float64]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of groups."""
         return int(self.groups.max()) + 1
 
-    @property
+    @cached_property
     def trivial(self) -> bool:
         """Whether every code is its own group, in order."""
         return self.size == len(self.groups) and bool((np.diff(self.groups) > 0).all())
 
+    @cached_property
     def labels(self) -> tuple[int, ...] | None:
         """The groups as a question names them, or None where every code is its own."""
         return None if self.trivial else tuple(self.groups.tolist())
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of counts, shape ``(codes,)``, over the groups."""
-        sums = np.zeros(self.size)
-        np.add.at(sums, self.groups, counts)
-        return sums
+        return np.bincount(self.groups, weights=counts, minlength=self.size)
 
-    def table(self) -> NDArray[np.float64]:
-        """Weight of each code in its group: shape ``(groups, codes)``."""
-        table = np.zeros((self.size, len(self.groups)))
-        table[self.groups, np.arange(len(self.groups))] = self.weights
-        return table
+    def shares(self) -> NDArray[np.float64]:
+        """Share of each code in its group: shape ``(codes,)``; zeros in a group without any weight."""
+        sums = self.merge(self.weights)
+        return self.weights / np.where(sums > 0, sums, 1.0)[self.groups]
 
     def restricted(self, allowed: NDArray[np.bool_]) -> Coarsening:
         """The same groups, shared out over the allowed codes alone; a group without any must not be drawn."""
@@ -62,7 +65,11 @@ class Coarsening:
 
     def expand(self, groups: Codes, generator: np.random.Generator) -> Codes:
         """For every row a code of its group, shared out by weight and rounded, not drawn."""
-        return groups if self.trivial else spread(groups, self.table(), generator)
+        if self.trivial:
+            return groups
+        codes = np.argsort(self.groups, kind="stable")  # one group after the other
+        ends = np.cumsum(np.bincount(self.groups))
+        return codes[spread_over(groups, self.weights[codes], ends, generator)]
 
 
 def identity(size: int) -> Coarsening:
@@ -88,28 +95,37 @@ def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int)
     """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
     squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning").
 
-    The charge, ``2 ln(codes) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
+    The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
     Codes after the first ``ordered`` (missing, unknown) stay their own groups.
     """
-    sums = np.concatenate(([0.0], np.cumsum(counts[:ordered])))
-    squares = np.concatenate(([0.0], np.cumsum(counts[:ordered] ** 2)))
-    charge = variance * (2 * np.log(max(ordered, 2)) + 1)
-    best = np.zeros(ordered + 1)
-    last = np.zeros(ordered + 1, dtype=np.int64)
-    for end in range(1, ordered + 1):
-        starts = np.arange(end)
-        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (end - starts)
+    starts = np.arange(0, ordered, -(-ordered // MOST_CUTS))  # of what is never cut
+    widths = np.diff(starts, append=ordered).astype(np.float64)
+    cut = _cheapest_cuts(np.add.reduceat(counts[:ordered], starts), widths, variance)
+    first = np.ones(len(counts), dtype=np.int64)
+    first[:ordered] = 0
+    first[starts[cut]] = 1
+    groups = np.cumsum(first) - 1
+    return Coarsening(groups, _weights(groups, counts, variance, lines=True))
+
+
+def _cheapest_cuts(counts: NDArray[np.float64], widths: NDArray[np.float64], variance: float) -> NDArray[np.int64]:
+    """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each."""
+    places = len(counts)
+    sums = np.concatenate(([0.0], np.cumsum(counts)))
+    squares = np.concatenate(([0.0], np.cumsum(counts**2 / widths)))
+    codes = np.concatenate(([0.0], np.cumsum(widths)))
+    charge = variance * (2 * np.log(max(places, 2)) + 1)
+    best = np.zeros(places + 1)
+    last = np.zeros(places + 1, dtype=np.int64)
+    for end in range(1, places + 1):
+        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (codes[end] - codes[:end])
         costs = best[:end] + within + charge
         last[end] = int(costs.argmin())
         best[end] = costs[last[end]]
-    first = np.zeros(len(counts), dtype=np.int64)
-    first[ordered:] = 1
-    end = ordered
-    while end > 0:
-        first[last[end]] = 1
-        end = int(last[end])
-    groups = np.cumsum(first) - 1
-    return Coarsening(groups, _weights(groups, counts, variance, lines=True))
+    found = [int(last[places])]
+    while found[-1] > 0:
+        found.append(int(last[found[-1]]))
+    return np.array(found)
 
 
 def _weights(
@@ -121,8 +137,8 @@ def _weights(
     noisy counts around it is shrunk by its signal to noise ratio (James and Stein 1961, positive part).
     """
     weights = np.ones(len(groups))
-    for group in range(int(groups.max()) + 1):
-        codes = np.flatnonzero(groups == group)
+    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
+    for codes in members:
         if len(codes) >= _LEAST_SHRUNK:
             weights[codes] = _shrunk(counts[codes], variance, line=lines)
     return weights

@@ -45,31 +45,55 @@ def spread(groups: Codes, table: Table, generator: np.random.Generator) -> Codes
 
     ``groups`` has shape ``(rows,)``, ``table`` ``(groups, cells)``; weights of a group need not sum to one.
     """
-    order = np.argsort(generator.permutation(len(groups)), kind="stable")
-    order = order[np.argsort(groups[order], kind="stable")]
-    sizes = np.bincount(groups, minlength=len(table))
-    present = np.flatnonzero(sizes)
-    held = sizes[present]
-    weights = table[present]
-    edges = np.cumsum(weights, axis=1)
-    edges *= (held / edges[:, -1])[:, None]
-    starts = np.cumsum(held) - held
-    edges += starts[:, None]
-    edges[:, -1] = starts + held  # exact, so that rounding never moves a row into the next group
-    points = np.arange(len(groups)) + np.repeat(generator.random(len(present)), held)
-    found = np.searchsorted(edges.reshape(-1), points, side="right")
-    found -= np.repeat(np.arange(len(present)) * table.shape[1], held)
+    present = np.unique(groups)
+    width = table.shape[1]
+    ends = np.arange(1, len(present) + 1) * width
+    return spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
+
+
+def spread_over(groups: Codes, weights: Table, ends: Codes, generator: np.random.Generator) -> Codes:
+    """For every row a cell of its group, in proportion to the weights, by position in ``weights``.
+
+    ``groups`` has shape ``(rows,)``; ``weights``, shape ``(cells,)``, holds one group after the other, none
+    without a cell, group g up to ``ends[g]``; weights of a group need not sum to one.
+    """
     drawn = np.empty(len(groups), dtype=np.int64)
-    drawn[order] = _possible(found, np.repeat(present, held), table)
+    if not len(groups):
+        return drawn
+    order = generator.permutation(len(groups))
+    keys = groups[order]
+    # NumPy sorts small integers by radix
+    order = order[np.argsort(keys.astype(np.uint16) if len(ends) <= 1 << 16 else keys, kind="stable")]
+    held = np.bincount(groups, minlength=len(ends))
+    starts = np.cumsum(held) - held
+    first = np.concatenate(([0], ends[:-1]))
+    group = np.repeat(np.arange(len(ends)), ends - first)  # of each cell
+    edges = _running_shares(weights, first, group)
+    edges *= held[group]
+    edges += starts[group]
+    edges[ends - 1] = starts + held  # exact, so that rounding never moves a row into the next group
+    of_row = np.repeat(np.arange(len(ends)), held)
+    points = np.arange(len(groups)) + generator.random(len(ends))[of_row]
+    found = np.searchsorted(edges, points, side="right")
+    drawn[order] = _possible(found, of_row, weights, first, ends)
     return drawn
 
 
-def _possible(found: Codes, groups: Codes, table: Table) -> Codes:
+def _running_shares(weights: Table, first: Codes, group: Codes) -> Table:
+    """Share of its group that lies in a cell and those before it."""
+    sums = np.add.reduceat(weights, first)
+    shares = np.cumsum(weights / np.where(sums > 0, sums, 1.0)[group])
+    shares -= np.concatenate(([0.0], shares))[first][group]
+    return np.clip(shares, 0.0, 1.0)
+
+
+def _possible(found: Codes, groups: Codes, weights: Table, first: Codes, ends: Codes) -> Codes:
     """The cells found, moved to the likeliest of the group where rounding hit a cell of no probability."""
-    wrong = (found < 0) | (found >= table.shape[1])
-    wrong[~wrong] = table[groups[~wrong], found[~wrong]] <= 0
-    if wrong.any():
-        found[wrong] = table[groups[wrong]].argmax(axis=1)
+    wrong = (found < first[groups]) | (found >= ends[groups])
+    wrong[~wrong] = weights[found[~wrong]] <= 0
+    for group in np.unique(groups[wrong]):
+        likeliest = first[group] + int(weights[first[group] : ends[group]].argmax())
+        found[wrong & (groups == group)] = likeliest
     return found
 
 

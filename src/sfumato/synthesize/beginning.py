@@ -49,7 +49,7 @@ class State:
 
     def groups(self, attributes: tuple[str, ...]) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
-        labels = tuple(self.coarsenings[name].labels() for name in attributes)
+        labels = tuple(self.coarsenings[name].labels for name in attributes)
         return labels if any(label is not None for label in labels) else None
 
     def question(self, attributes: tuple[str, ...]) -> Marginal:

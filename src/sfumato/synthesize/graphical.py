@@ -56,7 +56,9 @@ class Graphical:
             raise SizeError(f"the marginal of {', '.join(attributes)} has {size} cells; ask for fewer attributes")
         table = self.model.expected(attributes)
         for axis, name in enumerate(attributes):
-            table = np.moveaxis(np.tensordot(table, _shares(self.coarsenings[name]), axes=(axis, 0)), -1, axis)
+            coarsening = self.coarsenings[name]
+            shares = coarsening.shares().reshape(-1, *(1 for _ in attributes[axis + 1 :]))
+            table = table.take(coarsening.groups, axis=axis) * shares
         return table.ravel()
 
     def answers(self, workload: Workload) -> Answers:
@@ -90,7 +92,7 @@ class Graphical:
             coarsening = self.coarsenings[name]
             allowed = np.isin(np.arange(size), list(kept))
             with np.errstate(divide="ignore"):
-                log_shares[name] = np.log(_shares(coarsening) @ allowed)
+                log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
         return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares))
 
@@ -139,11 +141,3 @@ def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
         )
         for ways, deviations in sorted(found.items())
     }
-
-
-def _shares(coarsening: Coarsening) -> Table:
-    """Share of each code in its group: shape ``(groups, codes)``, rows that sum to one (or zero, if impossible)."""
-    table = coarsening.table()
-    sums = table.sum(axis=1, keepdims=True)
-    shares: Table = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
-    return shares
