@@ -74,8 +74,8 @@ def test_fifty_thousand_codes_take_memory_in_proportion_to_them():
     tracemalloc.stop()
     assert peak < 50 * 2**20  # a table of groups by codes has 4 GB
     assert len(codes) == 20_000
-    assert steps.size == 2
-    assert abs(int((steps.groups == 0).sum()) - 25_000) <= 50_000 // coarsening.MOST_CUTS + 1
+    assert steps.size <= 3  # a step that no cut meets leaves one short run between
+    assert abs(int((steps.groups == 0).sum()) - 25_000) <= 13
 
 
 def test_levels_far_above_the_noise_are_kept_apart_and_noise_is_not():
