@@ -15,7 +15,7 @@ def open_table(source: object) -> Table:
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
             pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also mysql, mariadb); ``spark:PATH`` of
-            Parquet, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
+            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
 
     Raises:
         InputError: the source is none of these.
@@ -28,13 +28,15 @@ def open_table(source: object) -> Table:
     if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
         from sfumato.engine.spark import SparkTable
 
+        if type(source).__module__.startswith("pyspark.sql.connect"):
+            raise InputError("a Spark Connect frame has no executors to tally on; give one of a classic session")
         return SparkTable(source, "the Spark frame")
     if isinstance(source, str) and not source.strip():
         raise InputError("name a table: a file, a URL or a frame", culprit=source)
     if not isinstance(source, str | Path):
         return DuckTable(frame_source(source))
     if str(source).startswith("spark:"):
-        from sfumato.engine.spark import spark_table
+        from sfumato.engine.spark_sources import spark_table
 
         return spark_table(str(source))
     scheme, separator, _ = str(source).partition("://")

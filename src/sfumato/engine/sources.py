@@ -53,7 +53,7 @@ class CsvFile:
         columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.columns)
         return (
             f"read_csv({quoted(_literal_path(self.path))}, auto_detect=false, header=true, columns={{{columns}}}, "
-            f"delim={quoted(_delimiter(self.path))}, quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, "
+            f"delim={quoted(delimiter(self.path))}, quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, "
             f"strict_mode=true, compression={quoted('gzip' if _is_gzip(self.path) else 'none')})"
         )
 
@@ -148,17 +148,26 @@ def csv_header(path: Path) -> tuple[str, ...]:
             lines = (
                 line.decode("utf-8").removeprefix("\ufeff") for line in iter(lambda: stream.readline(_HEADER), b"")
             )
-            header = next(csv.reader(lines, delimiter=_delimiter(path), strict=True), None)
+            header = next(csv.reader(lines, delimiter=delimiter(path), strict=True), None)
     except (UnicodeDecodeError, csv.Error):
         raise TableError(f"{path} is not CSV in UTF-8", culprit=path) from None
     except (OSError, EOFError):
         raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
-    if not header:
-        raise TableError(f"{path} is empty; it needs a header and at least one row", culprit=path)
-    if any(not name or "\0" in name for name in header):
-        raise TableError(f"{path} has a column without a name, or is not CSV", culprit=path)
-    _refuse_repeats(header, str(path))
-    return tuple(header)
+    refuse_header(header or (), str(path))
+    return tuple(header or ())
+
+
+def refuse_header(names: Sequence[str], title: str) -> None:
+    """Refuse a header of CSV without names, with nameless columns, or with one name twice.
+
+    Raises:
+        TableError: as said.
+    """
+    if not names:
+        raise TableError(f"{title} is empty; it needs a header and at least one row", culprit=title)
+    if any(not name or "\0" in name for name in names):
+        raise TableError(f"{title} has a column without a name, or is not CSV", culprit=title)
+    _refuse_repeats(names, title)
 
 
 def frame_source(frame: object) -> Frame:
@@ -214,5 +223,6 @@ def _is_gzip(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.name.lower()[-7:] else ","
+def delimiter(path: str | Path) -> str:
+    """What separates the fields of a CSV file of this name."""
+    return "\t" if ".tsv" in Path(path).name.lower()[-7:] else ","

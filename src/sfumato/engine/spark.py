@@ -36,7 +36,7 @@ from sfumato.engine.rewriting import Rewriting
 from sfumato.engine.spark_dialect import DIALECT, column
 from sfumato.engine.spark_fold import quiet
 from sfumato.engine.tally import Tally
-from sfumato.errors import EngineError, InputError, TableError
+from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
 _views = itertools.count()
@@ -53,6 +53,7 @@ class SparkTable:
         """
         self.title = title
         self.spark = frame.sparkSession
+        self._frame = frame
         self.loading = threading.Lock()  # small tables are loaded under fixed names
         self.relation = f"sfumato_raw_{next(_views)}"
         with self.translating():
@@ -80,9 +81,21 @@ class SparkTable:
         """Encode on the executors, which keep the codes; what is lost with an executor is encoded again."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
         with self.translating():
-            frame = self.spark.sql(self.selected(encoding, ())).persist()
+            stamps = self.stamps()
+            # Spark would take the cache of an older encoding of the same files for this one's: tell their plans apart.
+            frame = self.spark.sql(self.selected(encoding, ())).where(f"{next(_views)} >= 0").persist()
             frame.count()
-        return EncodedRows(SparkStore(self, encoding, frame), self)
+        return EncodedRows(SparkStore(self, encoding, frame, stamps), self)
+
+    def stamps(self) -> list[tuple[str, int, int]]:
+        """Name, length and time of every file under the table; none where it is not made of files."""
+        jvm, context = self.spark._jvm, self.spark.sparkContext  # noqa: SLF001 - the only way to Hadoop's file systems
+        found = []
+        for name in self._frame.inputFiles():
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+            status = path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path)  # noqa: SLF001
+            found.append((name, status.getLen(), status.getModificationTime()))
+        return sorted(found)
 
     def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along."""
@@ -108,7 +121,7 @@ class SparkTable:
             with quiet():
                 yield
         except (PySparkException, Py4JError, ConnectionError) as error:
-            raise EngineError(f"Spark failed over {self.title}: {type(error).__name__}", culprit=self.title) from None
+            raise _translated(error, self.title) from None
 
 
 class SparkStore:
@@ -117,24 +130,39 @@ class SparkStore:
     cover_cells = COVER_CELLS
     dialect = DIALECT
 
-    def __init__(self, table: SparkTable, encoding: Encoding, frame: Any) -> None:  # noqa: ANN401
+    def __init__(self, table: SparkTable, encoding: Encoding, frame: Any, stamps: list[tuple[str, int, int]]) -> None:  # noqa: ANN401
         self._table = table
         self._encoding = encoding
         self._frame = frame
+        self._stamps = stamps
         self.domain = encoding.domain
         self.relation = f"sfumato_encoded_{next(_views)}"
         frame.createOrReplaceTempView(self.relation)
         weakref.finalize(self, _drop, table.spark, self.relation, frame)
 
+    def ready(self) -> None:
+        """Refuse where files were written since the encoding: what is lost with an executor would come out of them."""
+        with self._table.translating():
+            changed = self._table.stamps() != self._stamps
+        if changed:
+            raise EngineError(f"{self._table.title} was written since it was encoded; open it again")
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """A question to the cluster, whose answer is from one state of the files."""
+        with self._table.translating():
+            yield
+        self.ready()
+
     def query(self, statement: str) -> pa.Table:
         """The result of a grouping query."""
-        with self._table.translating():
+        with self._counting():
             return self._table.spark.sql(statement).toArrow()
 
     def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
         """Tally each partition, then add up the tables of each cover, both on the executors."""
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
-        with self._table.translating():
+        with self._counting():
             rows = self._frame.where(condition(where, self.domain)).select(*(f"c{axis}" for axis in used))
             # One task a core: each sends tables of its own, however few its rows are.
             rows = rows.coalesce(self._table.spark.sparkContext.defaultParallelism)
@@ -152,7 +180,7 @@ class SparkStore:
         schema = pa.schema(
             [(f"c{place}", pa.from_numpy_dtype(kind)) for place, kind in zip(columns, types, strict=True)]
         )
-        with self._table.translating():
+        with self._counting():
             found = self._frame.select(*schema.names).toArrow()
         yield from found.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
 
@@ -162,7 +190,7 @@ class SparkStore:
         unit = [DIALECT.words(DIALECT.digest("u"))[0]] if self.domain.unit.column is not None else []
         values = [DIALECT.double(f"v{place}") for place in encoding.values]
         codes = [f"c{place}" for place in range(len(self.domain))]
-        with self._table.translating():
+        with self._counting():
             rows = self._frame.selectExpr(*codes, *values, *unit)
             found = rows.mapInArrow(partial(_fingerprint, self.domain.shape), "state binary").toArrow()
         total = Fingerprint(self.domain.shape)
@@ -208,34 +236,21 @@ class SparkStore:
         return None
 
 
-def spark_table(url: str) -> SparkTable:
-    """The table of ``spark:PATH`` (Parquet) or ``spark:NAME`` (a table of the session's catalogue).
-
-    The active session is used, or one made with Spark's own configuration.
-
-    Raises:
-        InputError: Spark is not installed.
-        TableError: there is no such table.
-        EngineError: Spark does not start.
-    """
-    place = url.partition(":")[2]
-    try:
-        from pyspark.errors import AnalysisException, PySparkException
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise InputError("pyspark is not installed; install sfumato[spark]", culprit=url) from None
-    try:
-        quiet = SparkSession.builder.appName("sfumato").config("spark.ui.showConsoleProgress", "false")
-        spark = quiet.getOrCreate()
-    except (PySparkException, RuntimeError, OSError):
-        raise EngineError(
-            "Spark does not start; does JAVA_HOME name a Java of version 17 or newer?", culprit=url
-        ) from None
-    try:
-        is_path = "/" in place or place.endswith(".parquet")
-        return SparkTable(spark.read.parquet(place) if is_path else spark.table(place), f"the Spark table {place}")
-    except AnalysisException:
-        raise TableError(f"Spark finds no table {place}, or it is not Parquet", culprit=url) from None
+def _translated(error: Exception, title: str) -> TableError | EngineError:
+    """Spark's messages quote data; of them only what went wrong is taken over."""
+    text = str(error)
+    if "MALFORMED_RECORD" in text or "MALFORMED_CSV" in text or "TextParsingException" in text:
+        return TableError(f"{title} has a record that is no CSV record of the header's columns", culprit=title)
+    if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text:
+        return EngineError(f"{title} lost a file since it was opened; open it again", culprit=title)
+    if "No module named 'sfumato'" in text or "PYTHON_VERSION_MISMATCH" in text:
+        return EngineError(
+            "Spark's executors need this version of sfumato and of Python; name that Python by PYSPARK_PYTHON",
+            culprit=title,
+        )
+    if "AccessControlException" in text or "Permission denied" in text:
+        return EngineError(f"no permission to read {title}", culprit=title)
+    return EngineError(f"Spark failed over {title}: {type(error).__name__}", culprit=title)
 
 
 def _tally(plan: Plan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
