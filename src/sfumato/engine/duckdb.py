@@ -157,6 +157,9 @@ class DuckStore:
         self.dialect = encoding.dialect
         weakref.finalize(self, _drop, table, relation)
 
+    def ready(self) -> None:
+        """Always: the codes are in this process."""
+
     def query(self, statement: str) -> pa.Table:
         """The result of a grouping query."""
         with self._table.reading() as cursor:

@@ -47,6 +47,14 @@ class Store(Protocol):
         """How large the tables should be over which marginals are tallied together."""
         ...
 
+    def ready(self) -> None:
+        """Refuse where the rows can no longer be counted as they were encoded.
+
+        Raises:
+            EngineError: the connection is lost, or files that the engine would read again were written.
+        """
+        ...
+
     def query(self, statement: str) -> pa.Table:
         """The result of a SELECT over ``relation``: never rows of the table, always groups of them."""
         ...
@@ -84,9 +92,20 @@ class EncodedRows:
         """The domain it was encoded with."""
         return self._store.domain
 
-    @cached_property
+    @property
     def version(self) -> str:
-        """Names the content: derived from the protected rows, so for the ledger's keys and no one's eyes."""
+        """Names the content: derived from the protected rows, so for the ledger's keys and no one's eyes.
+
+        A release asks for it before it charges, so this is where a lost table is found out.
+
+        Raises:
+            EngineError: the rows can no longer be counted, as their connection is lost or their files changed.
+        """
+        self._store.ready()
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return self._store.fingerprint()
 
     def marginals(
