@@ -9,6 +9,7 @@ quantile is bounded as a rank: a share of the rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,7 +20,7 @@ from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.query.estimate import Noise, Reading
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
-from sfumato.query.tally import leaves, plan, sum_unit
+from sfumato.query.tally import Plan, leaves, plan, sum_unit
 from sfumato.query.tree import rank_variance
 from sfumato.vault.noise import noises
 
@@ -68,7 +69,12 @@ def accuracy(
         raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
     planned = plan(query, domain)
     mechanisms = noises(domain, planned.questions, loss, planned.shares)
-    reading = Reading(domain, exact(confidence, name="confidence"))
+    return _expected(Reading(domain, exact(confidence, name="confidence")), query, planned, mechanisms, rows)
+
+
+def _expected(
+    reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], rows: int | None
+) -> tuple[Expected, ...]:
     return tuple(
         Expected(name, *_errors(reading, aggregate, mechanisms[planned.first(source)], rows))
         for name, aggregate, source in zip(query.labels, query.aggregates, planned.source, strict=True)
@@ -107,10 +113,10 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
     raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
 
 
-def expected_errors(domain: Domain, query: Query, loss: Loss) -> dict[str, float]:
-    """Standard errors by name, for the statement of a release."""
+def expected_errors(domain: Domain, query: Query, planned: Plan, mechanisms: Sequence[Noise]) -> dict[str, float]:
+    """Standard errors by name, for the statement of a release: of a query, its plan, and the noise on each question."""
     names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
-    found = accuracy(domain, query, loss, confidence=Fraction(95, 100))
+    found = _expected(Reading(domain, Fraction(95, 100)), query, planned, mechanisms, None)
     return {expected.name + names[expected.measure]: expected.standard_error for expected in found}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from sfumato.privacy.loss import EpsilonDelta, Loss, Number, exact
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import expected_errors
 from sfumato.query.answer import Answer, Value
-from sfumato.query.estimate import Reading
+from sfumato.query.estimate import Noise, Reading
 from sfumato.query.question import Query
 from sfumato.query.tally import Plan, plan
 from sfumato.vault import canonical
@@ -68,14 +68,15 @@ def ask(
     if query.discovered:
         return _discover(vault, query, loss, sure, retry_key)
     planned = plan(query, vault.domain)
-    noises(vault.domain, planned.questions, loss, planned.shares)  # refuses what cannot be measured, for free
+    # refuses what cannot be measured, for free
+    mechanisms = noises(vault.domain, planned.questions, loss, planned.shares)
 
     def run(doors: Doors) -> Payload:
         measured = doors.measure(planned.questions, loss, shares=planned.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(vault.domain, query, planned, loss, sure, settled)
+    return _read(Reading(vault.domain, sure), query, planned, mechanisms, settled)
 
 
 def request(planned: Plan) -> Request:
@@ -87,9 +88,8 @@ def request(planned: Plan) -> Request:
     return Request("query", "tally", parameters)
 
 
-def _read(domain: Domain, query: Query, planned: Plan, loss: Loss, confidence: Fraction, settled: Settled) -> Answer:
-    mechanisms = noises(domain, planned.questions, loss, planned.shares)
-    reading = Reading(domain, confidence)
+def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled) -> Answer:
+    domain = reading.domain
     columns = []
     for aggregate, source in zip(query.aggregates, planned.source, strict=True):
         first = planned.first(source)
@@ -108,12 +108,12 @@ def _read(domain: Domain, query: Query, planned: Plan, loss: Loss, confidence: F
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
-        expected_error=expected_errors(domain, query, loss),
+        expected_error=expected_errors(domain, query, planned, mechanisms),
         provenance=settled.provenance,
         query=query,
         keys=keys,
         values=values_by_group,
-        confidence=confidence,
+        confidence=reading.confidence,
     )
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.attribute import null_code
@@ -62,6 +63,7 @@ class Plan:
         return sum(len(before.questions) for before in self.tallies[:tally])
 
 
+@lru_cache(maxsize=1024)  # a question is usually previewed and then asked, at one loss and another
 def plan(query: Query, domain: Domain) -> Plan:
     """The tallies that a query needs.
 

@@ -13,7 +13,7 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.vault.checks import check_size
-from sfumato.vault.questions import Measurable
+from sfumato.vault.questions import Marginal, Measurable
 from sfumato.vault.sensitivity import sensitivity
 
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
@@ -37,8 +37,18 @@ def noises(
         raise LossError("shares must be positive, one a question, and sum to at most one", culprit=shares)
     check_size(domain, questions)
     return tuple(
-        _noise(loss, share, *sensitivity(domain, question)) for question, share in zip(questions, shares, strict=True)
+        _noise(loss, share, *_sensitivity(domain, question)) for question, share in zip(questions, shares, strict=True)
     )
+
+
+def _sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
+    # a question is looked at before it is charged and again when it is measured; those with arrays are not kept alive
+    return _of_marginal(domain, question) if isinstance(question, Marginal) else sensitivity(domain, question)
+
+
+@lru_cache(maxsize=1024)
+def _of_marginal(domain: Domain, question: Marginal) -> tuple[int, int]:
+    return sensitivity(domain, question)
 
 
 @lru_cache(maxsize=64)
