@@ -24,9 +24,10 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.address import shown
 from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
-from sfumato.engine.output import write_batches
+from sfumato.engine.output import read_labels, write_batches
 from sfumato.engine.plan import Counts, Plan
 from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
@@ -96,6 +97,14 @@ class SqlTable:
         with self.session() as session:
             profiler = Profiler(session.rows, self.dialect, self.relation)
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+
+    def values(self, name: str) -> pa.ChunkedArray:
+        """One column as it stands.  Not private: for the owner of the table only."""
+        column = self.raw(name)
+        schema = pa.schema([(name, arrow_type(column))])
+        with self.session() as session:
+            chunks = session.chunks(f"SELECT {carried(column, self.dialect)} FROM {self.relation}")
+            return pa.Table.from_batches((_batch(chunk, schema) for chunk in chunks), schema).column(0)
 
     def encode(self, domain: Domain) -> Recodable:
         """Encode into a temporary table of a session that the result keeps."""
@@ -196,12 +205,12 @@ class SqlStore:
         """Read the table again, rewrite, shuffle; rows pass through this process in batches."""
         rewriting = Rewriting(self._encoding, recode, raw)
         columns = [self._table.raw(name) for name in raw]
-        types = [pa.string()] * recode.labels.num_columns + [_ARROW.get(column.kind, pa.string()) for column in columns]
+        types = [pa.string()] * recode.labels.num_columns + [arrow_type(column) for column in columns]
         schema = pa.schema(list(zip(rewriting.names, types, strict=True)))
         with self._table.session() as session:
             for name, small in rewriting.tables().items():
                 session.load(name, small)
-            carried = [self._carried(column) for column in columns]
+            carried = [carried(column, self.dialect) for column in columns]
             rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
             batches = (_batch(chunk, schema) for chunk in session.chunks(rewriting.select(rows)))
             if out is None:
@@ -209,15 +218,9 @@ class SqlStore:
             write_batches(batches, schema, out)
         return None
 
-    def _carried(self, column: Column) -> str:
-        name = self.dialect.name(column.name)
-        match column.kind:
-            case Kind.REAL:
-                return self.dialect.double(name)
-            case Kind.OTHER:
-                return self.dialect.text(name)
-            case _:
-                return name
+    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The file is read by this process."""
+        return read_labels(out, names)
 
     def _tallied(self, plan: Plan, cover: int, where: Predicate | None) -> Counts:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
@@ -226,6 +229,23 @@ class SqlStore:
         found = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
         counts[found[:, 0]] = found[:, 1]
         return counts
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """What Arrow calls the values of a column that is carried along."""
+    return _ARROW.get(column.kind, pa.string())
+
+
+def carried(column: Column, dialect: Dialect) -> str:
+    """A raw column as an expression of its Arrow type."""
+    name = dialect.name(column.name)
+    match column.kind:
+        case Kind.REAL:
+            return dialect.double(name)
+        case Kind.OTHER:
+            return dialect.text(name)
+        case _:
+            return name
 
 
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
