@@ -15,22 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys
-from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.fingerprint import Fingerprint
-from sfumato.engine.output import complete, read_labels, write_batches
+from sfumato.engine.output import complete
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.relabelling import relabelled
+from sfumato.engine.rewriting import Rewriting
 from sfumato.engine.sources import Source, quoted
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
@@ -60,10 +58,10 @@ class DuckTable:
         self._numbers = itertools.count()
         # Readable by this user only, removed with the table.  Not encrypted: DuckDB's own build can only read
         # encrypted files, and would fail on the first one that it spills.
-        self.scratch = Path(tempfile.mkdtemp(prefix="sfumato-"))
-        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
+        scratch = tempfile.mkdtemp(prefix="sfumato-")
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         options: dict[str, Any] = {
-            "temp_directory": str(self.scratch),
+            "temp_directory": scratch,
             "max_temp_directory_size": SPILL,
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
@@ -102,9 +100,7 @@ class DuckTable:
         name = self.fresh_name()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
-            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
-        store = DuckStore(self, encoding, name)
-        return EncodedRows(store, self, Columns(domain, rows, store.column))
+        return EncodedRows(DuckStore(self, encoding, name), self)
 
     def fresh_name(self) -> str:
         """A name for a table of encoded rows."""
@@ -183,14 +179,6 @@ class DuckStore:
             tally.add_batch(batch, used)
         return tally.tables
 
-    def column(self, name: str, into: NDArray[Any]) -> None:
-        """Fill an array with a column of codes, or of numbers as doubles with NaN for none."""
-        wanted = name if name.startswith("c") else f"COALESCE(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
-        start = 0
-        for batch in self._stream([wanted], "1 = 1"):
-            into[start : start + batch.num_rows] = batch.column(0).to_numpy()
-            start += batch.num_rows
-
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Codes in batches."""
         return self._stream([f"c{place}" for place in columns], "1 = 1")
@@ -218,33 +206,21 @@ class DuckStore:
         return found.rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Rewrite codes, beside raw columns that are read again, and shuffle."""
+        """Read the source again, rewrite, shuffle."""
+        rewriting = Rewriting(self._encoding, recode, raw)
         carried = [self._table.raw(name) for name in raw]
-        with self._table.reading() as cursor, self._carrying(cursor, carried) as relation:
-            names = [f"c{self.domain.index(name)}" for name in recode.attributes]
-            listed = ", ".join([*names, *(f"r{place}" for place in range(len(raw)))])
-            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {self.relation}").fetchall()
-            reader = cursor.sql(f"SELECT {listed} FROM {relation}").to_arrow_reader(4 * BATCH_ROWS)
-            return _delivered(cursor, relabelled(reader, recode, raw, about=rows, folder=self._table.scratch), out)
-
-    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The file is read by this process."""
-        return read_labels(out, names)
-
-    @contextmanager
-    def _carrying(self, cursor: Any, carried: Sequence[str]) -> Iterator[str]:  # noqa: ANN401
-        """Encoded, bounded rows beside raw columns: what stands after FROM."""
-        if not carried:
-            yield self.relation
-        elif self.domain.unit.column is None:
-            yield f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
-        else:
-            name = self._table.fresh_name()
+        with self._table.reading() as cursor:
+            for name, small in rewriting.tables().items():
+                cursor.register(name, small)
+            if self.domain.unit.column is None:
+                rows = f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
+                return _delivered(cursor, rewriting.select(rows), out)
+            bounded_rows = self._table.fresh_name()
             try:
-                self._table.store(cursor, self._encoding, name, carried)
-                yield name
+                self._table.store(cursor, self._encoding, bounded_rows, carried)
+                return _delivered(cursor, rewriting.select(bounded_rows), out)
             finally:
-                cursor.execute(f"DROP TABLE IF EXISTS {name}")
+                cursor.execute(f"DROP TABLE IF EXISTS {bounded_rows}")
 
     def _stream(self, columns: list[str], where: str) -> Iterator[pa.RecordBatch]:
         with self._table.reading() as cursor:
@@ -252,17 +228,13 @@ class DuckStore:
             yield from cursor.sql(statement).to_arrow_reader(BATCH_ROWS)
 
 
-def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.Table | None:  # noqa: ANN401
+def _delivered(cursor: Any, select: str, out: Path | None) -> pa.Table | None:  # noqa: ANN401
     """The rows themselves, or a file that is complete or not there."""
     if out is None:
-        texts = [pa.field(each.name, getattr(each.type, "value_type", each.type)) for each in rows.schema]
-        return rows.read_all().cast(pa.schema(texts))
-    if out.suffix == ".parquet":
-        write_batches(rows, rows.schema, out)
-        return None
+        return cursor.sql(select).to_arrow_table()
     with complete(out) as part:
-        cursor.register("sfumato_rewritten", rows)
-        cursor.execute(f"COPY sfumato_rewritten TO {quoted(str(part))} (FORMAT csv, HEADER)")
+        form = "csv, HEADER" if out.suffix == ".csv" else "parquet"
+        cursor.execute(f"COPY ({select}) TO {quoted(str(part))} (FORMAT {form})")
     return None
 
 

@@ -24,9 +24,6 @@ from sfumato.engine.exact import Exact
 
 Counts = NDArray[np.int64]
 
-ROWS = "rows of the class"
-"""Name of the column that says how many rows a row stands for."""
-
 
 class Kind(StrEnum):
     """What a column holds, as far as a domain cares."""
@@ -228,12 +225,5 @@ class Recodable(Encoded, Protocol):
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write what :meth:`recoded` returns to ``out``, a .csv file or a .parquet file (a directory of them on
         Spark), without holding it in memory where the engine can.  Nothing is left behind on failure.
-        """
-        ...
-
-    def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The text columns ``names`` of what :meth:`write_recoded` wrote, read back from it.
-
-        A row each, or the distinct ones with column ``ROWS``, where the engine counted them.
         """
         ...
