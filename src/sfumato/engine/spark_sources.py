@@ -81,7 +81,7 @@ def _session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
             "or set JAVA_HOME",
             culprit=home,
         )
-    options = {"spark.ui.showConsoleProgress": "false"}
+    options: dict[str, Any] = {"spark.ui.showConsoleProgress": "false"}
     if not os.environ.get("SFUMATO_TRACE"):
         options["spark.log.level"] = "OFF"  # failures are raised here; Spark's own words quote the protected rows
     try:
@@ -91,7 +91,7 @@ def _session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
         raise EngineError(
             "Spark does not start; does JAVA_HOME name a Java of version 17 or newer?", culprit=home
         ) from None
-    if spark.sparkContext.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+    if str(spark.sparkContext.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable  # not the first python3 on the path, which lacks this package
     return spark
 

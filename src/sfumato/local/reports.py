@@ -138,8 +138,16 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
         raise InputError(f"cannot read {source}: missing, damaged, or not of the format of its ending") from None
     if column not in table.column_names:
         raise InputError(f"{source} has no column {column!r}", culprit=column)
-    values = table.column(column)
+    return complete_column(table.column(column), column)
+
+
+def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- a pyarrow.ChunkedArray, imported lazily
+    """A column in memory, for a client to randomise.
+
+    Raises:
+        InputError: missing values: decide what they stand for first.
+    """
     if values.null_count:
-        raise InputError(f"{values.null_count} values of {column!r} are missing: decide what they stand for first")
+        raise InputError(f"{values.null_count} values of {name!r} are missing: decide what they stand for first")
     read: NDArray[Any] = values.to_numpy()
     return read

@@ -61,20 +61,22 @@ def spec(
 @app.command()
 def randomize(
     path: SpecPath,
-    table: Annotated[str, typer.Argument(help="CSV or Parquet file with one value a person.")],
+    table: Annotated[
+        str, typer.Argument(help="CSV, Parquet or Arrow file, or the URL of a table, with one value a person.")
+    ],
     column: Annotated[str, typer.Option(help="Its column.")],
     out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
     overwrite: Overwrite = False,
 ) -> None:
-    """Randomise a column of a file to reports: one report a row, so a row must be a person."""
+    """Randomise a column of a table to reports: one report a row, so a row must be a person."""
     from sfumato.local import Client
-    from sfumato.local.reports import read_column, write_reports
+    from sfumato.local.reports import write_reports
     from sfumato.vault.rows import free
 
     agreed = _read(path)
     free(out, overwrite=overwrite)
     with working(f"Randomising {column}"):
-        reports = Client(agreed).randomize_batch(read_column(table, column))
+        reports = Client(agreed).randomize_batch(_column(table, column))
         write_reports(out, reports)
     remark(f"Wrote {len(reports)} reports to {out}.")
 
@@ -250,6 +252,17 @@ def _read(path: Path) -> Spec:
         return loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the spec {path}", culprit=path) from None
+
+
+def _column(table: str, column: str) -> Any:  # noqa: ANN401 -- a NumPy array of whatever the column holds
+    """The values of a column, one a person."""
+    from sfumato.local.reports import complete_column, read_column
+
+    if "://" not in table and not table.startswith("spark:"):
+        return read_column(table, column)
+    from sfumato.engine.open import open_table
+
+    return complete_column(open_table(table).values(column), column)
 
 
 def _rows(found: Estimate, confidence: float) -> list[dict[str, Any]]:
