@@ -103,7 +103,7 @@ class SqlTable:
         column = self.raw(name)
         schema = pa.schema([(name, arrow_type(column))])
         with self.session() as session:
-            chunks = session.chunks(f"SELECT {carried(column, self.dialect)} FROM {self.relation}")
+            chunks = session.chunks(f"SELECT {as_arrow(column, self.dialect)} FROM {self.relation}")
             return pa.Table.from_batches((_batch(chunk, schema) for chunk in chunks), schema).column(0)
 
     def encode(self, domain: Domain) -> Recodable:
@@ -210,7 +210,7 @@ class SqlStore:
         with self._table.session() as session:
             for name, small in rewriting.tables().items():
                 session.load(name, small)
-            carried = [carried(column, self.dialect) for column in columns]
+            carried = [as_arrow(column, self.dialect) for column in columns]
             rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
             batches = (_batch(chunk, schema) for chunk in session.chunks(rewriting.select(rows)))
             if out is None:
@@ -232,7 +232,7 @@ def arrow_type(column: Column) -> pa.DataType:
     return _ARROW.get(column.kind, pa.string())
 
 
-def carried(column: Column, dialect: Dialect) -> str:
+def as_arrow(column: Column, dialect: Dialect) -> str:
     """A raw column as an expression of its Arrow type."""
     name = dialect.name(column.name)
     match column.kind:
