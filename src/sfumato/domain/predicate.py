@@ -6,7 +6,7 @@ A condition names cells, never expressions, so whether it can be evaluated depen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,22 @@ class Not:
 
 
 Predicate: TypeAlias = Among | All | Any | Not
+
+
+def named(predicate: Predicate | None) -> frozenset[str]:
+    """The attributes that a condition looks at.
+
+    >>> sorted(named(All((Among("age", frozenset({1})), Not(Among("sex", frozenset()))))))
+    ['age', 'sex']
+    """
+    match predicate:
+        case None:
+            return frozenset()
+        case Among(attribute=name):
+            return frozenset((name,))
+        case All(parts=parts) | Any(parts=parts):
+            return frozenset().union(*map(named, parts))
+        case Not(part=part):
+            return named(part)
+        case _:
+            assert_never(predicate)

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain import predicate as p
+from sfumato.engine.condition import holds
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Groups
 from sfumato.engine.statements import fixed_bounds
+from sfumato.engine.tally import totals
 from sfumato.errors import TableError
 
 _BATCH_ROWS = 1 << 16
@@ -109,9 +111,7 @@ class ArrayTable:
         inside = (numbers >= edges[0]) & (numbers <= edges[-1])
         bins = np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(edges) - 2)
         cell = self._cells(by) * (len(edges) - 1) + bins
-        counts = np.zeros(self._size(by) * (len(edges) - 1), dtype=np.int64)
-        np.add.at(counts, cell[inside], self._kept(where)[inside])
-        return Exact(counts)
+        return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._kept(where)[inside]))
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
@@ -145,16 +145,12 @@ class ArrayTable:
         return cell
 
     def _count(self, clique: tuple[str, ...], weights: Counts) -> Counts:
-        counts = np.zeros(self._size(clique), dtype=np.int64)
-        np.add.at(counts, self._cells(clique), weights)
-        return counts
+        return totals(self._cells(clique), self._size(clique), weights)
 
     def _groups(self, attributes: tuple[str, ...], weights: Counts) -> Groups:
         kept = weights > 0
         codes, inverse = np.unique(self._codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
-        counts = np.zeros(len(codes), dtype=np.int64)
-        np.add.at(counts, inverse.ravel(), weights[kept])
-        return Groups(attributes, codes.astype(np.uint32), counts)
+        return Groups(attributes, codes.astype(np.uint32), totals(inverse.ravel(), len(codes), weights[kept]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
         """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""
@@ -178,18 +174,6 @@ class ArrayTable:
             raise TableError("rows in memory carry no ids, so their units cannot be counted", culprit=self._domain.unit)
 
     def _kept(self, where: p.Predicate | None) -> Counts:
-        return self._weights if where is None else self._weights * self._holds(where)
-
-    def _holds(self, where: p.Predicate) -> NDArray[np.bool_]:
-        rows = len(self._codes)
-        held: NDArray[np.bool_]
-        match where:
-            case p.Among(attribute=name, codes=codes):
-                held = np.isin(self._codes[:, self._domain.index(name)], list(codes))
-            case p.All(parts=parts):
-                held = np.all([np.ones(rows, bool), *(self._holds(part) for part in parts)], axis=0)
-            case p.Any(parts=parts):
-                held = np.any([np.zeros(rows, bool), *(self._holds(part) for part in parts)], axis=0)
-            case p.Not(part=part):
-                held = ~self._holds(part)
-        return held
+        if where is None:
+            return self._weights
+        return self._weights * holds(where, self._domain, lambda name: self._codes[:, self._domain.index(name)])

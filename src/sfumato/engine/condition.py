@@ -1,6 +1,14 @@
-"""Filters over codes, as SQL.  Codes are never NULL, so a condition is true or false for every row."""
+"""Filters over codes, as SQL and on arrays.  Codes are never NULL, so a condition is true or false for every row."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any as Anything
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import All, Among, Any, Not, Predicate
@@ -33,3 +41,31 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
 
 def _joined(word: str, parts: tuple[Predicate, ...], domain: Domain) -> str:
     return "(" + word.join(condition(part, domain) for part in parts) + ")"
+
+
+def holds(
+    predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
+) -> NDArray[np.bool_]:
+    """Where a condition is true.
+
+    Args:
+        predicate: what is asked.
+        domain: the domain of the codes.
+        codes: the codes of an attribute; arrays of different attributes are broadcast against each other.
+
+    Returns:
+        Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
+    """
+    match predicate:
+        case Among(attribute=name, codes=among):
+            table = np.zeros(domain[name].size, dtype=np.bool_)
+            table[list(among)] = True
+            return table.take(codes(name))
+        case All(parts=parts):
+            return reduce(np.logical_and, (holds(part, domain, codes) for part in parts), np.array(True))
+        case Any(parts=parts):
+            return reduce(np.logical_or, (holds(part, domain, codes) for part in parts), np.array(False))
+        case Not(part=part):
+            return np.logical_not(holds(part, domain, codes))
+        case _:
+            assert_never(predicate)

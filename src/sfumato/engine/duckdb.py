@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
@@ -100,7 +102,9 @@ class DuckTable:
         name = self.fresh_name()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
-        return EncodedRows(DuckStore(self, encoding, name), self)
+            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
+        store = DuckStore(self, encoding, name)
+        return EncodedRows(store, self, Columns(domain, rows, store.column))
 
     def fresh_name(self) -> str:
         """A name for a table of encoded rows."""
@@ -178,6 +182,14 @@ class DuckStore:
         for batch in self._stream([f"c{axis}" for axis in used], condition(where, self.domain)):
             tally.add_batch(batch, used)
         return tally.tables
+
+    def column(self, name: str, into: NDArray[Any]) -> None:
+        """Fill an array with a column of codes, or of numbers as doubles with NaN for none."""
+        wanted = name if name.startswith("c") else f"COALESCE(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
+        start = 0
+        for batch in self._stream([wanted], "1 = 1"):
+            into[start : start + batch.num_rows] = batch.column(0).to_numpy()
+            start += batch.num_rows
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Codes in batches."""

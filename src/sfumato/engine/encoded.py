@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Predicate
+from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
 from sfumato.engine.port import Groups, Recode, Table
-from sfumato.engine.statements import Cells
+from sfumato.engine.statements import Cells, fixed_bounds, increasing, numeric, power_bounds
 from sfumato.errors import QueryError, SizeError
 
 
@@ -81,11 +82,12 @@ class Store(Protocol):
 
 
 class EncodedRows:
-    """Implements :class:`sfumato.engine.port.Encoded` over a store."""
+    """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
 
-    def __init__(self, store: Store, table: Table) -> None:
+    def __init__(self, store: Store, table: Table, columns: Columns | None = None) -> None:
         self._store = store
         self._table = table
+        self._columns = columns
 
     @property
     def domain(self) -> Domain:
@@ -119,7 +121,8 @@ class EncodedRows:
             _refuse_repeats(clique)
         wanted = plan(places, self.domain.shape, cover_cells=self._store.cover_cells)
         condition(where, self.domain)  # refuse before anything is read
-        tables = self._store.tally(wanted, where)
+        held = None if self._columns is None else self._columns.tally(wanted, where)
+        tables = self._store.tally(wanted, where) if held is None else held
         return tuple(Exact(counts) for counts in wanted.project(tables))
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[Groups]:
@@ -134,14 +137,22 @@ class EncodedRows:
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
-        return self._dense(self._over(by, where).sums(value, unit), self._cells(by))
+        cells, bounds = self._checked_cells(by, where), fixed_bounds(self.domain, value, unit)
+        held = None if self._columns is None else self._columns.powers(value, by, unit, 1, bounds, where)
+        if held is not None:
+            return Exact(held @ np.array([bounds[0], 1]))
+        return self._dense(self._over(by, where).sums(value, unit), cells)
 
     def moments(
         self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
         """Sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
+        size, bounds = self._checked_cells(by, where), power_bounds(self.domain, value, unit, degree)
+        held = None if self._columns is None else self._columns.powers(value, by, unit, degree, bounds, where)
+        if held is not None:
+            return Exact(held.reshape(-1))
         found = self._store.query(self._over(by, where).moments(value, unit, degree))
-        sums = np.zeros((self._cells(by), degree + 1), dtype=np.int64)
+        sums = np.zeros((size, degree + 1), dtype=np.int64)
         cells = _integers(found.column("cell"))
         for power in range(degree + 1) if len(found) else ():
             sums[cells, power] = _integers(found.column(f"m{power}"))
@@ -155,7 +166,12 @@ class EncodedRows:
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
         """Counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
-        return self._dense(self._over(by, where).bins(value, edges), self._cells(by) * (len(edges) - 1))
+        cells, found = self._checked_cells(by, where), increasing(edges)
+        numeric(self.domain, value)
+        held = None if self._columns is None else self._columns.bins(value, found, by, where)
+        if held is not None:
+            return Exact(held)
+        return self._dense(self._over(by, where).bins(value, found), cells * (len(edges) - 1))
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""
@@ -210,6 +226,11 @@ class EncodedRows:
                 culprit=by,
             )
         return cells
+
+    def _checked_cells(self, by: tuple[str, ...], where: Predicate | None) -> int:
+        """Number of cells of ``by``; a condition that does not fit is refused before anything is read."""
+        condition(where, self.domain)
+        return self._cells(by)
 
     def _dense(self, statement: str, cells: int) -> Exact[Counts]:
         found = self._store.query(statement)

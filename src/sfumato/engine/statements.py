@@ -58,9 +58,7 @@ class Cells:
         Raises:
             QueryError: edges that do not increase, or an attribute without numbers.
         """
-        edges = [float(edge) for edge in edges]
-        if not _increasing(edges):
-            raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+        edges = increasing(edges)
         number = f"cell * {len(edges) - 1} + {_bin('v', edges)}"
         rows = self._rows(f"{self._clamped(value)} AS v")
         inside = f"v >= {real(edges[0])} AND v <= {real(edges[-1])}"
@@ -76,12 +74,7 @@ class Cells:
 
     def moments(self, value: str, unit: Fraction, degree: int) -> str:
         """Columns ``m0`` .. of the sums of powers of fixed-point ``value`` less its least, over each cell."""
-        low, high = fixed_bounds(self.domain, value, unit)
-        if (high - low) ** degree > FIXED_POINT_LIMIT:
-            raise SizeError(
-                f"sums of powers of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit",
-                culprit=unit,
-            )
+        low, _ = power_bounds(self.domain, value, unit, degree)
         powers = ["COUNT(*) AS m0"]
         powers += [f"SUM({' * '.join(['k'] * power)}) AS m{power}" for power in range(1, degree + 1)]
         shifted = f"SELECT cell, fixed - ({low}) AS k FROM ({self._fixed(value, unit)}) AS fixed_point"
@@ -137,6 +130,22 @@ def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
     return low, high
 
 
+def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tuple[int, int]:
+    """The bounds of :func:`fixed_bounds`, where sums of powers of what lies above the lower one fit.
+
+    Raises:
+        QueryError: as there.
+        SizeError: a sum could overflow; ask for a coarser unit.
+    """
+    low, high = fixed_bounds(domain, value, unit)
+    if (high - low) ** degree > FIXED_POINT_LIMIT:
+        raise SizeError(
+            f"sums of powers of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit",
+            culprit=unit,
+        )
+    return low, high
+
+
 def numeric(domain: Domain, name: str) -> Integer | Real:
     """An attribute that has numbers.
 
@@ -150,14 +159,28 @@ def numeric(domain: Domain, name: str) -> Integer | Real:
     return attribute
 
 
-def _increasing(edges: list[float]) -> bool:
-    return len(edges) > 1 and all(map(math.isfinite, edges)) and all(low < high for low, high in pairwise(edges))
+def increasing(edges: Sequence[float]) -> list[float]:
+    """Edges of bins.
+
+    Raises:
+        QueryError: fewer than two, or they do not increase.
+    """
+    found = [float(edge) for edge in edges]
+    if len(found) < 2 or not all(map(math.isfinite, found)) or any(low >= high for low, high in pairwise(found)):  # noqa: PLR2004
+        raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+    return found
+
+
+def uniform(edges: Sequence[float]) -> bool:
+    """Whether all edges are the first plus a multiple of the first width, to the last bit."""
+    start, width = edges[0], edges[1] - edges[0]
+    return all(edge == start + place * width for place, edge in enumerate(edges))
 
 
 def _bin(value: str, edges: list[float]) -> str:
     """Index of the bin of ``value``; many bins of one width are computed, a few or uneven ones looked up."""
     start, width, bins = edges[0], edges[1] - edges[0], len(edges) - 1
-    if bins < _MANY_BINS or any(edge != start + place * width for place, edge in enumerate(edges)):
+    if bins < _MANY_BINS or not uniform(edges):
         return bin_number(value, edges[:-1])
     guess = f"LEAST(GREATEST(FLOOR(({value} - {real(start)}) / {real(width)}), 0), {bins - 1})"
     # the quotient may be rounded past an edge by one ulp: compare with the edges themselves

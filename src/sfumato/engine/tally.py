@@ -5,6 +5,7 @@ and of every Spark executor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,3 +82,18 @@ def _shared(left: Clique, right: Clique) -> int:
         if one != other:
             return place
     return min(len(left), len(right))
+
+
+def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integer[Any]] | None = None) -> Counts:
+    """Sum of integer ``weights`` (ones without them) over the rows of each cell, exactly: shape ``(size,)``.
+
+    >>> totals(np.array([0, 2, 2]), 3, np.array([5, 1, -7])).tolist()
+    [5, 0, -6]
+    """
+    found = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(cells), _SLICE):
+        rows = slice(start, start + _SLICE)
+        # adding in place is fast for these two types only
+        index = cells[rows].astype(np.intp, copy=False)
+        np.add.at(found, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Ladder:
         return len(self.edges[0]) - 1
 
 
+@lru_cache(maxsize=256)
 def ladder(attribute: Integer | Real) -> Ladder:
     """Bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
     if isinstance(attribute, Integer):

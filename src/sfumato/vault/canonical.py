@@ -28,6 +28,8 @@ from sfumato.vault.questions import (
     Weighted,
 )
 
+_WRITTEN = 64  # edges of bins that stand in the journal one by one
+
 
 def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one case a kind of question)
     """A question as JSON values; large public arrays stand as their digest."""
@@ -51,7 +53,12 @@ def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one 
         case Units():
             return {"kind": "units", "by": list(asked.by), "where": where(asked.where)}
         case Bins():
-            own = {"value": asked.value, "by": list(asked.by), "edges": list(asked.edges), "where": where(asked.where)}
+            own = {
+                "value": asked.value,
+                "by": list(asked.by),
+                "edges": _edges(asked.edges),
+                "where": where(asked.where),
+            }
             return {"kind": "bins", **own}
         case AbsoluteErrors():
             return {"kind": "absolute-errors", "of": question(asked.queries), "answers": _digest(asked.answers)}
@@ -100,6 +107,10 @@ def loss(asked: Loss | Charge) -> Mapping[str, str | None]:
 
 def _groups(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
     return None if groups is None else [None if group is None else list(group) for group in groups]
+
+
+def _edges(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
+    return list(edges) if len(edges) <= _WRITTEN else _digest(np.array(edges))
 
 
 def _digest(array: NDArray[Any]) -> dict[str, Any]:
