@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from functools import lru_cache
 
 from sqlalchemy import Connection, insert, select
 
@@ -35,6 +36,7 @@ def enrol(connection: Connection, name: str, limit: Limit) -> None:
     connection.execute(insert(schema.dataset).values(row))
 
 
+@lru_cache(maxsize=256)  # one a dataset, and every question asks
 def journalled_version(secret: str, fingerprint: str) -> str:
     """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
 

@@ -64,7 +64,8 @@ class Event:
     details: JSON
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "details", json.loads(canonical(self.details)))
+        if self.details is not None:
+            object.__setattr__(self, "details", json.loads(canonical(self.details)))
         if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
             raise LossError("a charge is never negative", culprit=self.charge)
 

@@ -29,8 +29,11 @@ def canonical(value: JSON) -> str:
 
 
 def _spelled(value: JSON) -> JSON:
+    kind = type(value)
+    if value is None or kind is str or kind is int or kind is bool:  # most are, and matching below takes longer
+        return value
     match value:
-        case None | bool() | int() | str():
+        case bool() | int() | str():
             return value
         case float() if math.isfinite(value):
             return int(value) if value.is_integer() else value

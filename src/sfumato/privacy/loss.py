@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from sfumato.errors import LossError
@@ -170,6 +171,7 @@ class EpsilonDelta:
 Loss: TypeAlias = Epsilon | Rho | EpsilonDelta
 
 
+@lru_cache(maxsize=4096)
 def plain(number: Fraction) -> str:
     """The shortest exact spelling: a decimal where there is one, otherwise ``numerator/denominator``.
 

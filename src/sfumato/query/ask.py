@@ -81,11 +81,7 @@ def ask(
 
 def request(planned: Plan) -> Request:
     """What the release of a plan is called in the journal."""
-    parameters = {
-        "questions": [canonical.question(question) for question in planned.questions],
-        "shares": [str(share) for share in planned.shares],
-    }
-    return Request("query", "tally", parameters)
+    return Request("query", "tally", planned.parameters)
 
 
 def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled) -> Answer:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.attribute import null_code
@@ -47,16 +49,24 @@ class Plan:
     tallies: tuple[Tally, ...]
     source: tuple[int, ...]
 
-    @property
+    @cached_property
     def questions(self) -> tuple[Measurable, ...]:
         """All questions, tally by tally."""
         return tuple(question for tally in self.tallies for question in tally.questions)
 
-    @property
+    @cached_property
     def shares(self) -> tuple[Fraction, ...]:
         """Each tally gets an equal part of the loss, and divides it equally over its questions."""
         part = Fraction(1, len(self.tallies))
         return tuple(part / len(tally.questions) for tally in self.tallies for _ in tally.questions)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """What shapes the answer, in canonical form, as the journal has it."""
+        return {
+            "questions": [canonical.question(question) for question in self.questions],
+            "shares": [str(share) for share in self.shares],
+        }
 
     def first(self, tally: int) -> int:
         """Place of the tally's first question."""

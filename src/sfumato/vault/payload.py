@@ -1,12 +1,13 @@
 """What a release stores in the ledger: named arrays and JSON values, as bytes that load without code.
 
-A line of JSON, then the bytes of the arrays one after another, compressed together.  An answer of a few numbers
-costs microseconds, which it would not as an archive of files.
+A line of JSON, then the bytes of the arrays one after another, all compressed where there is much.  An answer of a
+few numbers costs microseconds, which it would not as an archive of files.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -16,6 +17,9 @@ import numpy as np
 from sfumato.errors import LedgerError
 
 Payload: TypeAlias = Mapping[str, Any]
+
+_PLAIN, _COMPRESSED = b"p", b"z"
+_SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
 
 
 def encode(payload: Payload) -> bytes:
@@ -36,7 +40,8 @@ def encode(payload: Payload) -> bytes:
         "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
     }
     text = json.dumps(head, allow_nan=False)  # in order: that of columns means something
-    return zlib.compress(b"\n".join([text.encode(), b"".join(array.tobytes() for array in arrays.values())]))
+    whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in arrays.values())])
+    return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
 
 
 def decode(stored: bytes) -> dict[str, Any]:
@@ -46,14 +51,23 @@ def decode(stored: bytes) -> dict[str, Any]:
         LedgerError: the bytes are not a stored payload.
     """
     try:
-        text, _, content = zlib.decompress(stored).partition(b"\n")
-        head = json.loads(text)
-        payload: dict[str, Any] = dict(head["values"])
-        start = 0
-        for name, kind, shape in head["arrays"]:
-            flat = np.frombuffer(content, np.dtype(kind), count=int(np.prod(shape, dtype=np.int64)), offset=start)
-            start += flat.nbytes
-            payload[name] = flat.reshape(shape).copy()
+        return _decoded(stored)
     except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
+
+
+def _decoded(stored: bytes) -> dict[str, Any]:
+    kind, whole = stored[:1], stored[1:]
+    if kind not in (_PLAIN, _COMPRESSED):
+        raise ValueError
+    text, _, content = (whole if kind == _PLAIN else zlib.decompress(whole)).partition(b"\n")
+    head = json.loads(text)
+    payload: dict[str, Any] = dict(head["values"])
+    start = 0
+    for name, dtype, shape in head["arrays"]:
+        flat = np.frombuffer(content, np.dtype(dtype), count=math.prod(shape), offset=start)
+        start += flat.nbytes
+        payload[name] = flat.reshape(shape).copy()
+    if start != len(content):
+        raise ValueError
     return payload

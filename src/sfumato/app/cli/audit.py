@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption, loss_of
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.output import Json, columns, remark, result
+from sfumato.app.losses import loss_of
 from sfumato.errors import InputError
 
 _DRAWS = 6400

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption, limit_of, loss_of
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.output import Json, columns, remark, result
+from sfumato.app.losses import limit_of, loss_of
 
 if TYPE_CHECKING:
     from sfumato.ledger import Entry, Ledger

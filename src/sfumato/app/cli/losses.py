@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-from sfumato.errors import LossError
-
-if TYPE_CHECKING:
-    from sfumato.privacy.loss import Loss
 
 EpsilonOption = Annotated[str | None, typer.Option("--epsilon", help="Pure epsilon, or with --delta approximate.")]
 DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --epsilon.")]
@@ -20,47 +15,3 @@ LimitOption = Annotated[
         "--limit", help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO; for a new ledger."
     ),
 ]
-
-
-_LEAST, _MOST = 1e-12, 1e6
-
-
-def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
-    """The loss that the options spell.
-
-    Raises:
-        LossError: none, or a combination that has no meaning.
-    """
-    from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-
-    loss: Loss
-    match epsilon, delta, rho:
-        case str(), None, None:
-            loss = Epsilon(epsilon)
-        case str(), str(), None:
-            loss = EpsilonDelta(epsilon, delta)
-        case None, None, str():
-            loss = Rho(rho)
-        case _:
-            raise LossError("say what the release may cost: --epsilon, --epsilon with --delta, or --rho")
-    size = loss.epsilon if isinstance(loss, EpsilonDelta) else loss.value
-    if not _LEAST <= size <= _MOST:
-        raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
-    return loss
-
-
-def limit_of(text: str | None) -> Loss | None:
-    """The limit that ``--limit`` spells: ``1``, ``1,1e-9`` or ``rho=0.5``.
-
-    Raises:
-        LossError: anything else.
-    """
-    if text is None:
-        return None
-    epsilon, _, delta = text.partition(",")
-    try:
-        if text.startswith("rho="):
-            return loss_of(None, None, text.removeprefix("rho="))
-        return loss_of(epsilon, delta or None, None)
-    except LossError as error:
-        raise LossError(f"--limit is EPSILON, EPSILON,DELTA or rho=RHO, not {text[:40]!r}: {error}") from None

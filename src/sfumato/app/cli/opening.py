@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.app.cli.ledger import database
-from sfumato.app.cli.losses import limit_of
 from sfumato.app.cli.output import working
+from sfumato.app.losses import limit_of
 
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss

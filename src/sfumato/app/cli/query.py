@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption, loss_of
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, columns, result, working
+from sfumato.app.losses import loss_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:

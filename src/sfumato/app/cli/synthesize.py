@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption, loss_of
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
 from sfumato.app.cli.opening import (
     AnalystOption,
     DatasetOption,
@@ -19,6 +19,7 @@ from sfumato.app.cli.opening import (
 )
 from sfumato.app.cli.output import Json, Overwrite, remark, result, working
 from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.losses import loss_of
 from sfumato.errors import InputError, SizeError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sfumato.app.cli.losses import loss_of
+from sfumato.app.losses import loss_of
 from sfumato.domain import Domain
 from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError

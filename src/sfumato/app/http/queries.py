@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
+from fastapi.responses import JSONResponse
 
 from sfumato.app.http import metrics
 from sfumato.app.http.access import Anyone, Worker
@@ -67,8 +68,8 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
     }
 
 
-@router.post("/{name}/query")
-def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> dict[str, Any]:
+@router.post("/{name}/query", response_model=dict[str, Any])
+def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
     loaded = worker.loaded(name)
     query = form.read(loaded.domain, loaded.dataset.discoverable)
@@ -80,7 +81,7 @@ def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: Ret
             confidence=form.confidence,
             retry_key=retry_key,
         )
-    return (whole_counts(found) if form.whole else found).to_json()
+    return JSONResponse((whole_counts(found) if form.whole else found).to_json())
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.app.cli.losses import limit_of
+from sfumato.app.losses import limit_of
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
 from sfumato.ledger import Ledger, open_ledger

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, Field
 
-from sfumato.app.cli.losses import limit_of
 from sfumato.app.http.forms import AggregateForm, ConditionForm, QueryForm
 from sfumato.app.http.service import Loaded
+from sfumato.app.losses import limit_of
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import DomainError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
