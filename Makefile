@@ -16,7 +16,7 @@ setup: .venv/.ready ## create .venv with everything pinned
 	PYTHON=$(PYTHON) scripts/setup
 	@touch $@
 
-demo: setup ## release a synthetic table of a million people under epsilon 1 and write a report
+demo: setup ## release two bundled tables under epsilon 1, a million children and a census, and write reports
 	sfumato demo --out out/demo
 
 test: setup ## linters, types, contracts and the tests

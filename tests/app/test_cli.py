@@ -260,6 +260,11 @@ def test_the_demo_releases_once_and_repeats_for_free(tmp_path: Path) -> None:
     # discrete Laplace of scale 1 on 56 cells: the mean error is 0.85, and above 2 less than once in 1e9 runs
     assert first["errors"][1]["mean_error"] < 2
     assert first["errors"][1]["mean_error"] > 0
+    assert first["census"]["cost"].startswith("rho")
+    assert again["census"]["cost"].startswith("nothing")
+    for errors in first["census"]["errors"][1:]:  # pairs and triples: at most half of what shuffled columns lose
+        assert 0 < errors["distance"] < errors["of_independent_columns"] * 0.8
+    assert Path(tmp_path / first["census"]["page"]).is_file()
 
 
 def test_nothing_that_a_command_reads_is_written_over(desk: Path) -> None:

@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.app.cli.output import Json, columns, result, working
+
+if TYPE_CHECKING:
+    from sfumato.labs.demonstration import Demonstration
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the rows, the ledger and the page.")] = Path("sfumato-demo"),
     as_json: Json = False,
 ) -> None:
-    """Release the bundled table of a million children under epsilon 1, and show how wrong it is.
+    """Release two bundled tables, a million children and a census of 15 columns, and show how wrong the releases are.
 
-    A second run in the same folder returns the stored release and spends nothing.
+    Both go out under epsilon 1.  A second run in the same folder returns the stored releases and spends nothing.
     """
+    from sfumato.labs.demonstrated_census import demonstrate_census
     from sfumato.labs.demonstration import demonstrate
     from sfumato.report.page import write
 
     out.mkdir(parents=True, exist_ok=True)
     with working("Releasing a synthetic table of a million children"):
-        shown = demonstrate(out)
+        children = demonstrate(out)
     rows = out / "synthetic.parquet"
-    shown.release.rows.to_parquet(rows, overwrite=True)
-    found = {**shown.release.statement(), "errors": list(shown.errors), "account": shown.account, "rows": str(rows)}
-    page = write(shown.page, out, found)
+    children.release.rows.to_parquet(rows, overwrite=True)
+    with working("Releasing a synthetic census"):
+        census = demonstrate_census(out)
+    found = {**_found(children), "rows": str(rows)}
+    page = write(children.page, out, found)
+    of_census = {**_found(census), "rows": str(out / "census-synthetic.parquet")}
+    census_page = write(census.page, out / "census", of_census)
     text = (
-        f"Guarantee: {shown.release.guarantee}\n"
-        f"Cost: {shown.release.cost}\n"
-        f"Ledger: {shown.account}\n"
-        f"Why this method: {shown.release.provenance['chosen_among'][0]}\n\n"
-        f"Errors against the published truth, in people\n{columns(shown.errors)}\n\n"
-        f"Rows: {rows}\nPage: {page}"
+        f"A million children\n{_text(children)}\n"
+        f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"
+        f"Errors against the published truth, in people\n{columns(children.errors)}\n\n"
+        f"Rows: {rows}\nPage: {page}\n\n"
+        f"A census of 15 columns\n{_text(census)}\n\n"
+        f"Share of people in the wrong cell\n{columns(census.errors)}\n\n"
+        f"Rows: {of_census['rows']}\nPage: {census_page}"
     )
-    result({**found, "page": str(page)}, text, as_json=as_json)
+    result({**found, "page": str(page), "census": {**of_census, "page": str(census_page)}}, text, as_json=as_json)
+
+
+def _found(shown: Demonstration) -> dict[str, Any]:
+    return {**shown.release.statement(), "errors": list(shown.errors), "account": shown.account}
+
+
+def _text(shown: Demonstration) -> str:
+    return f"Guarantee: {shown.release.guarantee}\nCost: {shown.release.cost}\nLedger: {shown.account}"

@@ -1,0 +1,6 @@
+"""``python -m sfumato``: the command line where its program is not on the path."""
+
+from sfumato.app.cli.main import run
+
+if __name__ == "__main__":
+    run()
