@@ -38,9 +38,10 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
 
     domain = Domain(tuple(attribute(index) for index in range(len(sizes))))
     loss = EpsilonDelta(epsilon, delta)
+    narrow = np.asfortranarray(codes, dtype=np.uint16 if max(sizes) <= 1 << 16 else np.uint32)  # column by column
 
     def run():
-        vault = FakeVault(ArrayTable(domain, codes), seed=seed)
+        vault = FakeVault(ArrayTable(domain, narrow), seed=seed)
         if method == "mst":
             release = mst(vault, loss=loss, total=Summed())
         elif method == "independent":

@@ -15,6 +15,7 @@ from sfumato.synthesize import all_marginals, ranges
 from sfumato.synthesize.aim import aim
 from sfumato.synthesize.beginning import Zeros
 from sfumato.synthesize.graphical import Graphical, Measured
+from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.total import Summed
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.payload import decode, encode
@@ -78,6 +79,44 @@ def test_a_stored_model_does_not_depend_on_the_order_of_columns(model):
     turned = Graphical.restore(DOMAIN.project(("b", "a")), decode(encode(model.payload())))
     np.testing.assert_array_equal(turned.cells(("b", "a")), model.cells(("b", "a")))
     assert turned.sample(generator(2), 50)[:, 0].max() > 2  # codes of b, which has four
+
+
+@pytest.mark.parametrize(
+    ("zeros", "error"),
+    [
+        (Zeros(("a", "nobody"), np.zeros((3, 4), dtype=bool)), DomainError),
+        (Zeros(("a", "a"), np.zeros((3, 3), dtype=bool)), DomainError),
+        (Zeros(("a", "b"), np.zeros((4, 3), dtype=bool)), QueryError),
+        (Zeros(("a", "b"), np.zeros(12, dtype=bool)), QueryError),
+        (Zeros(("a", "b"), np.zeros((3, 4))), QueryError),
+        (Zeros(("a", "b"), np.ones((3, 4), dtype=bool)), InfeasibleError),
+    ],
+)
+def test_impossible_cells_that_do_not_fit_are_refused_before_the_charge(zeros, error):
+    vault = FakeVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
+    with pytest.raises(error):
+        aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(2), zeros=[zeros])
+    assert vault.reserved == []
+
+
+def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
+    one, other = (np.arange(3) < 2, np.arange(3) >= 2)
+    vault = FakeVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
+    with pytest.raises(InfeasibleError):
+        aim(
+            vault,
+            loss=Rho(1),
+            total=Summed(),
+            workload=all_marginals(2),
+            zeros=[Zeros(("a",), one), Zeros(("a",), other)],
+        )
+    assert vault.reserved == []
+
+
+def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
+    wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
+    vault = FakeVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
+    aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1), limits=Limits(cells=50))
 
 
 def test_impossible_cells_stay_empty_though_the_noise_says_otherwise():

@@ -1,7 +1,10 @@
 """What mst, aim and annealed have in common: exact spending, data seen through doors alone, and rows that fit."""
 
+import math
 from fractions import Fraction
 from functools import reduce
+from importlib import import_module
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,8 +13,11 @@ from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.synthesize import growth
 from sfumato.synthesize.aim import adapt, aim
 from sfumato.synthesize.annealed import anneal, annealed
+from sfumato.synthesize.beginning import begin
+from sfumato.synthesize.division import Allowance
 from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.mst import mst, span
 from sfumato.synthesize.total import Charged, Public, Summed
@@ -19,6 +25,7 @@ from sfumato.synthesize.workload import all_marginals
 from sfumato.vault.fake import FakeVault
 
 ROWS = 4000
+annealing = import_module("sfumato.synthesize.annealed")
 
 
 def chain_table(unit=None, rows=ROWS):
@@ -41,9 +48,12 @@ class Recorder:
         self._doors = doors
         self.domain = doors.domain
         self.asked = []
+        self.cells = []
 
     def measure(self, questions, loss, *, shares=None):
         self.asked.append(loss)
+        sizes = dict(zip(self.domain.names, self.domain.shape, strict=True))
+        self.cells.append(sum(math.prod(sizes[name] for name in question.attributes) for question in questions))
         assert sum(shares or [1]) <= 1
         return self._doors.measure(questions, loss, shares=shares)
 
@@ -68,7 +78,7 @@ METHODS = pytest.mark.parametrize("method", [run_aim, run_annealed, run_mst])
 STEPS = {
     "aim": lambda doors, loss, total: adapt(doors, loss, total, all_marginals(3), limits=Limits(), zeros=()),
     "annealed": lambda doors, loss, total: anneal(doors, loss, total, all_marginals(2), limits=Limits(cells=5000)),
-    "mst": span,
+    "mst": lambda doors, loss, total: span(doors, loss, total, limits=Limits()),
 }
 
 
@@ -125,6 +135,74 @@ def test_everything_comes_from_the_doors(method):
     release = method(FakeVault(empty, seed=5), Rho("0.5"), Summed())
     assert release.model.total < 100
     assert len(release.sample(10)) == 10
+
+
+@pytest.mark.parametrize("method", [run_aim, run_mst])
+@pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6)])
+def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
+    release = method(FakeVault(chain_table(), seed=5), loss, Summed())
+    truth = np.bincount(chain_table()._codes[:, 0], minlength=4)
+    np.testing.assert_allclose(release.model.cells(("a",)), truth, atol=0.01 * ROWS)
+
+
+@pytest.mark.parametrize("steps", [STEPS["aim"], STEPS["mst"]])
+def test_marginals_are_measured_in_parts_that_the_vault_can_count(steps, monkeypatch):
+    monkeypatch.setattr(growth, "_CHUNK_CELLS", 100)
+    doors = Recorder(FakeVault(chain_table(), seed=1).doors(Rho(1)))
+    steps(doors, Rho(1), Summed())
+    assert max(cells for cells in doors.cells[2:]) <= 320  # one triple of 4 x 4 x 20 cells; the first are one-way
+    assert reduce(Rho.__add__, doors.asked) == Rho(1)
+
+
+def test_mst_leaves_out_pairs_that_nobody_could_count():
+    random = np.random.default_rng(1)
+    codes = np.stack(
+        [random.integers(0, 50_000, 3000), random.integers(0, 50_000, 3000)] + [np.arange(3000) % 3] * 2, 1
+    )
+    wide = [Integer(name=name, minimum=0, maximum=49_999, unknown=Unknown.CLAMP) for name in "xy"]
+    narrow = [Categorical(name=name, values=(0, 1, 2), unknown=Unknown.DROP) for name in "pq"]
+    vault = FakeVault(ArrayTable(Domain((*wide, *narrow)), codes), seed=1)
+    release = mst(vault, loss=Rho(1), total=Summed())
+    measured = {table.attributes for table in release.model.measured}
+    assert ("x", "y") not in measured
+    assert ("p", "q") in measured
+    assert vault.spent.rho <= vault.reserved[0].rho
+    assert len(release.model.sample(generator(1), 100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("limits", "edges"), [(Limits(cells=60), 0), (Limits(cells=79, marginal=16), 3), (Limits(cells=400), 4)]
+)
+def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edges):
+    vault = FakeVault(chain_table(), seed=2)
+    release = mst(vault, loss=Rho(1), total=Summed(), limits=limits)
+    pairs = [table.attributes for table in release.model.measured if len(table.attributes) == 2]
+    assert len(pairs) == edges
+    model = release.model.model
+    assert sum(math.prod(model.sizes[name] for name in pair) for pair in pairs) <= limits.cells
+    if not edges:
+        assert vault.spent.rho == vault.reserved[0].rho
+
+
+@pytest.mark.parametrize(("loss", "factor"), [(Epsilon("0.01"), 2), (Rho("0.00001"), 4)])
+def test_annealing_halves_the_noise_and_no_more(loss, factor):
+    domain = chain_table().domain
+    doors = Recorder(FakeVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).doors(loss))
+    anneal(doors, loss, Public(100), all_marginals(2), limits=Limits())
+    rounds = [asked.value for asked in doors.asked[2::2]]  # what measures, after the one-way marginals
+    ratios = {after / before for before, after in pairwise(rounds[:-1])}
+    assert factor in ratios
+    assert ratios <= {1, factor}
+
+
+def test_annealing_considers_all_marginals_inside_the_workload():
+    state = begin(FakeVault(chain_table(), seed=1).doors(Rho(1)), Allowance(Rho(1)), Public(ROWS), share=None, zeros=())
+    found = annealing._candidates(
+        FakeVault(chain_table(), seed=1).doors(Rho(1)), state, all_marginals(3), Limits(candidates=1)
+    )
+    assert len(found) == 5 + 10 + 10
+    assert found[("a",)] * 2 == found[("a", "b")]
+    assert found[("a",)] * 3 == found[("a", "b", "c")]
 
 
 @METHODS

@@ -91,3 +91,14 @@ def test_tables_that_no_engine_holds_are_refused_together_and_counted_once_each(
     with pytest.raises(SizeError):
         doors.measure([Bins("x", tuple(map(float, range(100001))), ("y",))], Epsilon(1))
     doors.measure([Marginal(("x",)), Marginal(("x",), groups=((0,) * 10000,))], Epsilon(1))
+
+
+def test_candidates_whose_tables_no_engine_holds_together_are_refused_before_the_charge() -> None:
+    wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
+    encoded = ArrayTable(wide, np.zeros((1, 3), dtype=np.int64))
+    one = ((0,) * 10000,) * 2
+    distances = tuple(Distance(pair, np.zeros(1, dtype=np.int64), groups=one) for pair in (("x", "y"), ("x", "z")))
+    doors = FakeVault(encoded, seed=0).doors(Epsilon(1))
+    with pytest.raises(SizeError, match="200,000,000 cells"):
+        doors.select(MarginalErrors(distances, (ONE, ONE), (ONE, ONE)), Epsilon(1))
+    doors.measure([Marginal(("x",))], Epsilon(1))

@@ -12,7 +12,7 @@ import pytest
 from tests.vault.tables import TINY, table
 
 from sfumato.engine.exact import reveal
-from sfumato.errors import BudgetError, DomainError, LedgerError
+from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.payload import decode, encode
@@ -42,6 +42,13 @@ def test_a_refused_door_costs_nothing_and_answers_nothing(vault) -> None:
         vault.measure([Marginal(())], Epsilon("1.0000001"))
     assert vault.ledger.spent().epsilon == 0
     vault.measure([Marginal(())], Epsilon(1))
+
+
+def test_candidates_that_cannot_be_compared_cost_nothing(vault) -> None:
+    scores = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(3, dtype=np.int64))
+    with pytest.raises(QueryError):
+        vault.select(scores, Epsilon(1))
+    assert vault.ledger.spent().epsilon == 0
 
 
 def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:

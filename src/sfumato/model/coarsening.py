@@ -52,7 +52,8 @@ class Coarsening:
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of counts, shape ``(codes,)``, over the groups."""
-        return np.bincount(self.groups, weights=counts, minlength=self.size)
+        sums: NDArray[np.float64] = np.bincount(self.groups, weights=counts, minlength=self.size).astype(np.float64)
+        return sums
 
     def shares(self) -> NDArray[np.float64]:
         """Share of each code in its group: shape ``(codes,)``; zeros in a group without any weight."""

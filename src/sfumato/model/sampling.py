@@ -48,7 +48,8 @@ def spread(groups: Codes, table: Table, generator: np.random.Generator) -> Codes
     present = np.unique(groups)
     width = table.shape[1]
     ends = np.arange(1, len(present) + 1) * width
-    return spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
+    drawn: Codes = spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
+    return drawn
 
 
 def spread_over(groups: Codes, weights: Table, ends: Codes, generator: np.random.Generator) -> Codes:

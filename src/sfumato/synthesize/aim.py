@@ -18,14 +18,24 @@ from typing import Any
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.model.junction_tree import Clique, refuse_larger, tree_cells
+from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, Zeros, begin
+from sfumato.synthesize.beginning import State, Zeros, begin, refuse_impossible
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, Scored, affordable, grow, relevant, score, wanted
+from sfumato.synthesize.growth import (
+    Limits,
+    Scored,
+    affordable,
+    confirm,
+    grow,
+    learn,
+    relevant,
+    score,
+    wanted,
+)
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.workload import Marginals
@@ -60,8 +70,10 @@ def aim(
         zeros: cells that are impossible by their meaning.
 
     Raises:
-        QueryError: the workload does not fit the domain.
+        QueryError: the workload or a table of zeros does not fit the domain.
+        DomainError: an attribute that the domain does not have.
         SizeError: the structural zeros alone exceed the limits.
+        InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     limits = limits or Limits()
@@ -92,22 +104,17 @@ def adapt(
         interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
         chosen, shares = _grow(state, scored, candidates, division, share * (1 - SCORES), int(limits.cells * room))
         if chosen:
-            loss_of_round = allowance.take(share * (1 - SCORES))
-            state = state.learn(doors.measure([state.question(c) for c in chosen], loss_of_round, shares=shares))
-    if allowance.left > 0:  # nothing more was worth its noise: make sure of what there is
-        again = [(name,) for name in doors.domain.names]
-        shares = division.shares([float(state.model.sizes[name]) for (name,) in again])
-        questions = [state.question(clique) for clique in again]
-        state = state.learn(doors.measure(questions, allowance.take(allowance.left), shares=shares))
-    return Graphical(doors.domain, state.coarsenings, state.model, state.measured)
+            state = learn(doors, state, chosen, allowance.take(share * (1 - SCORES)), shares)
+    if allowance.left > 0:
+        state = confirm(doors, state, division, allowance.take(allowance.left))
+    return state.released(doors.domain)
 
 
 def describe(
     vault: Keeper, total: Total, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
 ) -> dict[str, Any]:
     """What shapes a release, beside its loss, as JSON values; what can be refused is refused here."""
-    sizes = dict(zip(vault.domain.names, vault.domain.shape, strict=True))
-    refuse_larger([zero.attributes for zero in zeros], sizes, max(limits.cells, *sizes.values()))
+    refuse_impossible(zeros, vault.domain, limits.cells)
     workload.attributes(vault.domain)
     return {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},

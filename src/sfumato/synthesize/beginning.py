@@ -12,19 +12,22 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
+from sfumato.errors import QueryError
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
 from sfumato.model.factor import Factor
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.junction_tree import refuse_larger
 from sfumato.synthesize.division import Allowance, Division, fraction
-from sfumato.synthesize.graphical import Measured
+from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.total import Charged, Public, Summed, Total
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
-COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the final one uses the sums of the tables as well
+COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
+_LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,10 @@ class State:
         return Marginal(attributes, groups=self.groups(attributes))
 
     def learn(self, measurements: Sequence[Measurement]) -> State:
-        """The state after measuring marginals over groups, refitted from where the model was."""
+        """The state after measuring marginals over groups, refitted from where the model was; its total stays.
+
+        What is measured again is pooled with what was known of the same marginal.
+        """
         observations = {observation.attributes: observation for observation in self.observations}
         for new in map(self._observe, measurements):
             old = observations.get(new.attributes)
@@ -66,10 +72,14 @@ class State:
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
         return State(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured))
 
+    def released(self, domain: Domain) -> Graphical:
+        """The model as it is released."""
+        return Graphical(domain, self.coarsenings, self.model, self.measured)
+
     def _observe(self, measurement: Measurement) -> Observation:
         names = _attributes(measurement)
         shape = [self.coarsenings[name].size for name in names]
-        return Observation(names, measurement.values.astype(np.float64).reshape(shape), measurement.noise.variance)
+        return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement))
 
 
 def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction | None, zeros: Sequence[Zeros]) -> State:
@@ -102,11 +112,38 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     )
     sums = float(total.count) if isinstance(total, Public) else estimate_total([*counted, *observations])
     sizes = {name: found.size for name, found in coarsenings.items()}
-    model = GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums)
-    for zero in zeros:
-        model = model.times(Factor(zero.attributes, np.where(zero.impossible, -np.inf, 0.0)))
+    model = _barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     return State(coarsenings, observations, fit(observations, model), measured)
+
+
+def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
+    """Refuse structural zeros that do not fit the domain, or that inference over ``cap`` cells cannot hold.
+
+    Raises:
+        DomainError: an attribute that the domain does not have, or one named twice in a table.
+        QueryError: a table that is not boolean with one axis an attribute.
+        SizeError: inference over the zeros alone takes more cells.
+        InfeasibleError: no cell is left possible.
+    """
+    for zero in zeros:
+        shape = domain.project(zero.attributes).shape
+        if zero.impossible.dtype != np.bool_ or zero.impossible.shape != shape:
+            raise QueryError(
+                f"the impossible cells of {', '.join(zero.attributes)} must be booleans of shape {shape}",
+                culprit=zero.attributes,
+            )
+    names = {name for zero in zeros for name in zero.attributes}
+    sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
+    cliques = [zero.attributes for zero in zeros]
+    refuse_larger(cliques, sizes, max(cap, sum(sizes.values())))
+    _ = _barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros).beliefs
+
+
+def _barred(model: GraphicalModel, zeros: Sequence[Zeros]) -> GraphicalModel:
+    for zero in zeros:
+        model = model.times(Factor(zero.attributes, np.where(zero.impossible, -np.inf, 0.0)))
+    return model
 
 
 def count_share(total: Total) -> Fraction:
@@ -138,15 +175,19 @@ def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[
     if attribute.name in kept:
         return identity(attribute.size)
     if isinstance(attribute, Categorical):
-        return merge_rare(counts, measurement.noise.variance)
-    return merge_neighbours(counts, measurement.noise.variance, attribute.declared)
+        return merge_rare(counts, _variance(measurement))
+    return merge_neighbours(counts, _variance(measurement), attribute.declared)
 
 
 def _count(doors: Doors, allowance: Allowance, total: Total) -> tuple[Observation, ...]:
     if isinstance(total, Public):
         return ()
     (counted,) = doors.measure([Marginal(())], allowance.take(count_share(total)))
-    return (Observation((), counted.values.astype(np.float64).reshape(()), counted.noise.variance),)
+    return (Observation((), counted.values.astype(np.float64).reshape(()), _variance(counted)),)
+
+
+def _variance(measurement: Measurement) -> float:
+    return max(measurement.noise.variance, _LEAST_VARIANCE)
 
 
 def _attributes(measurement: Measurement) -> tuple[str, ...]:
@@ -164,5 +205,5 @@ def _pooled(one: Observation, other: Observation) -> Observation:
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
     """Noisy counts of groups: a group of m codes carries the noise of m cells."""
     counts = groups.merge(measurement.values.astype(np.float64))
-    variances = groups.merge(np.full(len(groups.groups), measurement.noise.variance))
+    variances = groups.merge(np.full(len(groups.groups), _variance(measurement)))
     return Observation((name,), counts, variances)

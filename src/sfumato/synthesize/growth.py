@@ -8,10 +8,12 @@ the junction tree stays under its cap.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import accumulate, combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +27,13 @@ from sfumato.synthesize.beginning import State
 from sfumato.synthesize.division import Division
 from sfumato.synthesize.workload import Marginals
 from sfumato.vault.doors import Doors
-from sfumato.vault.questions import Distance
+from sfumato.vault.questions import Distance, Marginal, Measurement
 
-_CHUNK_CELLS = 1 << 23  # 64 MiB of exact counts at a time behind the doors
+_CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the doors
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
+
+_Asked = TypeVar("_Asked", Distance, Marginal)
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,11 @@ class Limits:
     """What a graphical method may use, whatever the data.
 
     Attributes:
-        cells: of the junction tree, all cliques together; about 60 bytes each while fitting.
-        candidates: marginals of each number of attributes that a round scores; their scores share one loss.
-        marginal: cells of one candidate, over groups and over codes.
+        cells: of the junction tree, all cliques together; about 60 bytes each while fitting.  One marginal has
+            at most a quarter of them.
+        candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of
+            them are likely to matter; their scores share one loss.
+        marginal: cells of one marginal over the codes, which is what the vault counts.
     """
 
     cells: int = 400_000
@@ -63,20 +69,18 @@ def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
     return list(dict.fromkeys(ordered))
 
 
-def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, float]:
+def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     """Marginals of ``ways`` attributes inside those of a workload, weighted by how much of it they share.
 
     The weight of a marginal is the number of attributes that it shares with each marginal of the workload,
-    summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2), relative to the largest.
+    summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2).
+
+    >>> relevant([("a", "b"), ("b", "c")], 2), relevant([("a", "b"), ("b", "c")], 1)
+    ({('a', 'b'): 3, ('b', 'c'): 3}, {('a',): 1, ('b',): 2, ('c',): 1})
     """
     found = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
-    counts: dict[str, float] = {}
-    for clique in cliques:
-        for name in clique:
-            counts[name] = counts.get(name, 0.0) + 1.0
-    weights = {part: sum(counts[name] for name in part) for part in found}
-    most = max(weights.values(), default=1.0)
-    return {part: weight / most for part, weight in weights.items()}
+    counts = Counter(name for clique in cliques for name in clique)
+    return {part: sum(counts[name] for name in part) for part in found}
 
 
 def affordable(candidates: Sequence[Clique], domain: Domain, state: State, limits: Limits) -> list[Clique]:
@@ -88,6 +92,37 @@ def affordable(candidates: Sequence[Clique], domain: Domain, state: State, limit
         if math.prod(codes[name] for name in clique) <= limits.marginal
         and math.prod(sizes[name] for name in clique) <= limits.cells // 4
     ]
+
+
+def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[Clique]:
+    """The candidates with the smallest tables over the codes, ``most`` cells together, in the order given.
+
+    The exponential mechanism looks at all candidates at once, so the vault has to hold all their tables.
+    """
+    sizes = {clique: domain.project(clique).size for clique in candidates}
+    order = sorted(candidates, key=sizes.__getitem__)
+    fits = dict(zip(order, accumulate(sizes[clique] for clique in order), strict=True))
+    return [clique for clique in candidates if fits[clique] <= most]
+
+
+def learn(
+    doors: Doors, state: State, cliques: Sequence[Clique], loss: Epsilon | Rho, shares: Sequence[Fraction]
+) -> State:
+    """The state after measuring marginals together at ``loss``, divided in proportion to ``shares``."""
+    questions = [state.question(clique) for clique in cliques]
+    whole = sum(shares, Fraction(0))
+    measurements: list[Measurement] = []
+    for chunk in _chunks(questions, doors.domain):
+        held = shares[len(measurements) : len(measurements) + len(chunk)]
+        part = sum(held, Fraction(0))
+        measurements += doors.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
+    return state.learn(measurements)
+
+
+def confirm(doors: Doors, state: State, division: Division, loss: Epsilon | Rho) -> State:
+    """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
+    shares = division.shares([float(state.model.sizes[name]) for name in doors.domain.names])
+    return learn(doors, state, [(name,) for name in doors.domain.names], loss, shares)
 
 
 def score(
@@ -160,8 +195,8 @@ def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, NDArray[
     return rounded
 
 
-def _chunks(questions: Sequence[Distance], domain: Domain) -> Iterator[list[Distance]]:
-    chunk: list[Distance] = []
+def _chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
+    chunk: list[_Asked] = []
     held = 0
     for question in questions:
         size = domain.project(question.attributes).size

@@ -9,19 +9,19 @@ takes next to no memory, so this is the method for very wide tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
-from sfumato.domain import Domain
 from sfumato.model.junction_tree import Clique
-from sfumato.privacy.loss import Epsilon, Loss, Rho
+from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import reference
+from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, learn, reference
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.vault.doors import Doors
@@ -30,65 +30,79 @@ from sfumato.vault.vault import Request
 
 THIRD = Fraction(1, 3)
 
+_COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
 
-def mst(vault: Keeper, *, loss: Loss, total: Total) -> Synthetic:
+
+def mst(vault: Keeper, *, loss: Loss, total: Total, limits: Limits | None = None) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
     A third of the loss (with the row count) goes to the one-way marginals, a third to choosing the pairs
-    and a third to measuring them.
+    and a third to measuring them.  Pairs beyond the limits are left out, those of the largest tables first,
+    and an attribute that no pair is left of stays independent: a forest then, in place of the tree.
 
     Args:
         vault: the protected table.
         loss: the whole cost.
         total: where the number of rows comes from; ``Summed`` adds a rough count at half a percent of the loss.
+        limits: how large a pair, and all pairs together, may get.
 
     Raises:
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    request = Request("synthesize", "mst", {"total": totals.describe(total)})
-    settled = vault.release(request, loss, lambda doors: span(doors, loss, total).payload())
+    limits = limits or Limits()
+    request = Request("synthesize", "mst", {"total": totals.describe(total), "limits": asdict(limits)})
+    settled = vault.release(request, loss, lambda doors: span(doors, loss, total, limits=limits).payload())
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
-def span(doors: Doors, loss: Loss, total: Total) -> Graphical:
+def span(doors: Doors, loss: Loss, total: Total, *, limits: Limits) -> Graphical:
     """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(totals.divisible(loss))
-    single = len(doors.domain) == 1
-    counted = count_share(total)
-    state = begin(doors, allowance, total, share=1 - counted if single else THIRD * (1 - counted), zeros=())
-    if not single:
-        edges = _spanning_tree(doors, state, allowance.take(THIRD * (1 - counted)))
-        division = Division(allowance.whole, doors.domain.unit.rows)
+    division = Division(allowance.whole, doors.domain.unit.rows)
+    rest = 1 - count_share(total)
+    state = begin(doors, allowance, total, share=rest * THIRD, zeros=())
+    edges = _spanning_tree(doors, state, allowance, rest * THIRD, limits)
+    if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])
-        questions = [state.question(edge) for edge in edges]
-        state = state.learn(doors.measure(questions, allowance.take(allowance.left), shares=shares))
-    return Graphical(doors.domain, state.coarsenings, state.model, state.measured)
+        state = learn(doors, state, edges, allowance.take(allowance.left), shares)
+    else:
+        state = confirm(doors, state, division, allowance.take(allowance.left))
+    return state.released(doors.domain)
 
 
-def _spanning_tree(doors: Doors, state: State, loss: Epsilon | Rho) -> list[Clique]:
-    """Attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence."""
-    component = {name: index for index, name in enumerate(doors.domain.names)}
-    scores = _distances(doors.domain, state)
+def _spanning_tree(doors: Doors, state: State, allowance: Allowance, share: Fraction, limits: Limits) -> list[Clique]:
+    """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
+
+    Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
+    """
+    names = doors.domain.names
+    component = {name: index for index, name in enumerate(names)}
+    scores = _distances(state, _candidates(doors, state, limits))
+    room = limits.cells
     edges: list[Clique] = []
-    for _ in range(len(component) - 1):
-        open_pairs = [pair for pair in scores if component[pair[0]] != component[pair[1]]]
+    while open_pairs := [
+        pair for pair in scores if component[pair[0]] != component[pair[1]] and _volume(state, pair) <= room
+    ]:
         one = Fraction(1)
         asked = MarginalErrors(
             tuple(scores[pair] for pair in open_pairs), (one,) * len(open_pairs), (Fraction(0),) * len(open_pairs)
         )
-        chosen = open_pairs[doors.select(asked, loss / (len(component) - 1))]
+        chosen = open_pairs[doors.select(asked, allowance.take(share / (len(names) - 1)))]
         edges.append(chosen)
+        room -= _volume(state, chosen)  # the junction tree of a forest of pairs is these pairs
         joined, into = component[chosen[1]], component[chosen[0]]
         component = {name: into if found == joined else found for name, found in component.items()}
     return edges
 
 
-def _distances(domain: Domain, state: State) -> dict[Clique, Distance]:
-    return {
-        pair: Distance(pair, reference(state.model, pair, {}), state.groups(pair))
-        for pair in combinations(domain.names, 2)
-    }
+def _candidates(doors: Doors, state: State, limits: Limits) -> list[Clique]:
+    pairs = affordable(list(combinations(doors.domain.names, 2)), doors.domain, state, limits)
+    return comparable(pairs, doors.domain, _COMPARED)
+
+
+def _distances(state: State, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
+    return {pair: Distance(pair, reference(state.model, pair, {}), state.groups(pair)) for pair in pairs}
 
 
 def _volume(state: State, clique: Sequence[str]) -> int:

@@ -94,10 +94,12 @@ def check_scores(domain: Domain, scores: Scores) -> None:
 
     Raises:
         DomainError, QueryError: as :func:`check` says, or candidates that are none or of different numbers.
+        SizeError: candidates whose tables could not be counted at once.
     """
     match scores:
         case AbsoluteErrors(queries=queries, answers=answers):
             check(domain, queries)
+            check_size(domain, [queries])
             _public_integers(answers, len(queries.matrix))
         case MarginalErrors(distances=distances, weights=weights, penalties=penalties):
             if not distances or not len(distances) == len(weights) == len(penalties):
@@ -106,6 +108,7 @@ def check_scores(domain: Domain, scores: Scores) -> None:
                 _check_distance(domain, distance)
             if min(weights) <= 0:
                 raise QueryError("weights of candidates must be positive", culprit=weights)
+            check_size(domain, distances)
         case _:
             assert_never(scores)
 

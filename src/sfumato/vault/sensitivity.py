@@ -78,7 +78,7 @@ def selection_sensitivity(domain: Domain, scores: Scores) -> int | Fraction:
     """How far one unit can move any one score.
 
     Raises:
-        DomainError, QueryError: the scores cannot be computed, see :func:`sfumato.vault.checks.check_scores`.
+        DomainError, QueryError, SizeError: they cannot be computed, see :func:`sfumato.vault.checks.check_scores`.
     """
     check_scores(domain, scores)
     match scores:

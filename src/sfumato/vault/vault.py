@@ -29,6 +29,7 @@ from sfumato.vault.payload import Payload, decode, encode
 from sfumato.vault.promise import cost, promise
 from sfumato.vault.purse import Purse
 from sfumato.vault.questions import Measurable, Measurement, Scores
+from sfumato.vault.sensitivity import selection_sensitivity
 from sfumato.vault.session import Session
 from sfumato.vault.tallies import Tallies
 
@@ -163,6 +164,7 @@ class Vault:
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.doors.Doors.select`; one journal entry."""
+        selection_sensitivity(self.domain, scores)  # refuses what cannot be computed, before anything is charged
         request = Request("vault", "select", {"scores": canonical.question(scores)})
         settled = self.release(request, loss, lambda doors: {"index": doors.select(scores, loss)})
         return int(settled.payload["index"])
