@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,8 @@ SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
 """Edges of the groups of queries, as shares of the table."""
 _CURVE = 200  # points kept of a curve
 _CONFIDENCE = 0.05
+Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
+"""Lower decile, median and upper decile of the errors of queries (None where there is none), and their number."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Verdict:
     claimed_epsilon: float | None
     attributes: tuple[str, ...]
     marginals: tuple[float, float, float]
-    query_errors: tuple[tuple[float, float, float, int], ...]  # a selectivity group: lower, median, upper, queries
+    query_errors: tuple[Errors, ...]  # a selectivity group each
     query_error: float
     query_relative_error: float
     association_gap: tuple[float, str, str]
@@ -132,15 +134,18 @@ def _proven(attacked: Attacks) -> float:
     return max(0.0, float(found[0]))
 
 
-def _grouped(errors: QueryErrors) -> tuple[tuple[float, float, float, int], ...]:
+def _grouped(errors: QueryErrors) -> tuple[Errors, ...]:
     """Lower decile, median, upper decile of the errors, and their number, for each group of selectivities."""
     truth, error = np.array(errors.truth), np.array(errors.errors)
     groups = np.clip(np.searchsorted(SELECTIVITIES, truth, side="right") - 1, 0, len(SELECTIVITIES) - 2)
-    found = []
+    found: list[Errors] = []
     for group in range(len(SELECTIVITIES) - 1):
         inside = error[groups == group]
-        low, middle, high = np.quantile(inside, (0.1, 0.5, 0.9)) if len(inside) else (math.nan,) * 3
-        found.append((float(low), float(middle), float(high), len(inside)))
+        if not len(inside):
+            found.append((None, None, None, 0))
+            continue
+        low, middle, high = np.quantile(inside, (0.1, 0.5, 0.9)).tolist()
+        found.append((low, middle, high, len(inside)))
     return tuple(found)
 
 
