@@ -74,3 +74,14 @@ def test_potentials_far_apart_do_not_underflow():
     factors = tuple(Factor(clique, np.array([[0.0, -700.0], [-700.0, -20.0 * i]])) for i, clique in enumerate(chain))
     model = GraphicalModel({f"x{i}": 2 for i in range(61)}, factors, 1.0)
     np.testing.assert_allclose(model.probabilities(("x0", "x60")).values, [[1, 0], [0, 0]], atol=1e-12)
+
+
+def test_attributes_of_one_cell_take_no_room_however_many():
+    single = [f"s{index}" for index in range(58)]
+    sizes = {"a": 2, "b": 2, **dict.fromkeys(single, 1)}
+    random = np.random.default_rng(2)
+    one = Factor(("a", *single), random.random((2, *[1] * 58)))
+    other = Factor(("b", *single), random.random((2, *[1] * 58)))
+    found = GraphicalModel(sizes, (one, other), 1.0).probabilities(("b", single[0], "a"))
+    a, b = (np.exp(factor.values.ravel()) / np.exp(factor.values).sum() for factor in (one, other))
+    np.testing.assert_allclose(found.values, np.multiply.outer(b, a)[:, None, :], atol=1e-12)

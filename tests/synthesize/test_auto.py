@@ -13,6 +13,7 @@ from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import Charged, Public, Summed, all_marginals, all_ranges, auto, ranges, rectangles
 from sfumato.synthesize.auto import options
+from sfumato.synthesize.division import Division
 
 
 def wide(*sizes):
@@ -66,6 +67,43 @@ def test_sums_optimised_for_the_workload_win_on_many_ranges():
 def test_every_option_says_why():
     (first, *_) = options(wide(5), loss=Rho(1), total=Public(10), workload=all_ranges(wide(5), "a0"))
     assert str(first).startswith("histogram: about ")
+
+
+def named(method, domain, workload, *, loss, total):
+    found = options(domain, loss=loss, total=total, workload=workload)
+    return next(option for option in found if option.method == method)
+
+
+def test_figures_of_noise_alone_say_so():
+    domain = wide(6, 4, 3)
+    found = options(domain, loss=Epsilon(1), total=Summed(), workload=all_marginals(2))
+    said = {option.method: str(option) for option in found}
+    assert "noise of about" in said["aim"]
+    assert ", and more: " in said["aim"]
+    assert ", and more: " in said["mwem"]
+    assert ", and more: " not in said["histogram"]
+
+
+def test_marginals_that_aim_does_not_measure_get_no_figure_of_aim():
+    found = options(wide(*[4] * 5), loss=Epsilon(1), total=Summed(), workload=all_marginals(4))
+    assert found[-1].method == "aim"
+    assert str(found[-1]).startswith("aim: no figure without data (it measures marginals of at most three")
+    assert best(wide(*[100] * 8), all_marginals(4)) == "aim"  # nothing else can hold the table
+
+
+@pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.1")])
+def test_the_figure_of_aim_counts_the_shares_that_go_elsewhere(loss):
+    domain = wide(6, 4, 3)
+    sizes = np.array([24.0, 18.0, 12.0])
+    division = Division(loss, 1)
+    whole = [division.deviation(float(share)) ** 2 for share in division.shares(sizes.tolist())]
+    free = np.sqrt((sizes * whole).sum() / sizes.sum())  # if all of the loss went to the pairs
+    plenty, few = (
+        named("aim", domain, all_marginals(2), loss=loss, total=Public(rows)).error for rows in (10**12, 100)
+    )
+    unknown = named("aim", domain, all_marginals(2), loss=loss, total=Charged(Fraction(1, 2))).error
+    assert 1.02 * free < plenty < 1.1 * free
+    assert plenty < few < unknown
 
 
 @pytest.mark.parametrize("total", [Summed(), Public(50_000), Charged(Fraction(1, 2))])

@@ -40,6 +40,7 @@ def test_a_loaded_release_is_the_release(method: str, tmp_path: Path) -> None:
     assert again.statement() == release.statement()
     assert again.model.domain == DOMAIN
     assert again.rows.to_arrow().equals(release.rows.to_arrow())
+    assert np.__version__.encode() in (tmp_path / "model").read_bytes()
     assert len(again.sample(7)) == 7
 
 

@@ -58,7 +58,7 @@ class GraphicalModel:
     def probabilities(self, attributes: Sequence[str]) -> Factor:
         """The marginal distribution of any attributes, in the order given, whether or not one clique holds them.
 
-        Memory grows with the cells of ``attributes`` times those of a separator.
+        Where none does, memory grows with the cells of ``attributes`` times those of the cliques between them.
         """
         holder = self.tree.holder(attributes)
         if holder is not None:
@@ -181,10 +181,13 @@ def _needed(tree: JunctionTree, wanted: set[str]) -> list[bool]:
 
 def _combine(factors: Sequence[Factor], keep: set[str]) -> Factor:
     """Sum of the product of factors over all attributes but those to keep."""
-    names = list(dict.fromkeys(name for factor in factors for name in factor.attributes))
-    letters = dict(zip(names, string.ascii_letters, strict=False))  # a clique of 52 attributes exceeds any cap
-    kept = tuple(name for name in names if name in keep)
-    inputs = ",".join("".join(letters[name] for name in factor.attributes) for factor in factors)
-    output = "".join(letters[name] for name in kept)
-    values = np.einsum(f"{inputs}->{output}", *(factor.values for factor in factors), optimize=True)
-    return Factor(kept, values)
+    sizes = {
+        name: size for factor in factors for name, size in zip(factor.attributes, factor.values.shape, strict=True)
+    }
+    wide = [name for name, size in sizes.items() if size > 1]  # the others would only use up letters
+    letters = {name: string.ascii_letters[place] for place, name in enumerate(wide)}  # 2^52 cells exceed any memory
+    inputs = ",".join("".join(letters[name] for name in factor.attributes if name in letters) for factor in factors)
+    kept = tuple(name for name in sizes if name in keep)
+    output = "".join(letters[name] for name in kept if name in letters)
+    values = np.einsum(f"{inputs}->{output}", *(factor.values.squeeze() for factor in factors), optimize=True)
+    return Factor(kept, values.reshape([sizes[name] for name in kept]))

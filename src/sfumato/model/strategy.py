@@ -1,10 +1,12 @@
 """Which noisy counts to buy for a workload: the matrix mechanism, without looking at the data.
 
 A workload W of counting queries over n cells is answered as W A^+ (A x + noise), where the rows of the
-strategy A are what is really measured.  With unit noise variance the expected total squared error of all queries
-is (L1 sensitivity of A)^2 tr[(A^T A)^-1 W^T W], which depends on W and A only.  Source: Li, Miklau, Hay,
-McGregor and Rastogi 2015; p-identity strategies and products of them: McKenna, Miklau, Hay and
-Machanavajjhala 2018 (HDMM), Section 5.
+strategy A are what is really measured.  The expected total squared error of all queries is the variance of
+the noise on a row times tr[(A^T A)^-1 W^T W].  The variance grows with the square of a sensitivity of A: under pure
+epsilon its L1 sensitivity, under rho its L2 sensitivity.  Strategies are optimised here for L1; under rho
+they are as valid, not optimal, and whoever compares them has to do it by the variance that they really get
+(as :func:`sfumato.synthesize.matrix.plan` does).  Source: Li, Miklau, Hay, McGregor and Rastogi 2015;
+p-identity strategies and products of them: McKenna, Miklau, Hay and Machanavajjhala 2018 (HDMM), Section 5.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ def identity(shape: Sequence[int]) -> Strategy:
 
 
 def hierarchical(gram: Floats) -> Strategy:
-    """Nested intervals of one attribute, down to single cells, with the branching that suits the workload best."""
+    """Nested intervals of one attribute, down to single cells, with the branching of least error under L1 noise."""
     size = len(gram)
     refuse_large(size)
     options = [_tree(size, branching) for branching in range(2, min(size, 17) + 1)] or [_tree(size, 2)]
@@ -92,7 +94,7 @@ def hierarchical(gram: Floats) -> Strategy:
 
 
 def p_identity(gram: Floats) -> Strategy:
-    """Weighted cells and about n/16 further weighted rows, optimised for the workload.
+    """Weighted cells and about n/16 further weighted rows, optimised for the workload and noise scaled to L1.
 
     The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton
     search from fixed starting points, rounded down to integers so that no column sums to more.

@@ -22,7 +22,7 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, Zeros, begin, refuse_impossible
+from sfumato.synthesize.beginning import State, Zeros, begin, count_share, one_way_share, refuse_impossible
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import (
@@ -37,7 +37,7 @@ from sfumato.synthesize.growth import (
     wanted,
 )
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
-from sfumato.synthesize.total import Total
+from sfumato.synthesize.total import Public, Total
 from sfumato.synthesize.workload import Marginals
 from sfumato.vault.doors import Doors
 from sfumato.vault.vault import Request
@@ -124,22 +124,35 @@ def describe(
     }
 
 
-def expected_error(domain: Domain, loss: Loss, workload: Marginals) -> float:
-    """Root mean squared error of a cell of the workload, if each of its marginals (of three attributes at most)
-    were measured; reads no data.
+def expected_error(domain: Domain, loss: Loss, total: Total, workload: Marginals) -> float | None:
+    """Root mean squared noise on a cell of the workload, if each of its marginals were measured; reads no data.
 
-    The method leaves a marginal out where it expects the model to be nearer than the noise, so this is
-    what it aims to undercut; where inference cannot hold all of them it may also fall short of it.
+    The row count, the scores and the one-way marginals take their shares first; what the last take depends on
+    the noisy row count, and is the most that it can be where the count is not public.  None for a workload of
+    more than three attributes at a time, which the method measures by their triples only.
+
+    What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
+    noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
     division = Division(totals.divisible(loss), domain.unit.rows)
     most = max(ways for ways, _, _ in ROUNDS)
-    cliques = dict.fromkeys(
-        part for clique in wanted(workload, domain) for part in combinations(clique, min(most, len(clique)))
-    )
+    cliques = wanted(workload, domain)
+    if max(map(len, cliques)) > most:
+        return None
+    counted = float(1 - count_share(total))
+    rows = total.count if isinstance(total, Public) else 1.0
+    alone = max(map(len, cliques)) == 1  # they get what the others would have taken
+    one_way = counted * (1.0 if alone else one_way_share(division, domain, rows))
+    left = (counted - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
-    sizes = np.array([math.prod(codes[name] for name in clique) for clique in cliques], dtype=np.float64)
-    deviations = np.array([division.deviation(float(share)) for share in division.shares(sizes.tolist())])
-    return float(np.sqrt((sizes * deviations**2).sum() / sizes.sum()))
+    squares, cells = 0.0, 0.0
+    for share, found in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
+        sizes = np.array([math.prod(codes[name] for name in clique) for clique in found], dtype=np.float64)
+        parts = division.shares(sizes.tolist()) if found else ()
+        deviations = np.array([division.deviation(share * float(part)) for part in parts])
+        squares += float((sizes * deviations**2).sum())
+        cells += float(sizes.sum())
+    return math.sqrt(squares / cells)
 
 
 def _candidates(

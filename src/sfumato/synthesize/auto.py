@@ -1,7 +1,8 @@
 """Which synthesizer to take for a workload, decided by expected error before anything is spent.
 
 Every figure is computed from the domain, the workload and the loss alone: choosing costs nothing, and
-says nothing about the data.
+says nothing about the data.  For methods that do not measure all of the workload (mwem, aim) the figure is
+that of their noise, a lower bound: how wrong they are elsewhere, only the data could tell.
 """
 
 from __future__ import annotations
@@ -36,17 +37,23 @@ class Option:
 
     Attributes:
         method: its name.
-        error: root mean squared error of an answer, in rows.
-        reason: what the figure counts, and what it leaves out.
+        error: root mean squared error of an answer, in rows; infinite where there is no figure without data.
+        reason: what the figure counts.
+        left_out: what it leaves out, so that it is a lower bound; nothing, where it is the whole error.
         run: releases with it.
     """
 
     method: str
     error: float
     reason: str
+    left_out: str
     run: Callable[[Keeper], Synthetic]
 
     def __str__(self) -> str:
+        if math.isinf(self.error):
+            return f"{self.method}: no figure without data ({self.left_out})"
+        if self.left_out:
+            return f"{self.method}: noise of about {self.error:.4g} rows ({self.reason}), and more: {self.left_out}"
         return f"{self.method}: about {self.error:.4g} rows ({self.reason})"
 
 
@@ -65,6 +72,8 @@ def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synt
 def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
     """The methods that can hold the workload's cells, least expected error first; reads no data.
 
+    Of equal figures the one that leaves nothing out comes first.
+
     Raises:
         SizeError: there is none.
     """
@@ -80,7 +89,7 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
         raise SizeError(
             f"{size} cells are too many for any dense method; name fewer attributes, or use mst or aim", culprit=size
         )
-    return tuple(sorted(found, key=lambda option: option.error))
+    return tuple(sorted(found, key=lambda option: (option.error, bool(option.left_out))))
 
 
 def _histogram(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
@@ -94,6 +103,7 @@ def _histogram(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
             "histogram",
             _summed_error(workload.widths(domain), size, variance, total),
             f"noise on each of {size} cells, summed over the cells of a query",
+            "",
             lambda vault: tables.histogram(vault, loss=loss, total=total, attributes=names),
         ),
     )
@@ -114,6 +124,7 @@ def _marginals(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
             "marginals",
             math.sqrt(sum(squares) / sum(sizes)),
             f"the loss divided over {len(cliques)} tables, noise on each of their cells",
+            "",
             lambda vault: tables.marginals(vault, loss=loss, total=total, cliques=cliques),
         ),
     )
@@ -131,6 +142,7 @@ def _matrix(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tup
             "matrix",
             chosen.error,
             f"noise on {len(chosen.question.weights)} sums optimised for the workload ({chosen.strategy.name})",
+            "",
             lambda vault: matrix(vault, loss=loss, total=total, workload=workload),
         ),
     )
@@ -150,7 +162,8 @@ def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple
         Option(
             "mwem",
             math.sqrt(variance * kept),
-            f"noise on {schedule.rounds} measured queries of {length}; queries left out can be further off",
+            f"on {schedule.rounds} measured queries of {length}",
+            "the table is further off on queries that are never measured",
             lambda vault: weights.mwem(vault, loss=loss, total=bought, workload=workload, schedule=schedule),
         ),
     )
@@ -159,11 +172,15 @@ def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple
 def _aim(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
+    noise = expected_error(domain, loss, total, workload)
     return (
         Option(
             "aim",
-            expected_error(domain, loss, workload),
-            "noise on every marginal of the workload; it measures fewer where its model is nearer than the noise",
+            math.inf if noise is None else noise,
+            "on every marginal of the workload, after the shares of the row count, one-way marginals and scores",
+            "it measures marginals of at most three attributes, and its model answers the others"
+            if noise is None
+            else "it leaves marginals to its model where that seems nearer than the noise, or where there is no room",
             lambda vault: aim(vault, loss=loss, total=total, workload=workload),
         ),
     )

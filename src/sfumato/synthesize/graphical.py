@@ -23,7 +23,10 @@ MOST_CELLS = 1 << 26  # 512 MiB of expected counts
 
 @dataclass(frozen=True)
 class Measured:
-    """A table that was measured: its attributes and the standard deviation of the noise on one cell."""
+    """A table that was measured: its attributes and the standard deviation of the noise on one of its cells.
+
+    Its cells are single codes for one-way tables of the first round, groups of codes for all others.
+    """
 
     attributes: tuple[str, ...]
     deviation: float
@@ -131,7 +134,11 @@ class Graphical:
 
 
 def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
-    """Typical standard deviation of the noise on one cell, for the measured tables of each number of attributes."""
+    """Typical standard deviation of the noise on a cell as it was measured, by the number of attributes of the table.
+
+    That is the noise alone, before the fit: cells of groups share one noise, and of what was not measured
+    it says nothing.
+    """
     found: dict[int, list[float]] = {}
     for table in measured:
         found.setdefault(len(table.attributes), []).append(table.deviation)

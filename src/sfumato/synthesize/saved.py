@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from sfumato.domain import dump, parse
@@ -20,7 +21,8 @@ _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical":
 def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a release to one file that :func:`load` reads without the table and without the ledger.
 
-    The rows that are sampled from a loaded release are those of the release itself.
+    ``rows`` of a loaded release are those of the release itself, as long as the version of NumPy is the same: its
+    random numbers and sums may change from one version to another.  The version is written into the file.
 
     Raises:
         InputError: the file cannot be written, or exists and nobody asked to replace it.
@@ -35,6 +37,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
             **model.payload(),
             "release": {
                 "kind": kind,
+                "numpy": np.__version__,  # for the reader who finds other rows
                 "domain": dump(model.domain),  # YAML keeps the order of attributes
                 "seed": release.seed,
                 "statement": release.statement(),

@@ -77,7 +77,9 @@ class Synthetic(Release):
 
     @cached_property
     def rows(self) -> Rows:
-        """A sample of the model in the table's own types: the same rows whenever this release is asked for again."""
+        """A sample of the model in the table's own types: the same rows whenever this release is asked for again,
+        by the same version of NumPy.
+        """
         return self._drawn(None, generator(self.seed))
 
     def sample(self, rows: int | None = None) -> Rows:
