@@ -135,6 +135,21 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         load(tmp_path / "broken.yaml")
 
 
+def test_a_table_in_the_place_of_a_domain_is_not_quoted(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    for text in ("name,age\nmiller,41\n" * 1000, "miller: 41\nmiller: 42\n", "{miller: 41}\n", "{[miller]: 41}\n"):
+        table.write_text(text)
+        with pytest.raises(DomainError) as refused:
+            load(table)
+        assert "miller" not in str(refused.value)
+        assert len(str(refused.value)) < 300
+
+
+def test_a_long_wrong_value_of_a_domain_is_not_repeated() -> None:
+    with pytest.raises(DomainError, match="attributes: what stands there is not of type 'object'"):
+        parse({"sfumato": 1, "unit": "row", "attributes": "miller " * 1000})
+
+
 def test_a_draft_is_refused_until_it_is_accepted() -> None:
     draft = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),), draft=True)
     with pytest.raises(DomainError, match="draft"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,10 +20,12 @@ from sfumato.errors import DomainError
 SCHEMA_VERSION = 1
 
 
+_QUOTED = 60  # characters of a wrong value that a message may repeat
+
+
 class _RepeatedKey(yaml.YAMLError):
-    def __init__(self, key: object, line: int) -> None:
+    def __init__(self, line: int) -> None:
         super().__init__()
-        self.key = key
         self.line = line
 
 
@@ -33,8 +36,10 @@ class _Reader(yaml.SafeLoader):
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # what constructs the mapping says so
             if key in seen:
-                raise _RepeatedKey(key, key_node.start_mark.line + 1)
+                raise _RepeatedKey(key_node.start_mark.line + 1)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -61,7 +66,7 @@ def load(path: str | Path) -> Domain:
     try:
         return parse(yaml.load(text, Loader=_Reader))  # noqa: S506  (a safe loader, made stricter)
     except _RepeatedKey as error:
-        raise DomainError(f"{path} says {error.key!r} twice, at line {error.line}", culprit=path) from None
+        raise DomainError(f"{path} says a key twice, at line {error.line}", culprit=path) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
@@ -85,15 +90,23 @@ def parse(document: object) -> Domain:
     """Make a domain from a parsed YAML or JSON document.
 
     Raises:
-        DomainError: the document does not follow the schema; the message names the place.
+        DomainError: the document does not follow the schema; the message names the place.  It quotes nothing of
+            what is no domain at all: that may be the protected table, given in the domain's place.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
+    if not isinstance(document, dict) or "sfumato" not in document:
+        raise DomainError(
+            "this is no domain: a domain is a mapping with 'sfumato', 'unit' and 'attributes'; "
+            "draft one with sfumato domain draft TABLE",
+            culprit=document,
+        )
     error = best_match(Draft202012Validator(schema()).iter_errors(document))
-    if error is not None or not isinstance(document, dict):
-        place = error.json_path.removeprefix("$").lstrip(".") if error else ""
-        reason = error.message if error else "not a mapping"
+    if error is not None:
+        place = error.json_path.removeprefix("$").lstrip(".")
+        quoted = repr(error.instance)
+        reason = error.message if len(quoted) <= _QUOTED else error.message.replace(quoted, "what stands there")
         raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}", culprit=document)
     unit = document["unit"]
     return Domain(
