@@ -11,6 +11,7 @@
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
     │   ├── MissingLedgerError  there is none yet, and no limit was named to create one with
+    │   ├── OtherDatasetsError  there is one, which keeps other datasets, and no limit was named to open another with
     │   └── LimitError          the ledger has another limit than the one named
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
     └── InfeasibleError         no release can meet what was asked
@@ -70,6 +71,12 @@ class LedgerError(SfumatoError):
 
 class MissingLedgerError(LedgerError):
     """There is no ledger of that name yet, and no limit was named to create one with."""
+
+    exit_code = 2
+
+
+class OtherDatasetsError(LedgerError):
+    """The ledger keeps other datasets than the one named, and no limit was named to open another budget with."""
 
     exit_code = 2
 

@@ -216,6 +216,16 @@ def test_a_ledger_that_does_not_exist_is_not_made_by_looking(desk: Path) -> None
     assert not (desk / "absent.ledger").exists()
 
 
+def test_a_mistyped_dataset_is_no_fresh_budget(desk: Path) -> None:
+    asked = ("query", "people.csv", "SELECT COUNT(*) FROM p", "--domain", "people.yaml", "--epsilon", "1")
+    sfumato(*asked, "--limit", "1", cwd=desk)
+    refused = sfumato(*asked, "--dataset", "defualt", cwd=desk, code=2)
+    assert "holds no dataset 'defualt', only 'default'" in refused.stderr
+    shown = sfumato("ledger", "show", "people.ledger", "--dataset", "other", cwd=desk, code=2)
+    assert "only 'default'" in shown.stderr
+    sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=desk)
+
+
 def test_domain_show_and_schema_are_json(desk: Path) -> None:
     assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=desk).stdout)["unit"] == "row"
     assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"

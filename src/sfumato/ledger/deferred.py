@@ -22,7 +22,8 @@ class DeferredLedger:
     """The ledger of ``dataset`` at ``url``.
 
     ``limit`` must be the stored one, as for :func:`open_ledger`.  Without it, an existing ledger is taken as it
-    is, and a new one gets ``limit_if_new``.
+    is, and a new one gets ``limit_if_new``.  A ledger that keeps other datasets only is not new: a name that was
+    mistyped would be a fresh budget for the same table.
     """
 
     url: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
-from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError
+from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
 from sfumato.ledger.books import Books
@@ -22,6 +22,7 @@ from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
 
 _LONGEST_NAME = 200
+_LISTED = 10  # datasets that a message names
 
 
 class Terms(TypedDict):
@@ -193,6 +194,7 @@ def open_ledger(url: str, *, dataset: str, limit: Loss | None) -> Ledger:
     Raises:
         LedgerError: there is no such ledger and no limit was given, the stored limit is another one, or
             the database cannot be used.
+        OtherDatasetsError: the ledger keeps other datasets only, and no limit was given.
         InputError: the address or the name is no good.
     """
     _named(dataset, "a dataset")
@@ -213,15 +215,26 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
             enrol(connection, dataset, limit)
             account = reading.dataset_account(connection, dataset)
     if account is None or account.limit is None:
-        raise MissingLedgerError(
-            f"the ledger {store.place} holds no dataset {dataset!r}; name a limit", culprit=dataset
-        )
+        raise _not_held(store, dataset)
     if limit is not None and limit != account.limit:
         raise LimitError(
             f"the ledger of {dataset!r} has the limit {account.limit}, not {limit}; a limit never changes",
             culprit=limit,
         )
     return account.limit
+
+
+def _not_held(store: Store, dataset: str) -> LedgerError:
+    with store.reading() as connection:
+        held = reading.datasets(connection)
+    if not held:
+        return MissingLedgerError(f"the ledger {store.place} holds no dataset yet; name a limit", culprit=dataset)
+    listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
+    return OtherDatasetsError(
+        f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "
+        "name one of these, or a limit to open another budget",
+        culprit=dataset,
+    )
 
 
 def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> None:

@@ -25,6 +25,11 @@ def dataset_account(connection: Connection, name: str) -> Account | None:
     return None if row is None else Account(loss_from(row["limit_loss"]), _spent(row))
 
 
+def datasets(connection: Connection) -> list[str]:
+    """The names of all datasets that the ledger holds, in order."""
+    return list(connection.execute(select(schema.dataset.c.name).order_by(schema.dataset.c.name)).scalars())
+
+
 def analyst_accounts(connection: Connection, name: str) -> dict[str, Account]:
     """The account of each analyst who has spent or has a cap, by name."""
     table = schema.analyst

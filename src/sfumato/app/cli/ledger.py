@@ -27,10 +27,11 @@ def create(
     dataset: Dataset = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
+    from sfumato.engine.address import shown
     from sfumato.ledger import open_ledger
 
     with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit)) as opened:
-        remark(f"{ledger} keeps {dataset!r} within {opened.limit}.")
+        remark(f"{shown(ledger)} keeps {dataset!r} within {opened.limit}.")
 
 
 @app.command()
