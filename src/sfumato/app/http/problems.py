@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfumato.app.http.logs import log
+from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import UnknownDatasetError
 from sfumato.errors import (
     BudgetError,
@@ -54,14 +55,6 @@ _FIXED = {
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
     "internal": "Something failed inside; what was charged stands, and the same question asked again is free.",
 }
-
-
-class RefusalError(Exception):
-    """A refusal of the server itself, before any data is touched."""
-
-    def __init__(self, kind: str, title: str, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.kind, self.title, self.status, self.detail = kind, title, status, detail
 
 
 def document(kind: str, title: str, status: int, detail: str, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Response
 from sfumato.app.http.access import Anyone, Worker
 from sfumato.app.http.forms import ReleaseForm
 from sfumato.app.http.logs import log
-from sfumato.app.http.problems import RefusalError, problem
+from sfumato.app.http.problems import problem
+from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.ledger.registry import Job, Key, Scope, State
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sfumato.app.http import metrics, problems, queries, releases, stewards
 from sfumato.app.http.access import Doorkeeper, Worker
 from sfumato.app.http.logs import log, to_standard_error
-from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
 
 LEDGER = "SFUMATO_LEDGER"

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.forms import CapForm, DatasetForm, KeyForm
-from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.queries import budgets, summary
+from sfumato.app.http.refusal import RefusalError
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.promise import cost

@@ -13,8 +13,9 @@ from fastapi.staticfiles import StaticFiles
 
 from sfumato.app.http.access import COOKIE, Anyone, Doorkeeper, Steward, Worker, secret_of
 from sfumato.app.http.forms import KeyForm
-from sfumato.app.http.problems import RefusalError, problem
+from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
+from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.stewards import described, entries, entry
 from sfumato.app.ui import asking
 from sfumato.app.ui.gauge import gauge
