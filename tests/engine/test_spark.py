@@ -5,6 +5,7 @@ Copies of the odd columns stand side by side, so that one encoding asks what the
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 import signal
@@ -28,7 +29,12 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
 from sfumato.engine.spark_fold import fold
-from sfumato.errors import TableError
+from sfumato.errors import EngineError, TableError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon
+from sfumato.vault.questions import Marginal
+from sfumato.vault.vault import Vault
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -164,35 +170,127 @@ def test_tables_and_frames_and_what_is_refused(spark, tmp_path):
             moment.encode(Domain((Categorical(name=name, values=("a",), unknown=D),)))
 
 
-def test_an_executor_killed_in_the_middle_changes_nothing(spark, tmp_path):
-    generator = np.random.default_rng(3)
-    names = [f"a{place}" for place in range(8)]
-    size = 120_000
-    table = pa.table({name: generator.integers(0, 12, size) for name in names} | {"id": np.arange(size) // 3})
+NAMES = tuple(f"a{place}" for place in range(8))
+LARGE = Domain(tuple(Integer(name=name, minimum=0, maximum=11, unknown=D) for name in NAMES), unit=Unit("id", rows=2))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A table large enough that counting it takes a while, in twelve files and in memory."""
+    folder, generator, size = tmp_path_factory.mktemp("large"), np.random.default_rng(3), 120_000
+    table = pa.table({name: generator.integers(0, 12, size) for name in NAMES} | {"id": np.arange(size) // 3})
     for part in range(12):
-        pq.write_table(table.slice(part * size // 12, size // 12), tmp_path / f"part-{part}.parquet")
-    attributes = tuple(Integer(name=name, minimum=0, maximum=11, unknown=D) for name in names)
-    domain = Domain(attributes, unit=Unit("id", rows=2))
-    cliques = list(itertools.combinations(names, 3))
-    calm = open_table(table).encode(domain)
-    encoded = open_table(f"spark:{tmp_path}").encode(domain)
-    tallies: list[list[np.ndarray]] = []
-    asking = threading.Thread(target=lambda: tallies.append([reveal(exact) for exact in encoded.marginals(cliques)]))
+        pq.write_table(table.slice(part * size // 12, size // 12), folder / f"part-{part}.parquet")
+    return folder, table
+
+
+def stamp_later(path):
+    """Give a file a time of writing that differs however fast this test is."""
+    os.utime(path, (time.time() + 60, time.time() + 60))
+
+
+CSV = {
+    "plain.csv": b'word,n\na,1\n"a",\n"",2\n,3\n',
+    "quoted.csv": b'word,n\n"a\nb",1\n"a""b",2\n" a",3\n',
+    "mark.csv": b"\xef\xbb\xbfword,n\r\na,1\r\n01,2\r\n",
+    "tabs.tsv": b"word\tn\na,b\t1\n",
+    "packed.csv.gz": gzip.compress(b"word,n\na,1\n"),
+}
+NO_CSV = {
+    "short.csv": b"word,n\na,1\ns3cr3t\n",
+    "long.csv": b"word,n\na,1\na,1,s3cr3t\n",
+    "twice.csv": b"word,word\na,b\n",
+    "unnamed.csv": b"word,,x\na,b,c\n",
+    "empty.csv": b"",
+    "header.csv": b"word,n\n",
+}
+
+
+def test_csv_means_on_spark_what_it_means_on_duckdb(spark, tmp_path):
+    word = Categorical(name="word", values=("a", "", "01", "a\nb", 'a"b', "a,b"), unknown=C, nullable=True)
+    domain = Domain((word, Integer(name="n", minimum=1, maximum=3, unknown=C, nullable=True)))
+    for name, content in CSV.items():
+        (tmp_path / name).write_bytes(content)
+        here, there = (open_table(place).encode(domain) for place in (f"spark:{tmp_path / name}", tmp_path / name))
+        assert here.version == there.version, name
+    for name, content in NO_CSV.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TableError) as refusal:
+            open_table(f"spark:{tmp_path / name}").encode(Domain((word,)))
+        assert "s3cr3t" not in str(refusal.value)
+
+
+def test_files_that_change_are_noticed_before_a_charge_and_a_new_opening_reads_them(spark, tmp_path):
+    domain = Domain((Categorical(name="word", values=("a", "b"), unknown=C),))
+    place = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"word": ["a", "b"]}), place)
+    table = open_table(f"spark:{place}")
+    with open_ledger(f"sqlite:///{tmp_path / 't.ledger'}", dataset="t", limit=Epsilon(1)) as ledger:
+        vault = Vault(table.encode(domain), ledger)
+        pq.write_table(pa.table({"word": ["a", "a", "b"]}), place)
+        stamp_later(place)
+        with pytest.raises(EngineError, match="was written"):
+            vault.measure([Marginal(("word",))], Epsilon("0.5"))
+        assert not list(ledger.journal())
+    with pytest.raises(EngineError, match="was written"):
+        vault.encoded.marginals([("word",)])
+    again = open_table(f"spark:{place}").encode(domain)
+    assert reveal(again.marginals([("word",)])[0]).tolist() == [2, 1, 0]
+    assert table.values("word").to_pylist() == ["a", "a", "b"]
+    place.unlink()
+    with pytest.raises(EngineError, match="lost a file"):
+        again.groups(("word",))
+
+
+def killed_in_the_middle(spark, call):
+    """The result of a call during which an executor was killed."""
+    found = []
+    asking = threading.Thread(target=lambda: found.append(call()))
     asking.start()
     tracker = spark.sparkContext.statusTracker()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not any(
         (tracker.getStageInfo(stage) or object).numActiveTasks for stage in tracker.getActiveStageIds()
     ):
         time.sleep(0.01)
-    victims = executors(spark)
-    assert len(victims) == 2
-    os.kill(victims[0], signal.SIGKILL)
+    while len(executors(spark)) < 2 and time.monotonic() < deadline:  # another test may have killed one just now
+        time.sleep(0.05)
+    os.kill(executors(spark)[0], signal.SIGKILL)
     assert asking.is_alive(), "the job was still running"
     asking.join()
-    for mine, exact in zip(tallies[0], calm.marginals(cliques), strict=True):
+    return found[0]
+
+
+def test_an_executor_killed_in_the_middle_changes_nothing(spark, large):
+    folder, table = large
+    cliques = list(itertools.combinations(NAMES, 3))
+    calm = open_table(table).encode(LARGE)
+    encoded = open_table(f"spark:{folder}").encode(LARGE)
+    tallies = killed_in_the_middle(spark, lambda: [reveal(exact) for exact in encoded.marginals(cliques)])
+    for mine, exact in zip(tallies, calm.marginals(cliques), strict=True):
         np.testing.assert_array_equal(mine, reveal(exact))
     assert encoded.version == calm.version
+
+
+def test_an_executor_killed_in_the_middle_of_a_release_is_charged_once(spark, large, tmp_path):
+    folder, table = large
+    cliques = [Marginal(clique) for clique in itertools.combinations(NAMES, 3)]
+    loss, limit = Epsilon("100000"), Epsilon("300000")  # noise that is not zero has probability below 1e-600
+    with open_ledger(f"sqlite:///{tmp_path / 'large.ledger'}", dataset="large", limit=limit) as ledger:
+        vault = Vault(open_table(f"spark:{folder}").encode(LARGE), ledger)
+        before = vault.encoded.version  # counted before the job that is hit
+        released = killed_in_the_middle(spark, lambda: vault.measure(cliques, loss))
+        (entry,) = ledger.journal()
+        assert (entry.family, entry.method) == ("vault", "measure")
+        assert ledger.spent() == charge_for(loss)
+        again = vault.measure(cliques, loss)
+        assert len(list(ledger.journal())) == 1, "asked again it is the stored answer"
+        assert ledger.spent() == charge_for(loss)
+        assert vault.encoded.version == before
+    calm = open_table(table).encode(LARGE).marginals([clique.attributes for clique in cliques])
+    for first, second, exact in zip(released, again, calm, strict=True):
+        np.testing.assert_array_equal(first.values, reveal(exact))
+        np.testing.assert_array_equal(second.values, first.values)
 
 
 def executors(spark):
