@@ -29,6 +29,7 @@ _CSV = {
     "columnPruning": False,  # or a field too many would go unseen
     "enforceSchema": False,  # every file of a pattern has the same header
     "unescapedQuoteHandling": "RAISE_ERROR",
+    "nullValue": "\0missing\0",  # what an empty field becomes at first: were it "", so would a quoted empty text
 }
 
 

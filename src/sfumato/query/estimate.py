@@ -78,6 +78,8 @@ class Reading:
 
         A sum of independent noises has lighter tails than one of them, at the same variance.
         """
+        if not noise.variance:  # at a huge loss: too small for a double
+            return np.zeros_like(variance)
         return self.half_width(noise) / math.sqrt(noise.variance) * np.sqrt(variance)
 
     def _counts(self, counts: Integers, noise: Noise, unit: float) -> Estimates:
