@@ -100,20 +100,18 @@ def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, i
     absent = [name for name in quasi if name not in groups.attributes]
     if absent:
         raise InputError(f"the table is not counted over {absent[0]!r}", culprit=absent)
-    codes = groups.codes.astype(np.int64)
-    position = {name: index for index, name in enumerate(groups.attributes)}
-    columns = [codes[:, position[name]] for name in quasi]
-    grouping = group(pack(columns, [sizes[name] for name in quasi]))
+    columns = {name: groups.codes[:, place].astype(np.int64) for place, name in enumerate(groups.attributes)}
+    grouping = group(pack([columns[name] for name in quasi], [sizes[name] for name in quasi]))
     tuples = len(grouping.members)
     sensitive = {}
     for name in groups.attributes:
         if name not in quasi:
-            flat = grouping.classes * sizes[name] + codes[:, position[name]]
+            flat = grouping.classes * sizes[name] + columns[name]
             histogram = np.bincount(flat, weights=groups.counts, minlength=tuples * sizes[name])
             sensitive[name] = histogram.astype(np.int64).reshape(tuples, sizes[name])
     return Microdata(
         quasi=quasi,
-        codes=np.stack(columns, axis=1)[grouping.members],
+        codes=np.array([columns[name][grouping.members] for name in quasi]).T,  # each column in one piece
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
         excluded=left_out,

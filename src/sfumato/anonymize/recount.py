@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from sfumato.anonymize.classes import Classes, finest
 from sfumato.anonymize.criteria import Criterion, safe
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.packing import Keys, group, pack
-from sfumato.engine.port import Recode
+from sfumato.anonymize.packing import KEY_BITS, Keys, group, pack
+from sfumato.engine.port import ROWS, Recode
 from sfumato.errors import InfeasibleError
 
 Integers = NDArray[np.int64]
 
-ROWS = "rows of the class"
 DIFFERENT = "the rows written are not those that were verified; nothing was released"
 
 
@@ -109,7 +108,8 @@ def refuse_different(written: Iterable[pa.RecordBatch], counted: Count) -> None:
     """Refuse rows whose classes are not those that were counted.
 
     Args:
-        written: the rows in batches; other columns than labels may be there.
+        written: the rows in batches; other columns than labels may be there.  A column ``ROWS`` says how many rows
+            each stands for, else one.
         counted: what they should be.
 
     Raises:
@@ -118,62 +118,70 @@ def refuse_different(written: Iterable[pa.RecordBatch], counted: Count) -> None:
     expected = _Expected(counted.table)
     found = np.zeros(len(counted.table), dtype=np.int64)
     for batch in written:
-        found += np.bincount(expected.numbers(batch), minlength=len(found))
+        expected.add(batch, found)
     if not np.array_equal(found, counted.table[ROWS].to_numpy()):
         raise InfeasibleError(DIFFERENT)
 
 
 class _Expected:
-    """Finds the number of a row's class by its labels, one column after the other.
+    """Finds classes by their labels, packed into one key.
 
-    ``steps[column]`` are the pairs (number of the labels so far, code of the next label) that occur, as
-    ascending keys; the place of a pair is the number of both together.
+    Where a key would get too wide, what is packed so far is replaced by its place among ``prefixes``, those that the
+    classes have.
     """
 
     def __init__(self, table: pa.Table) -> None:
         self.codes: dict[str, dict[str, int]] = {}
-        self.steps: dict[str, Integers] = {}
-        prefix = np.zeros(len(table), dtype=np.int64)
+        self.prefixes: dict[str, Integers] = {}
+        keys, bound = np.zeros(len(table), dtype=np.int64), 1
         for name in (name for name in table.column_names if name != ROWS):
             labels = table[name].to_pylist()
             codes = self.codes[name] = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-            # the last code stands for labels that no class has
-            pairs = prefix * (len(codes) + 1) + np.array([codes[label] for label in labels], dtype=np.int64)
-            known, prefix = np.unique(pairs, return_inverse=True)
-            self.steps[name] = known
-        self.order = np.argsort(prefix)  # number of the last step to row of the table
+            size = len(codes) + 1  # the last code stands for labels that no class has
+            if (bound * size).bit_length() > KEY_BITS:
+                self.prefixes[name], keys = np.unique(keys, return_inverse=True)
+                bound = len(self.prefixes[name])
+            keys = keys * size + np.array([codes[label] for label in labels], dtype=np.int64)
+            bound *= size
+        self.rows = np.argsort(keys)
+        self.keys = keys[self.rows]
 
-    def numbers(self, batch: pa.RecordBatch) -> Integers:
-        """Row of the table that each row of the batch belongs to.
+    def add(self, batch: pa.RecordBatch, counts: Integers) -> None:
+        """Count rows into ``counts``, in the order of the table.
 
         Raises:
-            InfeasibleError: a row that belongs to none.
+            InfeasibleError: a row that belongs to no class.
         """
-        prefix = np.zeros(batch.num_rows, dtype=np.int64)
+        keys = np.zeros(batch.num_rows, dtype=np.int64)
         for name, codes in self.codes.items():
             column = batch.column(name)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
             if encoded.null_count or not len(place):
                 raise InfeasibleError(DIFFERENT)
-            prefix *= len(codes) + 1
-            prefix += place[encoded.indices.to_numpy()]
-            # few pairs, many rows: each distinct pair is looked up once
-            pairs, again = _distinct(prefix)
-            known = self.steps[name]
-            if not len(known):
-                raise InfeasibleError(DIFFERENT)
-            found = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
-            if not np.array_equal(known[found], pairs):
-                raise InfeasibleError(DIFFERENT)
-            prefix = found[again]
-        return self.order[prefix]
+            if name in self.prefixes:
+                keys = _places(self.prefixes[name], keys)
+            keys *= len(codes) + 1
+            keys += place[encoded.indices.to_numpy()]
+        if ROWS in batch.schema.names:
+            np.add.at(counts, self.rows[_places(self.keys, keys)], batch.column(ROWS).to_numpy())
+            return
+        # few classes, many rows: each class is looked up once
+        distinct = pa.array(keys).value_counts()
+        found = _places(self.keys, distinct.field("values").to_numpy())
+        counts[self.rows[found]] += distinct.field("counts").to_numpy()
 
 
-def _distinct(values: Integers) -> tuple[Integers, Integers]:
-    """Distinct values, and the place of each value among them."""
-    grouping = group(Keys(values, int(values.max(initial=0)) + 1))
-    return values[grouping.members], grouping.classes
+def _places(known: Integers, keys: Integers) -> Integers:
+    """Place of each key among the known, ascending ones.
+
+    Raises:
+        InfeasibleError: a key that is not known.
+    """
+    found = np.searchsorted(known, keys)
+    if not len(known) or not np.array_equal(known[np.minimum(found, len(known) - 1)], keys):
+        raise InfeasibleError(DIFFERENT)
+    return found
 
 
 def _labels(table: pa.Table) -> tuple[Integers, pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,15 +13,14 @@ import pyarrow as pa
 from sfumato.anonymize import recoding as saved
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.plan import Plan
-from sfumato.anonymize.recount import ROWS, Count, refuse_different
+from sfumato.anonymize.recount import Count, refuse_different
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import Recodable, Recode
+from sfumato.engine.output import discard
+from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.errors import InputError
 from sfumato.vault.release import Release
 from sfumato.vault.rows import Rows, save_text, whole, writable
 from sfumato.vault.vault import Vault
-
-BATCH_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,32 +130,18 @@ def write(source: Recodable, plan: Plan, keep: Sequence[str], path: str | Path, 
     writable(target, overwrite=overwrite)
     if target.suffix not in (".parquet", ".csv"):
         raise InputError(f"cannot write {target}: end it in .parquet or .csv", culprit=target)
-    names = [name for name in plan.counted.table.column_names if name != ROWS]
+    names = tuple(name for name in plan.counted.table.column_names if name != ROWS)
 
     def fill(partial: Path) -> None:
         typed = partial.with_name(partial.name + target.suffix)
         try:
             source.write_recoded(plan.recode, tuple(keep), typed)
-            refuse_different(_labels(typed, names), plan.counted)
+            written = reveal(source.written(typed, names))
+            refuse_different(written, plan.counted)
+            if typed.is_dir():
+                partial.unlink()  # a directory takes no file's place
             typed.replace(partial)
         finally:
-            typed.unlink(missing_ok=True)
+            discard(typed)
 
     whole(target, fill)
-
-
-def _labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The label columns of a written file, batch by batch."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path, read_dictionary=list(names)) as file:
-            yield from file.iter_batches(columns=list(names), batch_size=BATCH_ROWS)
-        return
-    from pyarrow import csv
-
-    options = csv.ConvertOptions(
-        include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-    )
-    with csv.open_csv(path, convert_options=options) as reader:
-        yield from reader

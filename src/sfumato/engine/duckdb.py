@@ -26,11 +26,11 @@ from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.fingerprint import Fingerprint
-from sfumato.engine.output import complete
+from sfumato.engine.output import complete, read_labels, write_batches
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.rewriting import Rewriting
+from sfumato.engine.relabelling import relabelled
 from sfumato.engine.sources import Source, quoted
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
@@ -60,10 +60,10 @@ class DuckTable:
         self._numbers = itertools.count()
         # Readable by this user only, removed with the table.  Not encrypted: DuckDB's own build can only read
         # encrypted files, and would fail on the first one that it spills.
-        scratch = tempfile.mkdtemp(prefix="sfumato-")
-        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        self.scratch = Path(tempfile.mkdtemp(prefix="sfumato-"))
+        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         options: dict[str, Any] = {
-            "temp_directory": scratch,
+            "temp_directory": str(self.scratch),
             "max_temp_directory_size": SPILL,
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
@@ -218,21 +218,33 @@ class DuckStore:
         return found.rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Read the source again, rewrite, shuffle."""
-        rewriting = Rewriting(self._encoding, recode, raw)
+        """Rewrite codes, beside raw columns that are read again, and shuffle."""
         carried = [self._table.raw(name) for name in raw]
-        with self._table.reading() as cursor:
-            for name, small in rewriting.tables().items():
-                cursor.register(name, small)
-            if self.domain.unit.column is None:
-                rows = f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
-                return _delivered(cursor, rewriting.select(rows), out)
-            bounded_rows = self._table.fresh_name()
+        with self._table.reading() as cursor, self._carrying(cursor, carried) as relation:
+            names = [f"c{self.domain.index(name)}" for name in recode.attributes]
+            listed = ", ".join([*names, *(f"r{place}" for place in range(len(raw)))])
+            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {self.relation}").fetchall()
+            reader = cursor.sql(f"SELECT {listed} FROM {relation}").to_arrow_reader(4 * BATCH_ROWS)
+            return _delivered(cursor, relabelled(reader, recode, raw, about=rows, folder=self._table.scratch), out)
+
+    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The file is read by this process."""
+        return read_labels(out, names)
+
+    @contextmanager
+    def _carrying(self, cursor: Any, carried: Sequence[str]) -> Iterator[str]:  # noqa: ANN401
+        """Encoded, bounded rows beside raw columns: what stands after FROM."""
+        if not carried:
+            yield self.relation
+        elif self.domain.unit.column is None:
+            yield f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
+        else:
+            name = self._table.fresh_name()
             try:
-                self._table.store(cursor, self._encoding, bounded_rows, carried)
-                return _delivered(cursor, rewriting.select(bounded_rows), out)
+                self._table.store(cursor, self._encoding, name, carried)
+                yield name
             finally:
-                cursor.execute(f"DROP TABLE IF EXISTS {bounded_rows}")
+                cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _stream(self, columns: list[str], where: str) -> Iterator[pa.RecordBatch]:
         with self._table.reading() as cursor:
@@ -240,13 +252,17 @@ class DuckStore:
             yield from cursor.sql(statement).to_arrow_reader(BATCH_ROWS)
 
 
-def _delivered(cursor: Any, select: str, out: Path | None) -> pa.Table | None:  # noqa: ANN401
+def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.Table | None:  # noqa: ANN401
     """The rows themselves, or a file that is complete or not there."""
     if out is None:
-        return cursor.sql(select).to_arrow_table()
+        texts = [pa.field(each.name, getattr(each.type, "value_type", each.type)) for each in rows.schema]
+        return rows.read_all().cast(pa.schema(texts))
+    if out.suffix == ".parquet":
+        write_batches(rows, rows.schema, out)
+        return None
     with complete(out) as part:
-        form = "csv, HEADER" if out.suffix == ".csv" else "parquet"
-        cursor.execute(f"COPY ({select}) TO {quoted(str(part))} (FORMAT {form})")
+        cursor.register("sfumato_rewritten", rows)
+        cursor.execute(f"COPY sfumato_rewritten TO {quoted(str(part))} (FORMAT csv, HEADER)")
     return None
 
 

@@ -22,7 +22,7 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
 from sfumato.engine.port import Groups, Recode, Table
 from sfumato.engine.statements import Cells, fixed_bounds, increasing, numeric, power_bounds
-from sfumato.errors import QueryError, SizeError
+from sfumato.errors import QueryError, SizeError, TableError
 
 
 class Store(Protocol):
@@ -78,6 +78,10 @@ class Store(Protocol):
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
         """Rewritten rows in random order, returned, or written to ``out``."""
+        ...
+
+    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Text columns of a written file: a row each, or the distinct ones with column ``ROWS``."""
         ...
 
 
@@ -175,11 +179,19 @@ class EncodedRows:
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""
+        self.refuse_keys(columns)
+        order = [(column, "ascending") for column in columns]
+        return Exact(self._store.keys(columns).sort_by(order))
+
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """Refuse what is no column of the table."""
         _refuse_repeats(columns)
         if not columns or "units" in columns:
             raise QueryError("keys are one or more columns, none of them called 'units'", culprit=columns)
-        order = [(column, "ascending") for column in columns]
-        return Exact(self._store.keys(columns).sort_by(order))
+        known = {column.name for column in self._table.schema()}
+        for column in columns:
+            if column not in known:
+                raise TableError(f"the table has no column {column!r}", culprit=column)
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """The encoded rows in batches: codes, one column an attribute under its name."""
@@ -200,6 +212,10 @@ class EncodedRows:
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write the rewritten rows to ``out``."""
         self._store.recode(self._checked(recode), raw, out)
+
+    def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
+        """The text columns of a written file, read back."""
+        return Exact(self._store.written(out, names))
 
     def _checked(self, recode: Recode) -> Recode:
         sizes = [self.domain[name].size for name in recode.attributes]

@@ -24,6 +24,9 @@ from sfumato.engine.exact import Exact
 
 Counts = NDArray[np.int64]
 
+ROWS = "rows of the class"
+"""Name of the column that says how many rows a row stands for."""
+
 
 class Kind(StrEnum):
     """What a column holds, as far as a domain cares."""
@@ -199,6 +202,15 @@ class Encoded(Protocol):
         """
         ...
 
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """Refuse what :meth:`keys` could not find; reads no row.
+
+        Raises:
+            QueryError: no columns, one of them twice, or one called ``units``.
+            TableError: a column that the table does not have.
+        """
+        ...
+
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """The encoded rows in batches of at most 64 k: codes, one column an attribute under its name.  Their
         order means nothing, but is the same at every call.
@@ -225,5 +237,12 @@ class Recodable(Encoded, Protocol):
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write what :meth:`recoded` returns to ``out``, a .csv file or a .parquet file (a directory of them on
         Spark), without holding it in memory where the engine can.  Nothing is left behind on failure.
+        """
+        ...
+
+    def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
+        """The text columns ``names`` of what :meth:`write_recoded` wrote, read back from it.
+
+        A row each, or the distinct ones with column ``ROWS``, where the engine counted them.
         """
         ...

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.port import Recode
@@ -37,7 +38,7 @@ class Rewriting:
         }
         columns = {f"k{place}": pa.array(recode.classes[:, place].astype(np.int64)) for place in range(len(levels))}
         columns |= {f"l{place}": column for place, column in enumerate(recode.labels.columns)}
-        first, last = _turns(recode)
+        first, last = turns(recode)
         return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
 
     @property
@@ -85,10 +86,10 @@ class Rewriting:
         return f"COALESCE({column}, {self.encoding.dialect.string(self.recode.suppressed)})"
 
 
-def _turns(recode: Recode) -> tuple[pa.Array, pa.Array]:
+def turns(recode: Recode) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First and last turn of each class among the rows of its tuple, counted from 1."""
     if recode.rows is None:
-        return pa.array(np.ones(len(recode.classes), np.int64)), pa.array(np.ones(len(recode.classes), np.int64))
+        return np.ones(len(recode.classes), np.int64), np.ones(len(recode.classes), np.int64)
     _, tuples = np.unique(recode.classes, axis=0, return_inverse=True)
     order = np.argsort(tuples, kind="stable")
     taken = np.cumsum(recode.rows[order])
@@ -96,4 +97,4 @@ def _turns(recode: Recode) -> tuple[pa.Array, pa.Array]:
     before = np.repeat(taken[starts] - recode.rows[order][starts], np.diff(np.append(starts, len(order))))
     last = np.empty_like(taken)
     last[order] = taken - before
-    return pa.array(last - recode.rows + 1), pa.array(last)
+    return last - recode.rows + 1, last

@@ -10,7 +10,6 @@ its cache, gives the same tallies.  No noise is ever drawn there.  Executors nee
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,13 +27,13 @@ from sfumato.engine.condition import condition
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.fingerprint import Fingerprint
-from sfumato.engine.output import complete, write_batches
+from sfumato.engine.output import complete, read_labels, write_batches
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
-from sfumato.engine.port import Column, Profile, Recodable, Recode
+from sfumato.engine.port import ROWS, Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.rewriting import Rewriting
 from sfumato.engine.spark_dialect import DIALECT, column
 from sfumato.engine.spark_fold import quiet
+from sfumato.engine.spark_rewriting import SparkRewriting
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
 
@@ -54,7 +53,6 @@ class SparkTable:
         self.title = title
         self.spark = frame.sparkSession
         self._frame = frame
-        self.loading = threading.Lock()  # small tables are loaded under fixed names
         self.relation = f"sfumato_raw_{next(_views)}"
         with self.translating():
             self._columns = tuple(column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
@@ -213,32 +211,36 @@ class SparkStore:
         return self.query(bounded_keys(held, names, self._encoding)).rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Read the table again, rewrite, shuffle.
+        """Rewrite codes, beside raw columns that are read again, and shuffle.
 
         A .parquet is a directory that the executors write; a .csv is one file, written by the driver.
         """
-        rewriting = Rewriting(self._encoding, recode, raw)
         carried = [self._table.raw(name) for name in raw]
-        spark = self._table.spark
-        with self._table.loading, self._table.translating():
-            for name, small in rewriting.tables().items():
-                spark.createDataFrame(small).createOrReplaceTempView(name)
-            try:
-                rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
-                frame = spark.sql(rewriting.select(rows))
-                if out is None:
-                    return frame.toArrow()
-                if out.suffix == ".csv":
-                    with complete(out) as part:
-                        found = frame.toArrow()
-                        write_batches(iter(found.to_batches()), found.schema, part)
-                    return None
-                with complete(out) as part:
-                    frame.write.parquet(part.absolute().as_uri())
-            finally:
-                for name in rewriting.tables():
-                    spark.catalog.dropTempView(name)
+        rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows" if raw else self.relation
+        with self._table.translating():
+            frame = SparkRewriting(self._encoding, recode, raw).rewritten(rows, self._table.spark)
+            if out is None:
+                return frame.toArrow()
+            if out.suffix == ".csv":
+                found = frame.toArrow()
+                write_batches(iter(found.to_batches()), found.schema, out)
+                return None
+            with complete(out) as part:
+                frame.write.parquet(part.absolute().as_uri())
         return None
+
+    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """A directory is read and counted by the executors, a file by this process."""
+        if not out.is_dir():
+            yield from read_labels(out, names)
+            return
+        from pyspark.sql.functions import count
+
+        with self._table.translating():
+            rows = self._table.spark.read.parquet(out.absolute().as_uri())
+            quoted = [DIALECT.name(name) for name in names]
+            found = rows.groupBy(*quoted).agg(count("*").alias(ROWS)).toArrow()
+        yield from found.to_batches()
 
 
 def _translated(error: Exception, title: str) -> TableError | EngineError:

@@ -27,7 +27,7 @@ from sfumato.engine.bounding import bounded, bounded_keys
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
-from sfumato.engine.output import write_batches
+from sfumato.engine.output import read_labels, write_batches
 from sfumato.engine.plan import Counts, Plan
 from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
@@ -217,6 +217,10 @@ class SqlStore:
                 return pa.Table.from_batches(batches, schema)
             write_batches(batches, schema, out)
         return None
+
+    def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The file is read by this process."""
+        return read_labels(out, names)
 
     def _tallied(self, plan: Plan, cover: int, where: Predicate | None) -> Counts:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
