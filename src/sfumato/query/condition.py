@@ -7,7 +7,7 @@ for which the condition is true, so that rows with a missing value fall out of `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -39,13 +39,29 @@ class Condition:
     false: Predicate
 
     def __and__(self, other: Condition) -> Condition:
-        return Condition(All((self.true, other.true)), Any((self.false, other.false)))
+        return every((self, other))
 
     def __or__(self, other: Condition) -> Condition:
-        return Condition(Any((self.true, other.true)), All((self.false, other.false)))
+        return either((self, other))
 
     def __invert__(self) -> Condition:
         return Condition(self.false, self.true)
+
+
+def every(conditions: Sequence[Condition]) -> Condition:
+    """Their conjunction: however many there are, it nests no deeper than they do."""
+    return Condition(
+        All(_flat(All, [each.true for each in conditions])), Any(_flat(Any, [each.false for each in conditions]))
+    )
+
+
+def either(conditions: Sequence[Condition]) -> Condition:
+    """Their disjunction: however many there are, it nests no deeper than they do."""
+    return ~every([~each for each in conditions])
+
+
+def _flat(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[Predicate, ...]:
+    return tuple(inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,)))
 
 
 def missing(domain: Domain, name: str) -> Condition:

@@ -4,9 +4,9 @@
 
 Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE(a, p),
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
-IN, BETWEEN, IS NULL, AND, OR, NOT.  Everything that is not listed is refused by construction: the tree that
-sqlglot parses is matched node by node, and nothing is ever sent to an engine.  There is no expression
-whose failure could depend on data.
+IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
+listed is refused by construction: the tree that sqlglot parses is matched node by node, and nothing is ever sent
+to an engine.  There is no expression whose failure could depend on data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 from sfumato.domain import Domain
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
-from sfumato.query.sql_place import Place, refuse
+from sfumato.query.sql_name import name as name_of
+from sfumato.query.sql_place import Place, refuse, refuse_clause, unclosed, unreadable
 from sfumato.query.sql_where import condition, number
 
 LONGEST = 10_000
@@ -50,11 +51,11 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
     try:
         statements = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        place = Place(first.get("line") or 1, first.get("col") or 1)
+        place = unreadable(error)
         raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
     except sqlglot.errors.TokenError:
-        raise QueryError(f"{Place(1, 1)}: a quote or comment is not closed", culprit=Place(1, 1)) from None
+        place = unclosed(text)
+        raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
@@ -74,14 +75,15 @@ class _Reader:
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
         for clause, value in select.args.items():
             if value and clause not in _CLAUSES:
-                word = clause.rstrip("_").upper()
-                raise refuse(self.text, value, f"{word} is no clause of the subset")
+                raise refuse_clause(self.text, clause, value)
         self._source(select)
         by = self._groups(select.args.get("group"))
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
         aggregates, names = self._columns(select.expressions, by)
         found = tuple(name for name in by if name not in self.domain)
+        if found:
+            aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
         try:
             return Query(
                 tuple(aggregates),
@@ -92,6 +94,14 @@ class _Reader:
             ).check(self.domain)
         except SfumatoError as error:
             raise refuse(self.text, select, str(error)) from None
+
+    def _of_units(self, aggregate: Aggregate, select: Any) -> Aggregate:  # noqa: ANN401
+        """By values found in the data units are counted, which are the rows where no column names units."""
+        unit = self.domain.unit.column
+        if aggregate == Distinct() or (unit is None and aggregate == Count()):
+            return Distinct()
+        ask = "COUNT(*)" if unit is None else f"COUNT(DISTINCT {unit})"
+        raise refuse(self.text, select, f"by values found in the data only units can be counted: ask {ask}")
 
     def _source(self, select: Any) -> None:  # noqa: ANN401
         from sqlglot import exp
@@ -178,7 +188,7 @@ class _Reader:
                 return Count()
             case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
                 unit = self.domain.unit.column
-                if unit is None or _name(column) != unit:
+                if unit is None or name_of(column, [unit]) != unit:
                     named = "which is a row here: ask COUNT(*)" if unit is None else f"{unit!r}"
                     raise refuse(
                         self.text, column, f"distinct values can be counted of the unit of privacy only, {named}"
@@ -217,7 +227,7 @@ class _Reader:
             raise refuse(self.text, node, "an aggregate takes one attribute and nothing else")
 
     def _attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
-        name = _name(column)
+        name = name_of(column, (*self.domain.names, *(self.discoverable if discovered else ())))
         if name is None:
             raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
         if name in self.domain or (discovered and name in self.discoverable):
@@ -227,13 +237,3 @@ class _Reader:
         except DomainError as error:
             raise refuse(self.text, column, str(error)) from None
         return name
-
-
-def _name(column: Any) -> str | None:  # noqa: ANN401
-    """The name of a plain column, however it is quoted."""
-    from sqlglot import exp
-
-    plain = isinstance(column, exp.Column) and isinstance(column.this, exp.Identifier)
-    if not plain or any(column.args.get(part) for part in ("table", "db", "catalog")):
-        return None
-    return str(column.this.this)

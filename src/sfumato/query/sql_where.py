@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 from sfumato.domain import Domain
 from sfumato.errors import LossError, SfumatoError
 from sfumato.privacy.loss import exact
-from sfumato.query.condition import Comparison, Condition, Literal, compare, missing
+from sfumato.query.condition import Comparison, Condition, Literal, compare, either, every, missing
+from sfumato.query.sql_name import name as name_of
 from sfumato.query.sql_place import refuse
 
 _MIRRORED = {
@@ -31,10 +31,10 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
     match node:
         case exp.Paren(this=inner):
             return condition(text, inner, domain)
-        case exp.And(this=left, expression=right):
-            return condition(text, left, domain) & condition(text, right, domain)
-        case exp.Or(this=left, expression=right):
-            return condition(text, left, domain) | condition(text, right, domain)
+        case exp.And():
+            return every([condition(text, part, domain) for part in _chain(node)])
+        case exp.Or():
+            return either([condition(text, part, domain) for part in _chain(node)])
         case exp.Not(this=inner):
             return ~condition(text, inner, domain)
         case exp.Between(this=column) if not node.args.get("symmetric"):
@@ -43,11 +43,9 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
                 text, column, Comparison.AT_MOST, high, domain
             )
         case exp.In(this=column, expressions=[_, *_] as listed) if not node.args.get("query"):
-            return reduce(
-                Condition.__or__, [_compared(text, column, Comparison.EQUAL, item, domain) for item in listed]
-            )
+            return either([_compared(text, column, Comparison.EQUAL, item, domain) for item in listed])
         case exp.Is(this=column, expression=exp.Null()):
-            return _checked(text, column, lambda: missing(domain, _column(text, column)))
+            return _checked(text, column, lambda: missing(domain, _column(text, column, domain)))
         case exp.Column():
             return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
         case _:
@@ -96,6 +94,18 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
             raise refuse(text, node, "compare with a literal; expressions are not part of the subset")
 
 
+def _chain(node: Any) -> list[Any]:  # noqa: ANN401
+    """The parts that one operator joins, from left to right: the parser nests each within the next."""
+    parts, waiting = [], [node]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is type(node):
+            waiting += [part.expression, part.this]
+        else:
+            parts.append(part)
+    return parts
+
+
 def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
     from sqlglot import exp
 
@@ -117,19 +127,17 @@ def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN
 
 
 def _compared(text: str, column: Any, how: Comparison, value: Any, domain: Domain) -> Condition:  # noqa: ANN401
-    name = _column(text, column)
+    name = _column(text, column, domain)
     wanted = literal(text, value)
     at = value if name in domain else column
     return _checked(text, at, lambda: compare(domain, name, how, wanted))
 
 
-def _column(text: str, column: Any) -> str:  # noqa: ANN401
-    from sqlglot import exp
-
-    plain = isinstance(column, exp.Column) and isinstance(column.this, exp.Identifier)
-    if not plain or any(column.args.get(part) for part in ("table", "db", "catalog")):
+def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
+    name = name_of(column, domain.names)
+    if name is None:
         raise refuse(text, column, "name an attribute; expressions are not part of the subset")
-    return str(column.this.this)
+    return name
 
 
 def _checked(text: str, node: Any, build: Any) -> Condition:  # noqa: ANN401
