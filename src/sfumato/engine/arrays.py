@@ -19,7 +19,7 @@ from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Groups
 from sfumato.engine.statements import fixed_bounds
 from sfumato.engine.tally import totals
-from sfumato.errors import TableError
+from sfumato.errors import QueryError, TableError
 
 _BATCH_ROWS = 1 << 16
 
@@ -115,13 +115,20 @@ class ArrayTable:
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
-        self._refuse_ids()
+        self.refuse_keys(columns)
         found = self._groups(columns, self._weights)
         labels = {
             name: pa.array([self._domain[name].labels()[code] for code in found.codes[:, position]], pa.string())
             for position, name in enumerate(columns)
         }
         return Exact(pa.table(labels | {"units": pa.array(found.counts, pa.int64())}))
+
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """See :meth:`sfumato.engine.port.Encoded.refuse_keys`: the columns are the attributes."""
+        self._refuse_ids()
+        if not columns or len(set(columns)) != len(columns) or "units" in columns:
+            raise QueryError("keys are one or more different columns, none of them called 'units'", culprit=columns)
+        self._index(columns)
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """See :meth:`sfumato.engine.port.Encoded.batches`; weighted rows come once for each person."""

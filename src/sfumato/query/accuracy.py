@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
-from sfumato.query.estimate import Noise, Reading
+from sfumato.query.estimate import Noise, Reading, as_confidence
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
 from sfumato.query.tally import Plan, leaves, plan, sum_unit
 from sfumato.query.tree import rank_variance
@@ -69,7 +69,7 @@ def accuracy(
         raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
     planned = plan(query, domain)
     mechanisms = noises(domain, planned.questions, loss, planned.shares)
-    return _expected(Reading(domain, exact(confidence, name="confidence")), query, planned, mechanisms, rows)
+    return _expected(Reading(domain, as_confidence(confidence)), query, planned, mechanisms, rows)
 
 
 def _expected(

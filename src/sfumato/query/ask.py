@@ -12,12 +12,12 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import LossError
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import EpsilonDelta, Loss, Number, exact
+from sfumato.privacy.accountant import Charge, charge_for
+from sfumato.privacy.loss import EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import expected_errors
 from sfumato.query.answer import Answer, Value
-from sfumato.query.estimate import Noise, Reading
+from sfumato.query.estimate import Noise, Reading, as_confidence
 from sfumato.query.question import Query
 from sfumato.query.tally import Plan, plan
 from sfumato.vault import canonical
@@ -35,6 +35,10 @@ class Keeper(Protocol):
     @property
     def domain(self) -> Domain:
         """The public description of the table."""
+        ...
+
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
         ...
 
     def release(
@@ -62,9 +66,10 @@ def ask(
     Raises:
         QueryError, DomainError: the query does not fit the domain; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
-        LossError: a confidence outside (0, 1), or values to be discovered without a delta.
+        LossError: a confidence outside (0, 1), or values to be discovered without a delta; nothing was spent.
+        TableError: values are to be found in a column that the table does not have; nothing was spent.
     """
-    sure = _confidence(confidence)
+    sure = as_confidence(confidence)
     if query.discovered:
         return _discover(vault, query, loss, sure, retry_key)
     planned = plan(query, vault.domain)
@@ -77,6 +82,15 @@ def ask(
 
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
     return _read(Reading(vault.domain, sure), query, planned, mechanisms, settled)
+
+
+def price(query: Query, domain: Domain, loss: Loss) -> Charge:
+    """What a query costs at a loss, the first time that it is asked.
+
+    Raises:
+        LossError: values to be found in the data at a loss without a delta.
+    """
+    return _threshold(_with_delta(loss), domain).charge if query.discovered else charge_for(loss)
 
 
 def request(planned: Plan) -> Request:
@@ -114,12 +128,10 @@ def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[No
 
 
 def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, retry_key: str | None) -> Answer:
-    if not isinstance(loss, EpsilonDelta):
-        raise LossError(
-            "values found in the data are released behind a threshold that needs a delta; state epsilon and delta"
-        )
-    mechanism = StabilityThreshold.for_loss(loss, keys_per_unit=vault.domain.unit.rows)
+    loss = _with_delta(loss)
+    mechanism = _threshold(loss, vault.domain)
     columns = query.discovered
+    vault.refuse_keys(columns)
 
     def run(doors: Doors) -> Payload:
         found = doors.threshold(columns, loss)
@@ -147,8 +159,14 @@ def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, ret
     )
 
 
-def _confidence(value: Number) -> Fraction:
-    number = exact(value, name="confidence")
-    if not 0 < number < 1:
-        raise LossError(f"a confidence lies strictly between 0 and 1, not {value}", culprit=value)
-    return number
+def _threshold(loss: EpsilonDelta, domain: Domain) -> StabilityThreshold:
+    return StabilityThreshold.for_loss(loss, keys_per_unit=domain.unit.rows)
+
+
+def _with_delta(loss: Loss) -> EpsilonDelta:
+    if not isinstance(loss, EpsilonDelta):
+        raise LossError(
+            "values found in the data are released behind a threshold that needs a delta; state epsilon and delta",
+            culprit=loss,
+        )
+    return loss

@@ -17,9 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer
+from sfumato.errors import LossError
+from sfumato.privacy.loss import Number, exact
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Total, Variance, numeric
 from sfumato.query.tally import leaves, sum_unit
 from sfumato.query.tree import consistent, increasing, rank_variance
+
+_DIGITS = 10**12
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -48,6 +52,18 @@ class Estimates:
     high: Floats
 
 
+def as_confidence(value: Number) -> Fraction:
+    """A confidence, rounded up to twelve digits.
+
+    Raises:
+        LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
+    """
+    rounded = Fraction(math.ceil(exact(value, name="confidence") * _DIGITS), _DIGITS)
+    if not 0 < rounded < 1:
+        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {value}", culprit=value)
+    return rounded
+
+
 @dataclass(frozen=True)
 class Reading:
     """What estimates are made from: the public description, and how sure an interval is to be."""
@@ -71,7 +87,7 @@ class Reading:
 
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
-        return _half_width(noise, 1 - (1 - self.confidence) / numbers)
+        return _half_width(noise, self.confidence, numbers)
 
     def spread(self, noise: Noise, variance: Floats) -> Floats:
         """Half-width for a sum of noises of this variance: as many standard deviations as one noise needs.
@@ -102,7 +118,7 @@ class Reading:
 
     def _variances(self, variance: Variance, terms: Integers, noise: Noise) -> Estimates:
         _, width = self._scale(variance.of)
-        z, y, x = terms.reshape(-1, 3).T.astype(np.float64)
+        z, y, x = np.maximum(terms.reshape(-1, 3).T.astype(np.float64), 0)  # the exact sums are never negative
         half = self.half_width(noise, 3)
         rows = np.maximum(x + y + z, 1)
         part = np.clip((x * z - y**2 / 4) / rows**2, 0, 0.25)
@@ -170,8 +186,8 @@ class Reading:
 
 
 @lru_cache(maxsize=1024)
-def _half_width(noise: Noise, probability: Fraction) -> int:
-    return noise.quantile(probability)
+def _half_width(noise: Noise, confidence: Fraction, numbers: int) -> int:
+    return noise.quantile(1 - (1 - confidence) / numbers)
 
 
 def _share(part: Floats, rest: Floats) -> Floats:

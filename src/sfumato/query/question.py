@@ -9,11 +9,13 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.predicate import Predicate
+from sfumato.domain.predicate import All, Among, Any, Not, Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import plain
 
 MOST_AGGREGATES = 32
+MOST_CONDITIONS = 4096
+DEEPEST = 200
 MOST_GROUPS = 1 << 20
 
 
@@ -115,8 +117,14 @@ class Query:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.aggregates) <= MOST_AGGREGATES:
-            raise QueryError(f"a query asks for 1 to {MOST_AGGREGATES} aggregates", culprit=self)
+        names = (self.by, self.discovered, self.names)
+        if not all(isinstance(each, tuple) and all(isinstance(name, str) for name in each) for each in names):
+            raise QueryError("groups and names of answers are tuples of text", culprit=names)
+        if not isinstance(self.aggregates, tuple) or not 0 < len(self.aggregates) <= MOST_AGGREGATES:
+            raise QueryError(f"a query asks for 1 to {MOST_AGGREGATES} aggregates, as a tuple", culprit=self.aggregates)
+        if not all(isinstance(each, Aggregate) for each in self.aggregates):
+            raise QueryError("an aggregate is a count, sum, mean, variance, quantile, minimum or maximum", culprit=self)
+        _leaves(self.where)
         if self.names and len(self.names) != len(self.aggregates):
             raise QueryError("name each aggregate or none", culprit=self.names)
         if self.discovered and (self.by or self.where or any(each != Distinct() for each in self.aggregates)):
@@ -134,8 +142,12 @@ class Query:
 
         Raises:
             DomainError: an attribute that the domain does not have.
-            QueryError: a number asked of an attribute without numbers, an attribute named twice, or too many groups.
+            QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition on
+                cells that an attribute does not have, or too many groups.
         """
+        for leaf in _leaves(self.where):
+            if not all(0 <= code < domain[leaf.attribute].size for code in leaf.codes):
+                raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
         if len(set(self.by)) != len(self.by):
             raise QueryError("an attribute stands twice in the groups", culprit=self.by)
         if domain.project(self.by).size > MOST_GROUPS if self.by else False:
@@ -150,6 +162,45 @@ class Query:
                 case Total() | Mean() | Variance() | Quantile() | Extreme():
                     numeric(domain, aggregate.of)
         return self
+
+
+def _leaves(where: Predicate | None) -> list[Among]:
+    """The comparisons of a condition, without recursion.
+
+    Raises:
+        QueryError: what is no condition, or so deep or long that an engine might fail over it.
+    """
+    level: list[Predicate] = [] if where is None else [where]
+    found: list[Among] = []
+    seen = depth = 0
+    while level:
+        seen, depth = seen + len(level), depth + 1
+        if seen > MOST_CONDITIONS or depth > DEEPEST:
+            raise QueryError(
+                f"a condition has at most {MOST_CONDITIONS:,} parts, nested at most {DEEPEST} deep; list values by IN",
+                culprit=seen,
+            )
+        if not all(isinstance(part, Predicate) for part in level):
+            raise QueryError("a condition is made of Among, All, Any and Not", culprit=where)
+        found += [part for part in level if isinstance(part, Among)]
+        level = [part for each in level for part in _parts(each)]
+    if not all(_is_set_of_codes(leaf.codes) for leaf in found):
+        raise QueryError("a condition names the codes of an attribute as a frozenset of integers", culprit=where)
+    return found
+
+
+def _is_set_of_codes(codes: object) -> bool:
+    return isinstance(codes, frozenset) and all(isinstance(code, int) for code in codes)
+
+
+def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
+    match predicate:
+        case Among():
+            return ()
+        case Not(part=part):
+            return (part,)
+        case All(parts=parts) | Any(parts=parts):
+            return parts
 
 
 def numeric(domain: Domain, name: str) -> Integer | Real:

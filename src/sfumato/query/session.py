@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import threading
 
-from sfumato.errors import BudgetError, QueryError
-from sfumato.privacy.accountant import NOTHING, admits, charge_for
+from sfumato.domain import Domain
+from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
+from sfumato.privacy.accountant import NOTHING, admits
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
-from sfumato.query.ask import Keeper, ask, request
+from sfumato.query.ask import Keeper, ask, price, request
 from sfumato.query.question import Query
 from sfumato.query.tally import plan
 from sfumato.vault.canonical import loss as loss_in_words
+
+REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
+"""What :func:`sfumato.query.ask.ask` raises before anything is charged, and only then."""
 
 
 class Session:
@@ -48,14 +52,20 @@ class Session:
         Raises:
             BudgetError: as many different queries as agreed were asked; nothing was spent.
         """
-        key = repr(request(plan(query, self._vault.domain)))
-        with self._lock:
-            if key not in self._asked and not self.left:
+        key = _key(query, self._vault.domain, self.loss)
+        with self._lock:  # one after the other, so that what is refused is not counted
+            new = key not in self._asked
+            if new and not self.left:
                 raise BudgetError(
                     f"this session has answered its {self.queries} queries; nothing was spent", culprit=query
                 )
             self._asked.add(key)
-        return ask(self._vault, query, loss=self.loss)
+            try:
+                return ask(self._vault, query, loss=self.loss)
+            except REFUSALS:
+                if new:
+                    self._asked.discard(key)
+                raise
 
 
 class Adaptive:
@@ -79,15 +89,28 @@ class Adaptive:
             BudgetError: the loss does not fit what is left; nothing was spent.
             LossError: the budget does not have the measure of the loss.
         """
-        key = repr((request(plan(query, self._vault.domain)), loss_in_words(loss)))
-        charge = charge_for(loss)
+        key = _key(query, self._vault.domain, loss)
+        charge = price(query, self._vault.domain, loss)
         with self._lock:
-            if key not in self._asked:
+            new, before = key not in self._asked, self.spent
+            if new:
                 if not admits(self.budget, self.spent, charge):
                     raise BudgetError("this session's budget does not admit the loss; nothing was spent", culprit=loss)
                 self.spent += charge
                 self._asked.add(key)
-        return ask(self._vault, query, loss=loss)
+            try:
+                return ask(self._vault, query, loss=loss)
+            except REFUSALS:
+                if new:
+                    self._asked.discard(key)
+                    self.spent = before
+                raise
+
+
+def _key(query: Query, domain: Domain, loss: Loss) -> str:
+    """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
+    wanted = query.discovered or request(plan(query, domain))
+    return repr((wanted, loss_in_words(loss)))
 
 
 def _part(budget: Loss, queries: int) -> Loss:

@@ -40,6 +40,10 @@ class FakeVault:
         """The public description of the table, with its unit."""
         return self._tallies.encoded.domain
 
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """Refuse columns whose values cannot be found."""
+        self._tallies.encoded.refuse_keys(columns)
+
     def doors(self, loss: Loss | Charge) -> Session:
         """Doors that may spend ``loss``."""
         charge = loss if isinstance(loss, Charge) else charge_for(loss)

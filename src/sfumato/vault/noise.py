@@ -27,8 +27,10 @@ def noises(
     Raises:
         DomainError, QueryError: no question, or one that does not fit the domain.
         SizeError: one that could not be counted.
-        LossError: shares that are not positive, one a question, and at most one together.
+        LossError: no loss, or shares that are not positive, one a question, and at most one together.
     """
+    if not isinstance(loss, Loss):
+        raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     if not questions:
         raise QueryError("nothing was asked; name at least one question")
     if shares is None:

@@ -99,6 +99,14 @@ class Vault:
         object.__setattr__(asked, "_tallies", self._tallies)  # what was counted is kept
         return asked
 
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """Refuse columns whose values cannot be found, before anything is charged.
+
+        Raises:
+            QueryError, TableError: see :meth:`sfumato.engine.port.Encoded.refuse_keys`.
+        """
+        self.encoded.refuse_keys(columns)
+
     def release(
         self,
         request: Request,
@@ -171,6 +179,7 @@ class Vault:
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.doors.Doors.threshold`; one journal entry."""
+        self.refuse_keys(columns)
         request = Request("vault", "threshold", {"columns": list(columns), "of": canonical.loss(loss)})
         charge = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows).charge
 
