@@ -1,0 +1,201 @@
+"""Whatever is asked, well formed or not: it is refused and nothing is spent, or it is charged and answered."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.query.conftest import DOMAIN, rows
+
+from sfumato.domain import Domain, Unit
+from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.engine.open import open_table
+from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, TableError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.accountant import NOTHING
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, cost, count
+from sfumato.query.batch_rows import Batch
+from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
+from sfumato.query.sql import parse
+from sfumato.vault.fake import FakeVault
+from sfumato.vault.vault import Vault
+
+PEOPLE = Domain(DOMAIN.attributes, unit=Unit("id", rows=2))
+DISCOVER = Query((Distinct(),), discovered=("city",))
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """Without end to the budget, so that only the question can be refused."""
+    path = tmp_path_factory.mktemp("refusals") / "people.ledger"
+    with open_ledger(f"sqlite:///{path}", dataset="people", limit=EpsilonDelta(10**9, "0.5")) as ledger:
+        yield Vault(open_table(rows(300)).encode(PEOPLE), ledger)
+
+
+def rarely(junk, sound):
+    """One thing in eight is junk, so that many questions are sound but for one place, and some are sound."""
+    return st.integers(0, 7).flatmap(lambda which: junk if which == 0 else sound)
+
+
+names = rarely(st.sampled_from(["nobody", "", "units", "id", "SEX", "\ud800", 3]), st.sampled_from(DOMAIN.names))
+numbers = rarely(names, st.sampled_from(["age", "band", "income"]))
+probabilities = rarely(st.sampled_from([Fraction(0), Fraction(1), Fraction(7, 2)]), st.just(Fraction(1, 3)))
+codes = rarely(
+    st.sampled_from([frozenset({99999}), frozenset({-1}), frozenset({"F"}), [0], None]),
+    st.frozensets(st.integers(0, 3), max_size=3),
+)
+conditions = st.none() | st.recursive(
+    rarely(st.just("sex = 'F'"), st.builds(Among, names, codes)),
+    lambda part: st.builds(lambda *parts: All(parts), part, part) | st.builds(Not, part) | st.builds(Any, st.just(())),
+    max_leaves=4,
+)
+aggregates = rarely(
+    st.sampled_from(["count(*)", None, Count]),
+    st.one_of(
+        st.builds(Count, st.none() | names),
+        st.just(Distinct()),
+        st.builds(Total, numbers),
+        st.builds(Mean, numbers),
+        st.builds(Variance, numbers),
+        st.builds(lambda name, at: ("quantile", name, at), numbers, probabilities),
+        st.builds(Extreme, numbers, st.booleans()),
+    ),
+)
+losses = rarely(
+    st.sampled_from([None, 1.0, "1", Epsilon("1e-40")]), st.sampled_from([Epsilon(1), Rho(1), EpsilonDelta(1, "1e-6")])
+)
+confidences = rarely(
+    st.sampled_from([0, 1, -1, 2, "nan", "many", None, 1 - Fraction(1, 10**400)]),
+    st.sampled_from(["0.95", Fraction(2, 3)]),
+)
+asked = st.fixed_dictionaries(
+    {
+        "aggregates": rarely(st.just(()), st.lists(aggregates, min_size=1, max_size=2).map(tuple)),
+        "by": rarely(st.just(["sex"]), st.lists(names, max_size=2).map(tuple)),
+        "where": conditions,
+        "discovered": rarely(st.lists(names | st.just("city"), max_size=2).map(tuple), st.just(())),
+        "names": rarely(st.just(("one", "two", "three")), st.just(())),
+    }
+)
+
+
+def built(parts):
+    found = [Quantile(*each[1:]) if isinstance(each, tuple) else each for each in parts["aggregates"]]
+    return Query(**{**parts, "aggregates": tuple(found)})
+
+
+@given(parts=asked, loss=losses, confidence=confidences)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_question_is_refused_for_nothing_or_charged_and_answered(people, parts, loss, confidence):
+    before, entries = people.ledger.spent(), len(list(people.ledger.journal()))
+    try:
+        answer = ask(people, built(parts), loss=loss, confidence=confidence)
+    except SfumatoError:
+        assert people.ledger.spent() == before
+        assert len(list(people.ledger.journal())) == entries
+    else:
+        assert all(len(values) == len(parts["aggregates"]) for values in answer.values)
+        assert all(value.low <= value.estimate <= value.high for values in answer.values for value in values)
+
+
+@given(
+    attributes=st.lists(names, max_size=2).map(tuple),
+    shape=st.tuples(st.sampled_from([0, 1, 3]), st.sampled_from([0, 4, 5, 16])),
+    kind=st.sampled_from([bool, bool, np.int64]),
+    loss=losses,
+)
+@settings(max_examples=100, deadline=None)
+def test_a_batch_is_refused_for_nothing_or_charged_and_answered(people, attributes, shape, kind, loss):
+    before = people.ledger.spent()
+    try:
+        found = answer_batch(people, Batch(attributes, np.ones(shape, dtype=kind)), loss=loss)
+    except SfumatoError:
+        assert people.ledger.spent() == before
+    else:
+        assert len(found.answers) == shape[0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        (("town",), TableError),
+        (("city", "city"), QueryError),
+        (("units",), QueryError),
+        (("city", "nobody"), TableError),
+    ],
+)
+def test_columns_that_the_table_does_not_have_are_found_out_before_the_charge(people, columns, error):
+    before = people.ledger.spent()
+    loss = EpsilonDelta(1, "1e-6")
+    with pytest.raises(error):
+        ask(people, Query((Distinct(),), discovered=columns), loss=loss)
+    with pytest.raises(error):
+        people.threshold(columns, loss)
+    assert people.ledger.spent() == before
+
+
+def test_statements_that_parse_but_cannot_be_asked_are_free(people):
+    before = people.ledger.spent()
+    for text in (
+        "SELECT town, COUNT(DISTINCT id) FROM t GROUP BY town",
+        "SELECT QUANTILE(age, 1) FROM t",
+        "SELECT AVG(sex) FROM t",
+        "SELECT COUNT(*) FROM t WHERE income < 17",
+    ):
+        with pytest.raises(SfumatoError):
+            ask(people, parse(text, PEOPLE, discoverable=("town",)), loss=EpsilonDelta(1, "1e-6"))
+    assert people.ledger.spent() == before
+
+
+def test_conditions_that_an_engine_might_fail_over_are_refused():
+    deep = Among("sex", frozenset({0}))
+    for _ in range(5000):
+        deep = All((Any((deep, Among("age", frozenset({1})))), Among("band", frozenset({0}))))
+    with pytest.raises(QueryError, match="nested"):
+        Query((Count(),), where=deep)
+    with pytest.raises(QueryError, match="parts"):
+        Query((Count(),), where=Any((Among("sex", frozenset({0})),) * 5000))
+    with pytest.raises(QueryError, match="cell"):
+        count(Among("sex", frozenset({77}))).check(DOMAIN)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 2, -1, "nan", 1 - Fraction(1, 10**13), 1 - Fraction(1, 10**400)])
+def test_a_confidence_that_has_no_interval_is_refused_by_preview_and_answer_alike(people, confidence):
+    for refused in (
+        lambda: ask(people, count(), loss=Epsilon(1), confidence=confidence),
+        lambda: accuracy(PEOPLE, count(), Epsilon(1), confidence=confidence),
+        lambda: cost(PEOPLE, count(), 10, confidence=confidence),
+    ):
+        with pytest.raises(LossError):
+            refused()
+
+
+def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
+    session, adaptive = Session(vault, budget=Epsilon(8), queries=2), Adaptive(vault, budget=Epsilon(8))
+    for query, error in [
+        (Query((Mean("sex"),)), QueryError),
+        (Query((Count(),), by=("nobody",)), DomainError),
+        (DISCOVER, LossError),
+        (count(), BudgetError),  # the ledger has only three
+    ]:
+        with pytest.raises(error):
+            session.ask(query)
+        with pytest.raises(error):
+            adaptive.ask(query, loss=Epsilon(4))
+    assert session.left == 2
+    assert adaptive.spent == NOTHING == vault.ledger.spent()
+
+
+def test_values_found_in_different_columns_are_different_questions_of_a_session():
+    loss = EpsilonDelta(1, "1e-6")
+    fake = FakeVault(open_table(rows(300)).encode(PEOPLE), seed=1)
+    session = Adaptive(fake, budget=EpsilonDelta(20, "0.01"))
+    session.ask(DISCOVER, loss=loss)
+    once = session.spent
+    assert once == fake.spent
+    session.ask(Query((Distinct(),), discovered=("sex",)), loss=loss)
+    assert session.spent == once + once == fake.spent
