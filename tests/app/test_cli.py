@@ -226,6 +226,54 @@ def test_a_mistyped_dataset_is_no_fresh_budget(desk: Path) -> None:
     sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=desk)
 
 
+def ask(desk: Path, statement: str, *more: str, code: int = 0) -> Done:
+    return sfumato("query", "people.csv", statement, "--domain", "people.yaml", *more, cwd=desk, code=code)
+
+
+def test_what_an_error_aimed_at_means_is_said(desk: Path) -> None:
+    counted = ask(desk, "SELECT COUNT(*) FROM p", "--cost", "10")
+    assert counted.stdout.endswith("keeps every answer within 10, each with probability 0.95.\n")
+    assert "supposing one row" in ask(desk, "SELECT AVG(age) FROM p", "--cost", "10").stdout
+    assert "supposing 1,000 rows" in ask(desk, "SELECT AVG(age) FROM p", "--cost", "10", "--rows", "1000").stdout
+    assert "in rows of rank" in ask(desk, "SELECT MEDIAN(age) FROM p", "--cost", "10").stdout
+    told = json.loads(ask(desk, "SELECT MEDIAN(age) FROM p", "--cost", "10", "--confidence", "0.9", "--json").stdout)
+    assert told["confidence"] == "0.9"
+    assert len(told["notes"]) == 1
+    assert "with probability 0.95" in ask(desk, "SELECT COUNT(*) FROM p", "--accuracy", "--epsilon", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (("--cost", "10", "--epsilon", "1"), "without --accuracy, --epsilon"),
+        (("--cost", "10", "--rho", "1"), "without --accuracy, --epsilon"),
+        (("--discover", "city", "--epsilon", "1"), "'city' is none"),
+        (("--rows", "10", "--epsilon", "1"), "an answer does not need them"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(more: tuple[str, ...], reason: str, desk: Path) -> None:
+    assert reason in ask(desk, "SELECT COUNT(*) FROM p", *more, code=2).stderr
+    assert not (desk / "people.ledger").exists()
+
+
+def test_a_cap_is_lifted_or_set(desk: Path) -> None:
+    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=desk)
+    both = sfumato("ledger", "cap", "people.ledger", "alice", "--lift", "--epsilon", "1", cwd=desk, code=2)
+    assert "not both" in both.stderr
+
+
+def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(desk: Path) -> None:
+    people = pa.table({"age": [30] * 400, "sex": ["F"] * 400, "score": [1.0] * 400, "city": ["Bonn"] * 400})
+    csv.write_csv(people, desk / "people.csv")
+    loss = ("--epsilon", "1", "--delta", "1e-8")
+    done = ask(
+        desk, "SELECT city, COUNT(*) FROM p GROUP BY city", "--discover", "city", "--limit", "9,1e-6", *loss, "--json"
+    )
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["key"] == ["Bonn"]
+    assert abs(row["values"][0]["estimate"] - 400) < 100
+
+
 def test_domain_show_and_schema_are_json(desk: Path) -> None:
     assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=desk).stdout)["unit"] == "row"
     assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"

@@ -10,6 +10,7 @@ import typer
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.output import Json, columns, remark, result
 from sfumato.app.losses import limit_of, loss_of
+from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.ledger import Entry, Ledger
@@ -77,6 +78,8 @@ def cap(
     dataset: Dataset = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
+    if lift and any(part is not None for part in (epsilon, delta, rho)):
+        raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
         remark(f"{analyst}: {opened.remaining(analyst)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +32,10 @@ def query(
     ] = False,
     cost: Annotated[
         str | None,
-        typer.Option(help="Only say which epsilon keeps every answer within this distance; spends nothing."),
+        typer.Option(
+            help="Only say which epsilon keeps every answer within this distance (of a quantile: this many rows of "
+            "rank); spends nothing."
+        ),
     ] = None,
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows to suppose in each group, for the error of means and variances.")
@@ -59,17 +63,33 @@ def query(
 
     described = load(domain)
     parsed = parse(statement, described, discoverable=discover or ())
+    if unused := [name for name in discover or () if name not in parsed.discovered]:
+        raise InputError(
+            f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
+        )
     if cost is not None:
-        if accuracy:
-            raise InputError("ask for --cost or for --accuracy, not for both")
+        if accuracy or any(part is not None for part in (epsilon, delta, rho)):
+            raise InputError(
+                "--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho"
+            )
         needed = asking.cost(described, parsed, cost, confidence=confidence, rows=rows)
-        result({"epsilon": plain(needed.value)}, f"{needed} keeps every answer within {cost}", as_json=as_json)
+        found = asking.accuracy(described, parsed, needed, confidence=confidence, rows=rows)
+        notes = _notes(found)
+        text = f"{needed} keeps every answer within {cost}, each with probability {confidence}."
+        value = {"epsilon": plain(needed.value), "confidence": confidence, "notes": notes}
+        result(value, "\n".join([text, *notes]), as_json=as_json)
         return
     loss = loss_of(epsilon, delta, rho)
     if accuracy:
         errors = [_line(each) for each in asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)]
-        result(errors, columns(errors), as_json=as_json)
+        result(
+            errors,
+            f"{columns(errors)}\n\nEach answer is within its half-width with probability {confidence}.",
+            as_json=as_json,
+        )
         return
+    if rows is not None:
+        raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
     with working("Asking"):
         answer = asking.ask(vault, parsed, loss=loss, confidence=confidence)
@@ -85,6 +105,21 @@ def _line(expected: Expected) -> dict[str, Any]:
         "half-width": expected.half_width,
         "in": measures[expected.measure] or "-",
     }
+
+
+def _notes(expected: Sequence[Expected]) -> list[str]:
+    """What an error that was aimed at means, where it is not simply in the units of the answer."""
+    notes = [
+        f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
+    ]
+    notes += [
+        f"{each.name}: supposing one row in each group; suppose more with --rows, and it is cheaper."
+        for each in expected
+        if each.measure == "row"
+    ]
+    return notes + [
+        f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
+    ]
 
 
 def _text(answer: Answer) -> str:
