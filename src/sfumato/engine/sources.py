@@ -16,10 +16,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from sfumato.engine.address import shown
 from sfumato.errors import InputError, TableError
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+Stamps = tuple[tuple[str, int, int, int, int, int], ...]
 _HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
 
 
@@ -117,6 +119,32 @@ def file_source(path: str | Path) -> CsvFile | ParquetFiles:
     raise InputError(f"cannot tell what {text} is by its name; it should end in one of {known}", culprit=path)
 
 
+def stamps(source: str) -> Stamps:
+    """Name, size, times and number of every file of a source; nothing where it is not made of files on this machine.
+
+    Equal stamps mean that no file was written, replaced, added or removed.
+    """
+    if "://" in source or source.startswith("spark:"):
+        return ()
+    found = []
+    for name in _files(source):
+        try:
+            status = Path(name).stat()
+        except OSError:
+            continue  # it has just gone
+        found.append((name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino))
+    return tuple(sorted(found))
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two sources share a file, by whatever name, or are one table at one address.
+
+    Addresses are compared by their text without user, password and options: aliases of a host are not seen through.
+    """
+    files = [{stamp[-2:] for stamp in stamps(each.removeprefix("spark:"))} for each in (one, other)]
+    return bool(files[0] & files[1]) or (not any(files) and shown(one) == shown(other))
+
+
 def parquet_files(pattern: str) -> ParquetFiles:
     """The Parquet files that match a pattern.
 
@@ -198,6 +226,18 @@ def frame_source(frame: object) -> Frame:
         raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
     _refuse_repeats(table.column_names, title)
     return Frame(table, title)
+
+
+def _files(source: str) -> Sequence[str]:
+    path = Path(source)
+    try:
+        if path.is_file():
+            return [source]
+        if path.is_dir():
+            return [str(each) for each in path.glob("*.parquet")]
+    except OSError:  # such as a name that is too long
+        return []
+    return glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
 def quoted(text: str) -> str:
