@@ -12,7 +12,7 @@ from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
-from sfumato.ledger import open_ledger
+from sfumato.ledger import open_ledger, store
 from sfumato.ledger.found import Wanted
 from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
@@ -147,3 +147,20 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
         assert spent_epsilon(ledger) == TENTH.epsilon
         assert not ask(ledger).charged
         assert ask(ledger, 1).charged
+
+
+def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):
+    """Its connection stays open, silent, and holds the dataset's row: the database ends it."""
+    monkeypatch.setattr(store, "_SILENCE", 1)
+    monkeypatch.setattr(store, "_PATIENCE", 5)
+    with opened(postgres) as ledger, closing(store.Store(postgres)) as vanished:
+
+        def vanish():
+            with vanished.writing() as connection:
+                connection.execute(text("SELECT 1 FROM ledger_dataset FOR UPDATE"))
+                assert ask(ledger).charged
+                connection.execute(text("SELECT 1"))
+
+        with pytest.raises(LedgerError, match="lost its connection"):
+            vanish()
+        assert spent_epsilon(ledger) == TENTH.epsilon

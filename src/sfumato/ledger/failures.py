@@ -20,14 +20,15 @@ _SQLITE = {
     "SQLITE_FULL": "cannot grow because the disk is full; free some space",
     "SQLITE_IOERR": "cannot be read or written; check the disk",
 }
+_LOST = "lost its connection; ask again, which never pays twice"
 _POSTGRES = {  # by SQLSTATE, or its class of two letters
+    "25P03": _LOST,  # the server ended a transaction that was silent for too long
     "55P03": "is locked by another program; close it or try again later",
     "25006": "is read-only; connect to a server that takes writes",
     "42501": "may not be written by this database user; grant the right to create and use tables",
     "53": "is on a server that is out of space, memory or connections; try again later",
 }
 _UNREACHABLE = "cannot be reached; check that the server runs, and database, user and password of the address"
-_LOST = "lost its connection; ask again, which never pays twice"
 
 
 @contextmanager

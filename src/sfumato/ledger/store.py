@@ -17,6 +17,7 @@ from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
 
 _PATIENCE = 30  # seconds to wait for a lock
+_SILENCE = 5  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
 _FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
 
@@ -154,7 +155,11 @@ def _sqlite(address: URL) -> Engine:
 
 def _postgresql(address: URL) -> Engine:
     asked = address.query.get("options", "")  # such as -csearch_path=..., which is kept
-    options = f"{asked} -c lock_timeout={_PATIENCE}s -c synchronous_commit=on -c timezone=UTC"
+    options = (
+        f"{asked} -c lock_timeout={_PATIENCE}s -c idle_in_transaction_session_timeout={_SILENCE}s "
+        "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
+        "-c synchronous_commit=on -c timezone=UTC"
+    )
     try:
         return create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 10, "options": options})
     except ImportError as error:
