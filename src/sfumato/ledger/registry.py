@@ -1,4 +1,4 @@
-"""What a server keeps beside its journals: datasets, keys, and background jobs, in the same database.
+"""What a server keeps beside its journals: datasets and keys, in the same database.
 
 No secret is kept: of a key only the SHA-256 is stored, which is enough to recognise 256 random bits.
 """
@@ -14,65 +14,18 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    RowMapping,
-    Table,
-    Text,
-    delete,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import RowMapping, insert, select, update
 
 from sfumato.errors import InputError
+from sfumato.ledger.jobs import Jobs
+from sfumato.ledger.schema import service_dataset, service_key
 from sfumato.ledger.store import Store
 
 PREFIX = "sfumato"
 _SECRET_BYTES = 32
 _LONGEST = 200
 
-metadata = MetaData()
-_dataset = Table(
-    "service_dataset",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("source", Text, nullable=False),
-    Column("domain", Text, nullable=False),
-    Column("limit_text", Text, nullable=False),
-    Column("rows", Integer),
-    Column("discoverable", Text, nullable=False),
-    Column("registered", Text, nullable=False),
-)
-_key = Table(
-    "service_key",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("issued", Text, nullable=False),
-    Column("expires", Text, nullable=False),
-    Column("revoked", Text),
-)
-_job = Table(
-    "service_job",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("dataset", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("request", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("progress", Float, nullable=False),
-    Column("note", Text, nullable=False),
-    Column("updated", Text, nullable=False),
-    Column("statement", Text),
-    Column("rows", LargeBinary),
-)
+_dataset, _key = service_dataset, service_key
 
 
 class Scope(StrEnum):
@@ -81,15 +34,6 @@ class Scope(StrEnum):
     STEWARD = "steward"
     ANALYST = "analyst"
     LINK = "link"  # opens the page for a steward once
-
-
-class State(StrEnum):
-    """How far a job is."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -121,29 +65,13 @@ class Key:
         return not self.revoked and datetime.now(UTC) < self.expires
 
 
-@dataclass(frozen=True)
-class Job:
-    """A release that is made in the background."""
-
-    id: str
-    dataset: str
-    owner: str
-    request: Mapping[str, Any]
-    state: State
-    progress: float
-    note: str
-    updated: datetime
-    statement: Mapping[str, Any] | None
-
-
 class Registry:
     """Datasets, keys and jobs of a server."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         store.prepare(create=True)
-        with store.founding() as connection:
-            metadata.create_all(connection)
+        self.jobs = Jobs(store)
 
     def alive(self) -> None:
         """Ask the database anything.
@@ -160,8 +88,7 @@ class Registry:
         Raises:
             InputError: the name is taken, or is no name.
         """
-        if not dataset.name.isidentifier() or len(dataset.name) > _LONGEST:
-            raise InputError("a dataset is named like a variable: letters, digits and _", culprit=dataset.name)
+        refuse_name(dataset.name)
         row = {
             "name": dataset.name,
             "source": dataset.source,
@@ -232,56 +159,15 @@ class Registry:
         with self._store.writing() as connection:
             return bool(connection.execute(update(_key).where(where).values(revoked=_now())).rowcount)
 
-    def add_job(self, dataset: str, owner: str, request: Mapping[str, Any]) -> str:
-        """Queue a job; returns its id."""
-        job = secrets.token_hex(12)
-        row = {
-            "id": job,
-            "dataset": dataset,
-            "owner": owner,
-            "request": json.dumps(request),
-            "state": State.QUEUED.value,
-            "progress": 0.0,
-            "note": "waiting",
-            "updated": _now(),
-        }
-        with self._store.writing() as connection:
-            connection.execute(insert(_job).values(row))
-        return job
 
-    def advance(self, job_id: str, progress: float, note: str) -> None:
-        """Say how far a job is."""
-        self._update(job_id, state=State.RUNNING.value, progress=progress, note=note)
+def refuse_name(name: str) -> None:
+    """Refuse what is no name of a dataset.
 
-    def finish(self, job_id: str, statement: Mapping[str, Any], rows: bytes) -> None:
-        """Store what a job made."""
-        text = json.dumps(statement)
-        self._update(job_id, state=State.DONE.value, progress=1.0, note="done", statement=text, rows=rows)
-
-    def fail(self, job_id: str, note: str) -> None:
-        """Say why a job made nothing."""
-        self._update(job_id, state=State.FAILED.value, note=note)
-
-    def job(self, job_id: str) -> Job | None:
-        """One job."""
-        columns = [column for column in _job.c if column is not _job.c.rows]
-        with self._store.reading() as connection:
-            row = connection.execute(select(*columns).where(_job.c.id == job_id)).mappings().one_or_none()
-        return None if row is None else _as_job(row)
-
-    def job_rows(self, job_id: str) -> bytes | None:
-        """What a job made."""
-        with self._store.reading() as connection:
-            return connection.execute(select(_job.c.rows).where(_job.c.id == job_id)).scalar_one_or_none()
-
-    def forget_job(self, job_id: str) -> None:
-        """Remove a job and what it made; the journal keeps the release."""
-        with self._store.writing() as connection:
-            connection.execute(delete(_job).where(_job.c.id == job_id))
-
-    def _update(self, job_id: str, **values: object) -> None:
-        with self._store.writing() as connection:
-            connection.execute(update(_job).where(_job.c.id == job_id).values(updated=_now(), **values))
+    Raises:
+        InputError: it is not letters, digits and _, or too long.
+    """
+    if not name.isidentifier() or len(name) > _LONGEST:
+        raise InputError("a dataset is named like a variable: letters, digits and _", culprit=name)
 
 
 def _digest(secret: str) -> str:
@@ -306,17 +192,3 @@ def _as_dataset(row: RowMapping) -> Dataset:
 def _as_key(row: RowMapping) -> Key:
     issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
     return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, revoked=row["revoked"] is not None)
-
-
-def _as_job(row: RowMapping) -> Job:
-    return Job(
-        id=row["id"],
-        dataset=row["dataset"],
-        owner=row["owner"],
-        request=json.loads(row["request"]),
-        state=State(row["state"]),
-        progress=row["progress"],
-        note=row["note"],
-        updated=datetime.fromisoformat(row["updated"]),
-        statement=None if row["statement"] is None else json.loads(row["statement"]),
-    )

@@ -1,4 +1,4 @@
-"""The tables of a ledger.  ``migrations`` builds them; a test holds the two together.
+"""The tables of a ledger, and of the server that keeps one.  ``migrations`` builds them; a test holds them together.
 
 Exact amounts are text; the ``*_units`` columns repeat them as integers, so that the database itself
 refuses to pass a limit.  An entry has no rho where the release has no differential privacy guarantee.
@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -21,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 VERSION_TABLE = "ledger_version"
 
 metadata = MetaData()
@@ -114,4 +115,54 @@ retry = Table(
     Column("analyst", Text, primary_key=True),  # empty where analysts are not told apart
     Column("retry_key", Text, primary_key=True),
     Column("key", Text, nullable=False),
+)
+
+# What a server keeps beside its journals.
+
+service_dataset = Table(
+    "service_dataset",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("domain", Text, nullable=False),
+    Column("limit_text", Text, nullable=False),
+    Column("rows", Integer),
+    Column("discoverable", Text, nullable=False),
+    Column("registered", Text, nullable=False),
+)
+
+service_reading = Table(
+    "service_reading",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("read", Text, nullable=False),
+)
+
+service_key = Table(
+    "service_key",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("issued", Text, nullable=False),
+    Column("expires", Text, nullable=False),
+    Column("revoked", Text),
+)
+
+service_job = Table(
+    "service_job",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("dataset", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("progress", Float, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("updated", Text, nullable=False),
+    Column("statement", Text),
+    Column("rows", LargeBinary),
 )

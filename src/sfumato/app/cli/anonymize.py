@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from enum import StrEnum
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.anonymizing import Method, MissingValues, Wanted, check, criteria, quasi_identifiers
+from sfumato.app.anonymizing import release as searched
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.anonymize import Anonymized, Quasi
-    from sfumato.anonymize.criteria import Criterion
-    from sfumato.vault.vault import Vault
-
-
-class Method(StrEnum):
-    """How classes are found."""
-
-    OPTIMAL = "optimal"
-    SAMARATI = "samarati"
-    MONDRIAN = "mondrian"
-    K_MEMBER = "k-member"
-
-
-class MissingValues(StrEnum):
-    """What becomes of a row whose quasi-identifier is missing or unknown."""
-
-    CATEGORY = "category"
-    SUPPRESS = "suppress"
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What is asked of a method."""
-
-    quasi: list[Quasi]
-    criteria: list[Criterion]
-    suppression: str
-    keep: tuple[str, ...]
-    seconds: float | None
+    from sfumato.anonymize import Anonymized
 
 
 QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
@@ -89,15 +58,17 @@ def anonymize(
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
+    from sfumato.anonymize.hierarchy_file import read_folder
     from sfumato.vault.rows import free
 
     ready(out, overwrite=overwrite)
     if recoding is not None:
         free(recoding, overwrite=overwrite)
-    wanted = _Wanted(
-        _quasi(names(quasi), hierarchies, missing), _criteria(k, criterion or ()), suppression, names(keep), seconds
+    found = {} if hierarchies is None else read_folder(hierarchies)
+    wanted = Wanted(
+        quasi_identifiers(names(quasi), found, missing), criteria(k, criterion or ()), suppression, names(keep), seconds
     )
-    _check(method, wanted)
+    check(method, wanted)
     vault = vault_for(
         table,
         domain=beside_table(table, domain),
@@ -108,7 +79,7 @@ def anonymize(
         analyst=analyst,
     )
     with working("Searching"):
-        release = _release(vault, method, wanted)
+        release = searched(vault, method, wanted)
     release.write(out, overwrite=overwrite)
     if recoding is not None:
         release.save_recoding(recoding, overwrite=overwrite)
@@ -164,49 +135,3 @@ def _certificate(certificate: dict[str, Any]) -> str:
         f"Loss: {certificate['loss']:.6g} cells, {proof};"
         f" counted {certificate['evaluated']} of {certificate['nodes']} recodings"
     )
-
-
-def _quasi(given: tuple[str, ...], folder: Path | None, missing: MissingValues) -> list[Quasi]:
-    from sfumato.anonymize import Missing, Quasi
-    from sfumato.anonymize.hierarchy_file import read_folder
-
-    found = {} if folder is None else read_folder(folder)
-    return [Quasi(name=name, hierarchy=found.get(name), missing=Missing(missing.value)) for name in given]
-
-
-def _criteria(k: int, further: list[str] | tuple[str, ...]) -> list[Criterion]:
-    from sfumato.anonymize import KAnonymity
-    from sfumato.anonymize.spelling import parse
-
-    return [KAnonymity(k), *(parse(text) for text in further)]
-
-
-def _check(method: Method, wanted: _Wanted) -> None:
-    """Refuse options that the method has no use for, before anything is read."""
-    from sfumato.anonymize.problem import allowed_rows
-
-    allowed_rows(wanted.suppression, 1)  # refuses what is no share
-    if method in (Method.MONDRIAN, Method.K_MEMBER) and Fraction(wanted.suppression):
-        raise InputError(f"{method.value} suppresses no row; leave out --suppression", culprit=wanted.suppression)
-    if method is Method.K_MEMBER and len(wanted.criteria) > 1:
-        raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
-    if method is not Method.OPTIMAL and wanted.seconds is not None:
-        raise InputError(f"{method.value} cannot stop early; leave out --seconds", culprit=wanted.seconds)
-
-
-def _release(vault: Vault, method: Method, wanted: _Wanted) -> Anonymized:
-    from sfumato import anonymize as methods
-
-    quasi, criteria, suppression, keep = wanted.quasi, wanted.criteria, wanted.suppression, wanted.keep
-    match method:
-        case Method.OPTIMAL:
-            seconds = math.inf if wanted.seconds is None else wanted.seconds
-            return methods.optimal(
-                vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, seconds=seconds
-            )
-        case Method.SAMARATI:
-            return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
-        case Method.MONDRIAN:
-            return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
-        case Method.K_MEMBER:
-            return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep)

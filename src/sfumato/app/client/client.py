@@ -14,7 +14,9 @@ from typing import Any, Self, TypedDict, cast
 
 import httpx
 
-from sfumato.errors import SfumatoError
+from sfumato.errors import InputError, SfumatoError
+from sfumato.privacy.loss import Number as Exact
+from sfumato.privacy.loss import exact, plain
 
 _ATTEMPTS = 4
 _AGAIN = frozenset({502, 503, 504})
@@ -28,7 +30,9 @@ class ServerError(SfumatoError):
     """
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        super().__init__(f"{problem.get('title')}: {problem.get('detail')}", culprit=problem)
+        listed = problem.get("errors") or ()
+        more = "; ".join(f"{each.get('place')}: {each.get('reason')}" for each in listed)
+        super().__init__(f"{problem.get('title')}: {more or problem.get('detail')}", culprit=problem)
         self.problem = dict(problem)
 
     @property
@@ -72,9 +76,16 @@ class Client:
         address: such as ``http://127.0.0.1:8000``.
         key: as a steward issued it.
         timeout: seconds to wait for a reply.
+
+    Raises:
+        InputError: the address is none of HTTP, or no key looks like this one.
     """
 
     def __init__(self, address: str, key: str, *, timeout: float = 60.0) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise InputError("an address of a server begins with http:// or https://", culprit=address)
+        if not (key.isascii() and key.isprintable() and key and " " not in key):
+            raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
         headers = {"Authorization": f"Bearer {key}"}
         self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout, trust_env=False)
 
@@ -90,49 +101,82 @@ class Client:
         """What is left."""
         return self._call("GET", f"/v1/datasets/{name}/budget")
 
-    def accuracy(self, name: str, sql: str, *, rows: int | None = None, **loss: str) -> list[dict[str, Any]]:
+    def accuracy(self, name: str, sql: str, *, rows: int | None = None, **loss: Exact) -> list[dict[str, Any]]:
         """How wrong the answers would be at a loss (``epsilon=``, ``delta=``, ``rho=``); spends nothing."""
-        body = {"sql": sql, "loss": loss, "rows": rows}
+        body = {"sql": sql, "loss": _texts(loss), "rows": rows}
         return cast("list[dict[str, Any]]", self._call("POST", f"/v1/datasets/{name}/cost", body)["expected"])
 
-    def cost(self, name: str, sql: str, *, error: str, rows: int | None = None) -> str:
+    def cost(self, name: str, sql: str, *, error: Exact, rows: int | None = None) -> str:
         """The epsilon that keeps every answer within ``error``; spends nothing."""
-        return str(
-            self._call("POST", f"/v1/datasets/{name}/cost", {"sql": sql, "error": error, "rows": rows})["epsilon"]
-        )
+        body = {"sql": sql, "error": _text(error), "rows": rows}
+        return str(self._call("POST", f"/v1/datasets/{name}/cost", body)["epsilon"])
 
-    def ask(self, name: str, sql: str, *, retry_key: str | None = None, **loss: str) -> Reply:
+    def ask(self, name: str, sql: str, *, retry_key: str | None = None, **loss: Exact) -> Reply:
         """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
-        return self._ask(name, {"sql": sql, "loss": loss}, retry_key)
+        return self._ask(name, {"sql": sql, "loss": _texts(loss)}, retry_key)
 
-    def query(self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **loss: str) -> Reply:
+    def query(self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **loss: Exact) -> Reply:
         """Answer a question stated as aggregates, groups and conditions."""
-        return self._ask(name, {"query": query, "loss": loss}, retry_key)
+        return self._ask(name, {"query": query, "loss": _texts(loss)}, retry_key)
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """The journal: a steward's whole, an analyst's own."""
         return cast("list[dict[str, Any]]", self._call("GET", f"/v1/datasets/{name}/journal")["entries"])
 
-    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: str) -> str:
+    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: Exact) -> str:
         """Ask for a synthetic table in the background; returns the id of the job."""
-        body = {"method": method, "attributes": list(attributes), "loss": loss}
+        body = {"method": method, "attributes": list(attributes), "loss": _texts(loss)}
         return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
+
+    def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
+        """Ask for an anonymised table in the background (stewards); returns the id of the job.
+
+        ``more`` may have ``suppression``, ``criteria``, ``keep``, ``missing``, ``hierarchies`` and ``seconds``, as
+        ``sfumato anonymize`` takes them.
+        """
+        body = {"method": method, "quasi": list(quasi), "k": k, **more}
+        return str(self._call("POST", f"/v1/datasets/{name}/anonymizations", body)["job"])
 
     def progress(self, job: str) -> dict[str, Any]:
         """How far a job is."""
         return self._call("GET", f"/v1/releases/{job}")
 
     def rows(self, job: str) -> str:
-        """The synthetic rows of a finished job, as CSV."""
+        """The rows of a finished job, as CSV."""
         return self._send("GET", f"/v1/releases/{job}/rows", None, None).text
 
-    def register(self, name: str, *, source: str, domain: Mapping[str, Any], limit: str) -> dict[str, Any]:
-        """Register a dataset (stewards)."""
-        return self._call("POST", "/v1/datasets", {"name": name, "source": source, "domain": domain, "limit": limit})
+    def register(
+        self,
+        name: str,
+        *,
+        source: str,
+        domain: Mapping[str, Any],
+        limit: str,
+        discoverable: Sequence[str] = (),
+        second_budget: bool = False,
+    ) -> dict[str, Any]:
+        """Register a dataset (stewards).
 
-    def cap(self, name: str, analyst: str, **loss: str) -> dict[str, Any]:
+        Args:
+            name: what analysts call it.
+            source: where the table lies, as the server sees it.
+            domain: its accepted domain, as a document.
+            limit: the most that may ever be released: ``1``, ``1,1e-9`` or ``rho=0.5``.
+            discoverable: columns outside the domain by whose values analysts may group.
+            second_budget: confirms that a table which is registered under another name gets a second budget,
+                although what is released under both names adds up.
+        """
+        body = {"name": name, "source": source, "domain": domain, "limit": limit}
+        more = {"discoverable": list(discoverable), "second_budget": second_budget}
+        return self._call("POST", "/v1/datasets", body | more)
+
+    def read_again(self, name: str) -> dict[str, Any]:
+        """Have a table read again and its content confirmed, after it has changed (stewards)."""
+        return self._call("POST", f"/v1/datasets/{name}/reading")
+
+    def cap(self, name: str, analyst: str, **loss: Exact) -> dict[str, Any]:
         """Set what an analyst may spend; without a loss, lift the cap (stewards)."""
-        return self._call("PUT", f"/v1/datasets/{name}/caps", {"analyst": analyst, "loss": loss or None})
+        return self._call("PUT", f"/v1/datasets/{name}/caps", {"analyst": analyst, "loss": _texts(loss) or None})
 
     def issue(self, name: str, *, scope: str, days: int) -> dict[str, Any]:
         """Issue a key; the secret is in the reply and nowhere else (stewards)."""
@@ -184,6 +228,15 @@ class Client:
                     raise ServerError(_problem(reply))
             time.sleep(0.1 * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _text(number: Exact) -> str:
+    """A number as text that the server reads exactly; text is sent as it is, for the server to judge."""
+    return number if isinstance(number, str) else plain(exact(number))
+
+
+def _texts(loss: Mapping[str, Exact]) -> dict[str, str]:
+    return {name: _text(number) for name, number in loss.items()}
 
 
 def _problem(reply: httpx.Response) -> Mapping[str, Any]:

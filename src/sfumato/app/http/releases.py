@@ -1,25 +1,32 @@
-"""Synthetic tables, made in the background: asked for, watched, fetched."""
+"""Synthetic and anonymised tables, made in the background: asked for, watched, fetched."""
 
 from __future__ import annotations
 
-import io
 import threading
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from fastapi import APIRouter, Response
 
-from sfumato.app.http.access import Anyone, Worker
+from sfumato.app.http import making
+from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.forms import ReleaseForm
 from sfumato.app.http.logs import log
 from sfumato.app.http.problems import problem
 from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.http.service import Service
-from sfumato.ledger.registry import Job, Key, Scope, State
+from sfumato.errors import LedgerError
+from sfumato.ledger.jobs import LEASE, Job, Jobs, State
+from sfumato.ledger.registry import Key, Scope
+from sfumato.vault.vault import Vault
 
 router = APIRouter(prefix="/v1", tags=["releases"])
-_SILENCE = timedelta(hours=1)  # after which a running job is taken to have died with its worker
 _AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need the memory that queries need
+
+Made: TypeAlias = tuple[dict[str, Any], bytes]
+"""The statement of a release, and its rows as CSV."""
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
@@ -29,71 +36,90 @@ def release(name: str, form: ReleaseForm, key: Anyone, worker: Worker) -> dict[s
     form.loss.loss()
     for attribute in form.attributes:
         loaded.domain.index(attribute)
-    job = worker.registry.add_job(name, key.name, form.model_dump())
-    threading.Thread(target=_run, args=(worker, job, form, key.name), daemon=True).start()
-    return {"job": job, "state": State.QUEUED.value}
+    return _start(worker, name, key, {"synthesize": form.model_dump()}, lambda vault: making.synthesized(vault, form))
+
+
+@router.post("/datasets/{name}/anonymizations", status_code=202)
+def anonymization(name: str, form: AnonymizeForm, key: Steward, worker: Worker) -> dict[str, Any]:
+    """Ask for an anonymised table (stewards).  No differential privacy: the journal says so, no budget is spent."""
+    loaded = worker.loaded(name)
+    method, wanted = form.read()
+    for attribute in form.quasi:
+        loaded.domain.index(attribute)
+    request = {"anonymize": form.model_dump()}
+    return _start(worker, name, key, request, lambda vault: making.anonymized(vault, method, wanted))
 
 
 @router.get("/releases/{job_id}")
 def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     """How far a release is, and its statement when it is done."""
     job = _owned(worker, job_id, key)
-    stale = job.state in (State.QUEUED, State.RUNNING) and datetime.now(UTC) - job.updated > _SILENCE
     return {
         "job": job.id,
         "dataset": job.dataset,
-        "state": State.FAILED.value if stale else job.state.value,
+        "state": job.state.value,
         "progress": job.progress,
-        "note": "interrupted; ask again, which pays nothing twice" if stale else job.note,
+        "note": job.note,
         "statement": job.statement,
     }
 
 
 @router.get("/releases/{job_id}/rows")
 def rows(job_id: str, key: Anyone, worker: Worker) -> Response:
-    """The synthetic rows as CSV."""
+    """The rows as CSV."""
     job = _owned(worker, job_id, key)
-    found = worker.registry.job_rows(job.id) if job.state is State.DONE else None
+    found = worker.registry.jobs.rows(job.id) if job.state is State.DONE else None
     if found is None:
         raise RefusalError("not-ready", "The release is not ready", 409, "ask for its state first")
     return Response(found, media_type="text/csv")
 
 
 def _owned(worker: Service, job_id: str, key: Key) -> Job:
-    job = worker.registry.job(job_id)
+    job = worker.registry.jobs.job(job_id)
     if job is None or (job.owner != key.name and key.scope is not Scope.STEWARD):
         raise RefusalError("unknown-release", "There is no such release", 404, "name a release that you asked for")
     return job
 
 
-def _run(worker: Service, job_id: str, form: ReleaseForm, analyst: str) -> None:
-    with _AT_ONCE:
+def _start(
+    worker: Service, name: str, key: Key, request: dict[str, Any], make: Callable[[Vault], Made]
+) -> dict[str, Any]:
+    job = worker.registry.jobs.add(name, key.name, request)
+    threading.Thread(target=_run, args=(worker, job, name, key.name, make), daemon=True).start()
+    return {"job": job, "state": State.QUEUED.value}
+
+
+def _run(worker: Service, job_id: str, name: str, analyst: str, make: Callable[[Vault], Made]) -> None:
+    jobs = worker.registry.jobs
+    with _alive(jobs, job_id), _AT_ONCE:
         try:
-            job = worker.registry.job(job_id)
-            assert job is not None
-            worker.registry.advance(job_id, 0.1, "reading the table")
-            vault = worker.vault(job.dataset, analyst)
-            worker.registry.advance(job_id, 0.3, "measuring and fitting")
-            statement, made = _synthesize(vault, form)
-            worker.registry.finish(job_id, statement, made)
+            jobs.advance(job_id, 0.1, "reading the table")
+            vault = worker.vault(name, analyst)
+            jobs.advance(job_id, 0.3, "searching, measuring and fitting")
+            statement, made = make(vault)
+            jobs.finish(job_id, statement, made)
         except Exception as error:  # noqa: BLE001  (whatever it is, the job says that it failed, in fixed words)
             log("release failed", error=type(error).__name__)
             found = problem(error)
-            worker.registry.fail(job_id, f"{found['title']}: {found['detail']}")
+            jobs.fail(job_id, f"{found['title']}: {found['detail']}")
 
 
-def _synthesize(vault: Any, form: ReleaseForm) -> tuple[dict[str, Any], bytes]:  # noqa: ANN401  (a Vault)
-    from pyarrow import csv
+@contextmanager
+def _alive(jobs: Jobs, job_id: str) -> Iterator[None]:
+    """Say again and again that the job has a worker, for as long as it has one."""
+    over = threading.Event()
 
-    from sfumato import synthesize
+    def beat() -> None:
+        while not over.wait(LEASE.total_seconds() / 6):
+            try:
+                jobs.beat(job_id)
+            except LedgerError:
+                log("heartbeat missed")  # the next one may come in time
 
-    loss, total = form.loss.loss(), synthesize.Summed()
-    names = tuple(form.attributes) or None
-    if form.method == "histogram":
-        made = synthesize.histogram(vault, loss=loss, total=total, attributes=names)
-    else:
-        ways = min(2, len(vault.domain))
-        made = synthesize.auto(vault, loss=loss, total=total, workload=synthesize.all_marginals(ways))
-    buffer = io.BytesIO()
-    csv.write_csv(made.rows.to_arrow(), buffer)
-    return made.statement(), buffer.getvalue()
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beating.join()

@@ -1,0 +1,75 @@
+"""Jobs say how far they are, and fail when their worker has died."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+
+from sfumato.ledger.jobs import State
+from sfumato.ledger.registry import Registry
+from sfumato.ledger.store import Store
+
+
+@pytest.fixture
+def jobs(url):
+    with closing(Store(url)) as store:
+        yield Registry(store).jobs
+
+
+@pytest.fixture
+def dead(monkeypatch):
+    """Every worker has been silent for too long."""
+    monkeypatch.setattr("sfumato.ledger.jobs.LEASE", timedelta(microseconds=-1))
+
+
+def test_a_job_is_queued_runs_and_is_done(jobs):
+    job = jobs.add("people", "ann", {"method": "histogram"})
+    assert (jobs.job(job).state, jobs.job(job).progress) == (State.QUEUED, 0)
+    jobs.advance(job, 0.5, "half")
+    assert (jobs.job(job).state, jobs.job(job).note) == (State.RUNNING, "half")
+    jobs.finish(job, {"guarantee": "some"}, b"a,b")
+    assert (jobs.job(job).state, jobs.job(job).statement, jobs.rows(job)) == (State.DONE, {"guarantee": "some"}, b"a,b")
+    assert jobs.job("none") is None
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_job_whose_worker_died_has_failed_and_says_what_became_of_the_charge(jobs, dead, started):
+    job = jobs.add("people", "ann", {})
+    if started:
+        jobs.advance(job, 0.5, "half")
+    found = jobs.job(job)
+    assert found.state is State.FAILED
+    assert "the charge stands" in found.note
+    jobs.beat(job)
+    assert jobs.job(job).state is State.FAILED
+
+
+def test_a_worker_that_says_so_is_alive(jobs):
+    job = jobs.add("people", "ann", {})
+    before = jobs.job(job).updated
+    jobs.beat(job)
+    assert jobs.job(job).updated > before
+    assert jobs.job(job).state is State.QUEUED
+
+
+def test_a_job_that_stirs_while_it_is_buried_lives(jobs, dead, monkeypatch):
+    job = jobs.add("people", "ann", {})
+    bury = type(jobs)._bury
+
+    def stirred(self, row):
+        self.beat(job)
+        bury(self, row)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(type(jobs), "_bury", stirred)
+    assert jobs.job(job).state is State.QUEUED
+
+
+def test_what_is_over_stays_over(jobs, dead):
+    done, failed = (jobs.add("people", "ann", {}) for _ in range(2))
+    jobs.finish(done, {}, b"")
+    jobs.fail(failed, "no budget")
+    assert jobs.job(done).state is State.DONE
+    assert jobs.job(failed).note == "no budget"
