@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
@@ -77,7 +78,7 @@ def aim(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     limits = limits or Limits()
-    request = Request("synthesize", "aim", describe(vault, total, workload, limits, zeros))
+    request = Request("synthesize", "aim", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
     settled = vault.release(
         request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
     )
@@ -111,9 +112,15 @@ def adapt(
 
 
 def describe(
-    vault: Keeper, total: Total, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
+    vault: Keeper, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> dict[str, Any]:
     """What shapes a release, beside its loss, as JSON values; what can be refused is refused here."""
+    totals.refuse_wrong(loss, total)
+    if not isinstance(workload, Marginals):
+        raise QueryError(
+            "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
+            culprit=workload,
+        )
     refuse_impossible(zeros, vault.domain, limits.cells)
     workload.attributes(vault.domain)
     return {

@@ -48,7 +48,7 @@ def annealed(
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = limits or Limits()
-    request = Request("synthesize", "annealed", describe(vault, total, workload, limits, ()))
+    request = Request("synthesize", "annealed", describe(vault, loss, total, workload, limits=limits, zeros=()))
     settled = vault.release(request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits).payload())
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))

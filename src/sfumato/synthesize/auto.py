@@ -20,6 +20,7 @@ from sfumato.errors import SizeError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
+from sfumato.synthesize import total as totals
 from sfumato.synthesize.aim import aim, expected_error
 from sfumato.synthesize.matrix import MOST_CELLS, matrix, plan
 from sfumato.synthesize.synthetic import Keeper, Synthetic
@@ -77,6 +78,7 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
     Raises:
         SizeError: there is none.
     """
+    totals.refuse_wrong(loss, total)
     found = (
         *_histogram(domain, loss, total, workload),
         *_marginals(domain, loss, total, workload),

@@ -126,11 +126,16 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
         SizeError: inference over the zeros alone takes more cells.
         InfeasibleError: no cell is left possible.
     """
+    if isinstance(zeros, Zeros) or not all(isinstance(zero, Zeros) for zero in zeros):
+        raise QueryError("structural zeros are a list of Zeros(attributes, impossible)", culprit=zeros)
     for zero in zeros:
+        if not isinstance(zero.attributes, tuple):
+            raise QueryError("the attributes of structural zeros are a tuple of names", culprit=zero.attributes)
         shape = domain.project(zero.attributes).shape
-        if zero.impossible.dtype != np.bool_ or zero.impossible.shape != shape:
+        cells = zero.impossible
+        if not isinstance(cells, np.ndarray) or cells.dtype != np.bool_ or cells.shape != shape:
             raise QueryError(
-                f"the impossible cells of {', '.join(zero.attributes)} must be booleans of shape {shape}",
+                f"the impossible cells of {', '.join(zero.attributes)} must be an array of booleans of shape {shape}",
                 culprit=zero.attributes,
             )
     names = {name for zero in zeros for name in zero.attributes}

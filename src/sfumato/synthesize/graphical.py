@@ -90,8 +90,8 @@ class Graphical:
         log_shares: dict[str, Table] = {}
         for name, kept in codes.items():
             size = self.domain[name].size
-            if not kept or not all(0 <= code < size for code in kept):
-                raise QueryError(f"{name!r} has codes 0 to {size - 1}; name at least one of them", culprit=name)
+            if not _codes(kept, size):
+                raise QueryError(f"{name!r} has codes 0 to {size - 1}; give a list of some of them", culprit=name)
             coarsening = self.coarsenings[name]
             allowed = np.isin(np.arange(size), list(kept))
             with np.errstate(divide="ignore"):
@@ -131,6 +131,14 @@ class Graphical:
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
         )
+
+
+def _codes(kept: object, size: int) -> bool:
+    return (
+        isinstance(kept, Collection)
+        and len(kept) > 0
+        and all(isinstance(code, int | np.integer) and 0 <= code < size for code in kept)
+    )
 
 
 def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:

@@ -96,6 +96,7 @@ def cell_variance(domain: Domain, loss: Loss, total: Total, cliques: Sequence[tu
 
 
 def _release(vault: Keeper, loss: Loss, total: Total, cliques: tuple[tuple[str, ...], ...], method: str) -> Synthetic:
+    totals.refuse_wrong(loss, total)
     _check(vault.domain, cliques)
     expected = expected_errors(vault.domain, loss, total, cliques)
     request = Request(

@@ -53,6 +53,7 @@ def matrix(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Sy
         SizeError: the workload's attributes have too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    totals.refuse_wrong(loss, total)
     chosen = plan(vault.domain, loss, total, workload)
     parameters = {
         "measured": canonical.question(chosen.question),

@@ -49,6 +49,7 @@ def mst(vault: Keeper, *, loss: Loss, total: Total, limits: Limits | None = None
     Raises:
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    totals.refuse_wrong(loss, total)
     limits = limits or Limits()
     request = Request("synthesize", "mst", {"total": totals.describe(total), "limits": asdict(limits)})
     settled = vault.release(request, loss, lambda doors: span(doors, loss, total, limits=limits).payload())

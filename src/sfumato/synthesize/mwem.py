@@ -69,6 +69,7 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
     """
     if isinstance(total, Summed):
         raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
+    totals.refuse_wrong(loss, total)
     queries = _checked(vault.domain, workload, schedule)
     expected = expected_errors(vault.domain, loss, total, schedule)
     request = Request("synthesize", "mwem", _describe(queries, total, schedule))

@@ -14,10 +14,29 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import unknown_code
+from sfumato.errors import InputError, SizeError
 
 Codes = NDArray[np.integer]
 
 OTHER = "(other)"
+MOST_VALUES = 1 << 30  # 4 GiB of codes
+
+
+def refuse_large(rows: int, attributes: int) -> None:
+    """Refuse a sample that would not fit in memory.
+
+    Raises:
+        InputError: no number of rows.
+        SizeError: too many.
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
+        raise InputError(f"a sample has a whole number of rows from 0, not {rows}", culprit=rows)
+    if int(rows) * attributes > MOST_VALUES:
+        raise SizeError(
+            f"{rows:,} rows of {attributes} attributes are more than the {MOST_VALUES:,} values that are sampled at "
+            "once; ask for fewer rows",
+            culprit=rows,
+        )
 
 
 def round_to_total(weights: NDArray[np.float64], total: int, random: np.random.Generator) -> NDArray[np.int64]:

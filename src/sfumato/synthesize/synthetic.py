@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError
 from sfumato.model.simulation import generator
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize.rows import Codes, to_arrow
+from sfumato.synthesize.rows import Codes, refuse_large, to_arrow
 from sfumato.synthesize.workload import Answers, Workload
 from sfumato.vault.doors import Doors
 from sfumato.vault.payload import Payload
@@ -79,6 +78,9 @@ class Synthetic(Release):
     def rows(self) -> Rows:
         """A sample of the model in the table's own types: the same rows whenever this release is asked for again,
         by the same version of NumPy.
+
+        Raises:
+            SizeError: noise at a tiny loss made the number of rows larger than is sampled at once.
         """
         return self._drawn(None, generator(self.seed))
 
@@ -86,13 +88,13 @@ class Synthetic(Release):
         """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
 
         Raises:
-            InputError: a negative number of rows.
+            InputError: no number of rows.
+            SizeError: more rows than are sampled at once.
         """
-        if rows is not None and rows < 0:
-            raise InputError(f"a sample cannot have {rows} rows", culprit=rows)
         return self._drawn(rows, generator())
 
     def _drawn(self, rows: int | None, random: np.random.Generator) -> Rows:
+        refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
         return Rows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
 
 

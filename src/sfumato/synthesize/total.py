@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from sfumato.errors import InputError, LossError
-from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Marginal
 
@@ -19,8 +19,8 @@ class Public:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"a public number of rows must be at least 1, not {self.count}", culprit=self.count)
+        if not isinstance(self.count, int) or self.count < 1:
+            raise InputError(f"a public number of rows is whole and at least 1, not {self.count}", culprit=self.count)
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Charged:
     share: Fraction
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise LossError(f"the share of the row count must lie between 0 and 1, not {self.share}", culprit=self)
+        if not isinstance(self.share, Fraction) or not 0 < self.share < 1:
+            raise LossError(f"the share of the row count is a Fraction between 0 and 1, not {self.share}", culprit=self)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,18 @@ class Summed:
 
 Total: TypeAlias = Public | Charged | Summed
 Bought: TypeAlias = Public | Charged
+
+
+def refuse_wrong(loss: Loss, total: Total) -> None:
+    """Refuse what is no loss or no source of a row count, before anything is charged.
+
+    Raises:
+        LossError, InputError: as said.
+    """
+    if not isinstance(loss, Epsilon | EpsilonDelta | Rho):
+        raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
+    if not isinstance(total, Public | Charged | Summed):
+        raise InputError("the row count comes from Summed(), Charged(share) or Public(count)", culprit=total)
 
 
 def divisible(loss: Loss) -> Epsilon | Rho:

@@ -20,7 +20,7 @@ from sfumato.app.cli.opening import (
 from sfumato.app.cli.output import Json, Overwrite, remark, result, working
 from sfumato.app.cli.outputs import refuse_clashes
 from sfumato.app.losses import loss_of
-from sfumato.errors import InputError, SizeError
+from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from sfumato.synthesize.total import Total
     from sfumato.synthesize.workload import Marginals
     from sfumato.vault.vault import Vault
-
-
-_MOST_VALUES = 1 << 30  # 4 GiB of codes
 
 
 class Method(StrEnum):
@@ -72,6 +69,7 @@ def synthesize(
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
+    from sfumato.synthesize.rows import refuse_large
     from sfumato.vault.opening import beside
     from sfumato.vault.rows import save_text, writable
 
@@ -81,7 +79,7 @@ def synthesize(
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
     cliques = _cliques(marginals or [])
     if rows is not None:
-        _refuse_large(rows, len(vault.domain))
+        refuse_large(rows, len(vault.domain))
     with working("Measuring and fitting"):
         release = _release(vault, loss, method, cliques or way, rows, rounds)
         sample = release.rows
@@ -111,14 +109,6 @@ def _cliques(marginals: list[str]) -> list[tuple[str, ...]]:
         if not all(clique) or len(set(clique)) < len(clique):
             raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
     return cliques
-
-
-def _refuse_large(rows: int, attributes: int) -> None:
-    if rows * attributes > _MOST_VALUES:
-        raise SizeError(
-            f"{rows:,} rows of {attributes} attributes are more than the {_MOST_VALUES:,} values that are sampled at "
-            "once; ask for fewer rows"
-        )
 
 
 def _release(

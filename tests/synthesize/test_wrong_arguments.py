@@ -1,0 +1,99 @@
+"""What a caller gets wrong is refused in a sentence, before anything is reserved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato import synthesize
+from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError, LossError, QueryError, SizeError
+from sfumato.privacy.loss import Rho
+from sfumato.synthesize.annealed import annealed
+from sfumato.synthesize.beginning import Zeros
+from sfumato.synthesize.matrix import matrix
+from sfumato.vault.fake import FakeVault
+
+NONE = np.zeros((3, 3), dtype=bool)
+DOMAIN = Domain(tuple(Categorical(name=name, values=("x", "y", "z"), unknown=Unknown.DROP) for name in "ab"))
+MARGINALS = synthesize.all_marginals(2)
+RANGES = synthesize.ranges("a", [(0, 1), (1, 2)])
+ONCE = synthesize.Schedule(rounds=1, repetitions=1)
+
+METHODS = {
+    "aim": lambda vault, **terms: synthesize.aim(vault, workload=MARGINALS, **terms),
+    "annealed": lambda vault, **terms: annealed(vault, workload=MARGINALS, **terms),
+    "mst": synthesize.mst,
+    "auto": lambda vault, **terms: synthesize.auto(vault, workload=MARGINALS, **terms),
+    "histogram": lambda vault, **terms: synthesize.histogram(vault, attributes=("a",), **terms),
+    "marginals": lambda vault, **terms: synthesize.marginals(vault, cliques=[("a",), ("b",)], **terms),
+    "mwem": lambda vault, **terms: synthesize.mwem(vault, workload=RANGES, schedule=ONCE, **terms),
+    "matrix": lambda vault, **terms: matrix(vault, workload=RANGES, **terms),
+}
+
+
+@pytest.fixture
+def vault() -> FakeVault:
+    return FakeVault(ArrayTable(DOMAIN, np.arange(60).reshape(30, 2) % 3), seed=1)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(method, vault) -> None:
+    for loss in (0.1, "1", None):
+        with pytest.raises(LossError, match="a loss is Epsilon"):
+            method(vault, loss=loss, total=synthesize.Public(30))
+    for total in (5, None, 30.0):
+        with pytest.raises(InputError, match="the row count comes from"):
+            method(vault, loss=Rho(1), total=total)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [synthesize.aim, annealed])
+def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, vault) -> None:
+    for workload in (RANGES, 2, None):
+        with pytest.raises(QueryError, match="takes a workload of marginals"):
+            method(vault, loss=Rho(1), total=synthesize.Summed(), workload=workload)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize(
+    "zeros",
+    [
+        Zeros(("a", "b"), NONE),
+        [None],
+        [Zeros(("a", "b"), NONE.tolist())],
+        [Zeros("ab", NONE)],
+        [Zeros(("a", "b"), NONE[:2])],
+        [Zeros(("a", "b"), NONE * 0.3)],
+        [Zeros(("a", "a"), NONE)],
+        [Zeros(("a", "foo"), NONE)],
+    ],
+)
+def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> None:
+    with pytest.raises(InputError):
+        synthesize.aim(vault, loss=Rho(1), total=synthesize.Summed(), workload=MARGINALS, zeros=zeros)
+    assert not vault.reserved
+
+
+def test_a_public_count_is_whole_and_a_share_exact() -> None:
+    for count in (1.5, "5", 0):
+        with pytest.raises(InputError, match="whole"):
+            synthesize.Public(count)
+    for share in (0.1, "x", 1):
+        with pytest.raises(LossError, match="Fraction"):
+            synthesize.Charged(share)
+
+
+def test_samples_and_conditions_of_the_wrong_form_are_refused(vault) -> None:
+    release = synthesize.mst(vault, loss=Rho(1), total=synthesize.Public(30))
+    for rows in (1.5, True, -1, "3"):
+        with pytest.raises(InputError, match="whole number of rows"):
+            release.sample(rows)
+    with pytest.raises(SizeError, match="ask for fewer rows"):
+        release.sample(10**11)
+    for codes in (3, ["x"], "x", [], [3], [0.5]):
+        with pytest.raises(QueryError, match="give a list of some"):
+            release.model.given({"a": codes})
+    assert len(release.sample(np.int64(7))) == 7
+    assert release.model.given({"a": {1}}).total <= 30
