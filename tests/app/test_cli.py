@@ -279,6 +279,11 @@ def test_domain_show_and_schema_are_json(desk: Path) -> None:
     assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"
 
 
+def test_a_lab_that_reads_no_file_is_given_none(desk: Path) -> None:
+    refused = sfumato("lab", "interactive", "--runs", "1", "--data", "nosuch.csv", cwd=desk, code=2)
+    assert "reads no file" in refused.stderr
+
+
 def test_labs_are_listed_and_an_unknown_one_is_refused(desk: Path) -> None:
     assert "mwem-1d" in json.loads(sfumato("lab", "--json", cwd=desk).stdout)
     assert "mwem-1d" in sfumato("lab", "alchemy", cwd=desk, code=2).stderr

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from sfumato.labs import printed_interactive
+from sfumato.labs.interactive import averaging
 from sfumato.labs.interactive_noise import within
 from sfumato.labs.lab import Options
 from sfumato.labs.registry import load
@@ -75,6 +76,17 @@ def test_averaging_defeats_fixed_noise_and_nothing_else(found):
     assert distance["budget divided by the number asked", 10_000] > 50
     assert distance["stored answers", 10_000] > 20
     assert distance["printed sampler, budget divided", 10_000] == pytest.approx(25_000, rel=0.2)
+
+
+def test_the_mean_of_answers_under_a_divided_budget_gets_worse_as_the_notes_say(found):
+    rows = averaging(np.random.default_rng(1), Options(runs=400, seed=1))
+    divided = {row["queries"]: row["mean_distance"] for row in rows if "divided by the number" in row["regime"]}
+    for asked, distance in divided.items():
+        # of a normal variable with standard deviation sqrt(2 n) / epsilon
+        assert distance == pytest.approx(np.sqrt(2 * asked) / 0.1 * np.sqrt(2 / np.pi), rel=0.2)
+    (note,) = [note for note in found.notes if note.startswith("averaging")]
+    assert "sqrt(2 n)/epsilon" in note
+    assert "stays as wrong" not in note
 
 
 def test_the_honest_session_answers_twenty_repeats_for_free_and_refuses_the_next(found):

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from sfumato.errors import InputError, TableError
+from sfumato.errors import InputError, SfumatoError, TableError
 from sfumato.labs.lab import Options
 from sfumato.labs.registry import MODULES, load
-from sfumato.report.page import write
+from sfumato.report.page import Page, render, write
 
 
 def test_every_lab_is_found_under_its_name():
@@ -29,6 +29,28 @@ def test_options_that_make_no_sense_are_refused(wrong):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(TableError, match="cannot read"):
         load("synthetic-data").run(Options(runs=1, seed=1, data=tmp_path / "none.csv"))
+
+
+def test_what_reads_a_file_says_so(tmp_path):
+    named = Options(runs=1, seed=1, data=tmp_path / "none.csv")
+    for lab in (load(name) for name in MODULES):
+        if lab.reads_data:
+            with pytest.raises(SfumatoError):
+                lab.run(named)
+    assert {name for name in MODULES if load(name).reads_data} == {
+        "samarati",
+        "mondrian",
+        "synthetic-data",
+        "hiera-mu",
+        "ldp-sgd",
+    }
+
+
+def test_columns_of_text_are_read_from_the_left():
+    html = render(Page(title="A", tables={"t": ({"n": 1, "word": "some", "x": 2.5},)}))
+    assert '<td class="text">some</td>' in html
+    assert "<td>2.5</td>" in html
+    assert '<th scope="col" class="text">word</th>' in html
 
 
 @pytest.fixture(scope="module")

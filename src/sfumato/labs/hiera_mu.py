@@ -90,4 +90,4 @@ def _plot(errors: Table) -> Plot:
     return Plot("uses", "Exact standard deviation by mu: it rises with every further use.", chart)
 
 
-LAB = Lab("hiera-mu", TITLE, run)
+LAB = Lab("hiera-mu", TITLE, run, reads_data=True)

@@ -183,9 +183,10 @@ _DANGER = (
 )
 _AVERAGING = (
     "averaging: with the same noise for every answer the mean falls into the true count. With the budget divided by "
-    f"the number of answers (epsilon {float(BUDGET.value):g} in all) the mean stays as wrong as one answer at the "
-    "whole budget, however many are asked. Stored answers repeat one number. The printed sampler's mean drifts "
-    "away with its scale: that is bias and no protection, because anyone can subtract scale/4 + 1/4."
+    f"their number n (epsilon {float(BUDGET.value):g} in all) it does not: the noise of each has the scale n/epsilon, "
+    "so the mean has a standard deviation of sqrt(2 n)/epsilon, which grows with n. Stored answers repeat one number. "
+    "The printed sampler's mean drifts away with its scale: that is bias and no protection, because anyone can "
+    "subtract scale/4 + 1/4."
 )
 _HONEST = (
     f"honest: discrete Laplace noise at epsilon {float(BUDGET.value):g}/{QUERIES} for each of {QUERIES} different "

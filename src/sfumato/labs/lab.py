@@ -55,8 +55,12 @@ class LabResult:
 
 @dataclass(frozen=True)
 class Lab:
-    """An experiment that can be run again.  It works on published data, and its procedures may not be private."""
+    """An experiment that can be run again.  It works on published data, and its procedures may not be private.
+
+    ``reads_data``: whether it reads the file that the options may name.
+    """
 
     name: str
     title: str
     run: Callable[[Options], LabResult]
+    reads_data: bool = False

@@ -212,4 +212,4 @@ def _plot(errors: Table) -> Plot:
     return Plot("errors", "Mean squared error by procedure: corrected descent comes near the optimum.", chart)
 
 
-LAB = Lab("ldp-sgd", TITLE, run)
+LAB = Lab("ldp-sgd", TITLE, run, reads_data=True)

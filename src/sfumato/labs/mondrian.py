@@ -171,4 +171,4 @@ def _plot(by_k: Table) -> Plot:
     return Plot("loss", "Loss Metric by k: what is cut, and where, matters far more than k.", chart)
 
 
-LAB = Lab("mondrian", TITLE, run)
+LAB = Lab("mondrian", TITLE, run, reads_data=True)

@@ -188,4 +188,4 @@ def _text(node: Node | None) -> str | None:
     return None if node is None else str(node.vector)
 
 
-LAB = Lab("samarati", TITLE, run)
+LAB = Lab("samarati", TITLE, run, reads_data=True)

@@ -256,4 +256,4 @@ def _losses() -> Table:
     )
 
 
-LAB = Lab("synthetic-data", TITLE, run)
+LAB = Lab("synthetic-data", TITLE, run, reads_data=True)

@@ -75,11 +75,17 @@ def _render(page: Page, pictures: Mapping[str, str]) -> str:
     template = resources.files("sfumato.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figure"] = figure
+    environment.filters["texts"] = _texts
     return environment.from_string(template).render(
         page=page,
         # the renderer's own SVG, in which all text is escaped
         pictures={name: Markup(svg) for name, svg in pictures.items()},  # noqa: S704
     )
+
+
+def _texts(rows: Table) -> frozenset[str]:
+    """The columns that hold text, which is read from its left end; numbers are compared at their right."""
+    return frozenset(column for row in rows for column, value in row.items() if isinstance(value, str))
 
 
 def figure(value: object) -> str:

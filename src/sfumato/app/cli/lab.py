@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.app.cli.output import Json, columns, remark, result, working
+from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.labs.lab import LabResult, Options
@@ -32,6 +33,8 @@ def lab(
         result(titles, text, as_json=as_json)
         return
     experiment = load(name)
+    if data is not None and not experiment.reads_data:
+        raise InputError(f"the lab {name!r} reads no file; leave --data out", culprit=data)
     with working(f"Running {experiment.title}"):
         found = experiment.run(_options(runs, seed, data))
     if out is not None:
