@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfumato.app.http.logs import log
+from sfumato.app.http.overspent import OverspentError
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import UnknownDatasetError
 from sfumato.errors import (
@@ -69,6 +70,8 @@ def problem(error: Exception) -> dict[str, Any]:
     for kind, (name, title, status, shown, charged) in _KINDS:
         if isinstance(error, kind):
             more: dict[str, Any] = {"charged": charged}
+            if isinstance(error, OverspentError):
+                more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
             if "retry key" in str(error):

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from sfumato.app.http import metrics
 from sfumato.app.http.access import Anyone, Worker
 from sfumato.app.http.forms import AskForm, CostForm
+from sfumato.app.http.overspent import explained, spent_by
 from sfumato.app.http.service import Loaded
 from sfumato.domain.document import describe
 from sfumato.errors import QueryError
@@ -73,7 +74,7 @@ def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: Ret
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
     loaded = worker.loaded(name)
     query = form.read(loaded.domain, loaded.dataset.discoverable)
-    with metrics.timed("query"):
+    with metrics.timed("query"), explained(loaded.ledger, key):
         found = ask(
             worker.vault(name, key.name),
             query,
@@ -107,4 +108,5 @@ def budgets(loaded: Loaded, key: Key) -> dict[str, Any]:
     }
     if key.scope is Scope.STEWARD:
         found["analysts"] = {name: str(each) for name, each in loaded.ledger.caps().items()}
+        found["spent_by"] = spent_by(loaded.ledger)
     return found

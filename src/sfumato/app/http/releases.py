@@ -13,6 +13,7 @@ from sfumato.app.http import making
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.forms import ReleaseForm
 from sfumato.app.http.logs import log
+from sfumato.app.http.overspent import explained
 from sfumato.app.http.problems import problem
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.release_forms import AnonymizeForm
@@ -85,18 +86,19 @@ def _start(
     worker: Service, name: str, key: Key, request: dict[str, Any], make: Callable[[Vault], Made]
 ) -> dict[str, Any]:
     job = worker.registry.jobs.add(name, key.name, request)
-    threading.Thread(target=_run, args=(worker, job, name, key.name, make), daemon=True).start()
+    threading.Thread(target=_run, args=(worker, job, name, key, make), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value}
 
 
-def _run(worker: Service, job_id: str, name: str, analyst: str, make: Callable[[Vault], Made]) -> None:
+def _run(worker: Service, job_id: str, name: str, key: Key, make: Callable[[Vault], Made]) -> None:
     jobs = worker.registry.jobs
     with _alive(jobs, job_id), _AT_ONCE:
         try:
             jobs.advance(job_id, 0.1, "reading the table")
-            vault = worker.vault(name, analyst)
+            vault = worker.vault(name, key.name)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
-            statement, made = make(vault)
+            with explained(worker.loaded(name).ledger, key):
+                statement, made = make(vault)
             jobs.finish(job_id, statement, made)
         except Exception as error:  # noqa: BLE001  (whatever it is, the job says that it failed, in fixed words)
             log("release failed", error=type(error).__name__)

@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 
 from sfumato.app.http.access import COOKIE, Anyone, Doorkeeper, Steward, Worker, secret_of
 from sfumato.app.http.forms import KeyForm
+from sfumato.app.http.overspent import explained
 from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
 from sfumato.app.http.refusal import RefusalError
@@ -122,7 +123,8 @@ def ask(name: str, form: Annotated[asking.Asked, Form()], key: Anyone, worker: W
     """Answer, with what is left and the history."""
     loaded = worker.loaded(name)
     try:
-        answer = asking.answer(loaded, worker.vault(name, key.name), form)
+        with explained(loaded.ledger, key):
+            answer = asking.answer(loaded, worker.vault(name, key.name), form)
     except SfumatoError as error:
         return _refused(error)
     return fragment(
