@@ -13,9 +13,11 @@ from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, ranges
 from sfumato.synthesize.aim import aim
+from sfumato.synthesize.annealed import annealed
 from sfumato.synthesize.beginning import Zeros
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.growth import Limits
+from sfumato.synthesize.mst import mst
 from sfumato.synthesize.total import Summed
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.payload import decode, encode
@@ -119,15 +121,45 @@ def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
     aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1), limits=Limits(cells=50))
 
 
-def test_impossible_cells_stay_empty_though_the_noise_says_otherwise():
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda vault, **terms: aim(vault, workload=all_marginals(2), **terms),
+        lambda vault, **terms: annealed(vault, workload=all_marginals(2), **terms),
+        mst,
+    ],
+    ids=["aim", "annealed", "mst"],
+)
+def test_impossible_cells_stay_empty_though_the_noise_says_otherwise(method):
     impossible = np.zeros((3, 4), dtype=bool)
     impossible[0, 2:] = True
     random = np.random.default_rng(3)
     codes = np.stack([random.integers(0, 3, 500), random.integers(0, 4, 500)], axis=1)
     codes = codes[~impossible[codes[:, 0], codes[:, 1]]]
     vault = FakeVault(ArrayTable(DOMAIN, codes), seed=3)
-    release = aim(
-        vault, loss=Rho("0.001"), total=Summed(), workload=all_marginals(2), zeros=[Zeros(("a", "b"), impossible)]
-    )
+    release = method(vault, loss=Rho("0.001"), total=Summed(), zeros=[Zeros(("a", "b"), impossible)])
     drawn = release.model.sample(generator(3), 5000)
     assert not impossible[drawn[:, 0], drawn[:, 1]].any()
+
+
+@pytest.mark.parametrize(("cells", "pairs"), [(150, 3), (300, 5), (1 << 20, 5)])  # zeros alone: 125 and 25 cells
+def test_a_spanning_tree_finds_its_room_beside_the_zeros(cells, pairs):
+    """Zeros over a triple and a pair close cycles with the pairs chosen: the junction tree is still within its cap."""
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=4, unknown=Unknown.DROP) for name in "abcdef"))
+    random = np.random.default_rng(4)
+    first = random.integers(0, 5, 3000)
+    codes = np.stack([np.where(random.random(3000) < 0.7, first, random.integers(0, 5, 3000)) for _ in "abcdef"], 1)
+    triple, pair = np.zeros((5, 5, 5), dtype=bool), np.zeros((5, 5), dtype=bool)
+    triple[0, 0, 4], pair[4, 0] = True, True
+    codes = codes[~triple[tuple(codes[:, :3].T)] & ~pair[codes[:, 3], codes[:, 5]]]
+    zeros = [Zeros(("a", "b", "c"), triple), Zeros(("d", "f"), pair)]
+    vault = FakeVault(ArrayTable(domain, codes), seed=5)
+    release = mst(vault, loss=Rho(1), total=Summed(), limits=Limits(cells=cells), zeros=zeros)
+    model = release.model.model
+    assert model.tree.cells(model.sizes) <= cells + 5  # an attribute alone is not counted
+    measured = {table.attributes for table in release.model.measured if len(table.attributes) == 2}
+    assert len(measured) == pairs
+    drawn = release.model.sample(generator(3), 5000)
+    assert not triple[tuple(drawn[:, :3].T)].any()
+    assert not pair[drawn[:, 3], drawn[:, 5]].any()
+    assert vault.spent.rho == pytest.approx(vault.reserved[0].rho)

@@ -23,7 +23,15 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, Zeros, begin, count_share, one_way_share, refuse_impossible
+from sfumato.synthesize.beginning import (
+    State,
+    Zeros,
+    begin,
+    count_share,
+    describe_zeros,
+    one_way_share,
+    refuse_impossible,
+)
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import (
@@ -127,7 +135,7 @@ def describe(
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
         "total": totals.describe(total),
         "limits": asdict(limits),
-        "zeros": [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros],
+        "zeros": describe_zeros(zeros),
     }
 
 
@@ -173,7 +181,8 @@ def _candidates(
 ) -> dict[Clique, float]:
     """Marginals of two to ``ways`` attributes that were not measured, with their weights.
 
-    Where there are more than the limit, those of the largest known distances are kept; a triple's is the
+    Weights are relative to the largest of their number of attributes: the published ones would give a triple
+    half as much again as a pair, and triples, whose noise is larger, the room of the pairs.  Where there are more than the limit, those of the largest known distances are kept; a triple's is the
     sum of its pairs'.
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
@@ -185,7 +194,8 @@ def _candidates(
         small = affordable(fresh, doors.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
         kept = small[: limits.candidates] if known else small
-        found |= {clique: weights[clique] for clique in kept}
+        most = max(weights.values(), default=1)
+        found |= {clique: weights[clique] / most for clique in kept}
     return found
 
 

@@ -13,6 +13,7 @@ which measures in two batches: for comparison.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -22,7 +23,7 @@ from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.aim import describe
-from sfumato.synthesize.beginning import State, begin, count_share
+from sfumato.synthesize.beginning import State, Zeros, begin, count_share
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, drawn, reference, relevant, wanted
@@ -41,27 +42,37 @@ _COMPARED = 1 << 26  # cells of all candidates together, half of what the vault 
 
 
 def annealed(
-    vault: Keeper, *, loss: Loss, total: Total, workload: Marginals, limits: Limits | None = None
+    vault: Keeper,
+    *,
+    loss: Loss,
+    total: Total,
+    workload: Marginals,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
 ) -> Synthetic:
     """Release a graphical model fitted to marginals chosen one at a time, and rows.
 
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = limits or Limits()
-    request = Request("synthesize", "annealed", describe(vault, loss, total, workload, limits=limits, zeros=()))
-    settled = vault.release(request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits).payload())
+    request = Request("synthesize", "annealed", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
+    settled = vault.release(
+        request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
+    )
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
-def anneal(doors: Doors, loss: Loss, total: Total, workload: Marginals, *, limits: Limits) -> Graphical:
+def anneal(
+    doors: Doors, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros] = ()
+) -> Graphical:
     """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(totals.divisible(loss))
     division = Division(allowance.whole, doors.domain.unit.rows)
     rounds = ROUNDS_AN_ATTRIBUTE * len(doors.domain)
     one_way = Fraction(len(doors.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
-    state = begin(doors, allowance, total, share=one_way, zeros=())
+    state = begin(doors, allowance, total, share=one_way, zeros=zeros)
     candidates = _candidates(doors, state, workload, limits)
     random = generator()
     step = Fraction(1, rounds)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +144,11 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
     cliques = [zero.attributes for zero in zeros]
     refuse_larger(cliques, sizes, max(cap, sum(sizes.values())))
     _ = _barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros).beliefs
+
+
+def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
+    """Structural zeros as JSON values, for the journal."""
+    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
 
 
 def _barred(model: GraphicalModel, zeros: Sequence[Zeros]) -> GraphicalModel:

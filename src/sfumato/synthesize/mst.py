@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
 
-from sfumato.model.junction_tree import Clique
+from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share
+from sfumato.synthesize.beginning import State, Zeros, begin, count_share, describe_zeros, refuse_impossible
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, learn, reference
@@ -33,36 +34,47 @@ THIRD = Fraction(1, 3)
 _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
 
 
-def mst(vault: Keeper, *, loss: Loss, total: Total, limits: Limits | None = None) -> Synthetic:
+def mst(
+    vault: Keeper, *, loss: Loss, total: Total, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
     A third of the loss (with the row count) goes to the one-way marginals, a third to choosing the pairs
     and a third to measuring them.  Pairs beyond the limits are left out, those of the largest tables first,
-    and an attribute that no pair is left of stays independent: a forest then, in place of the tree.
+    and an attribute that no pair is left of stays independent: a forest then, in place of the tree.  Tables of
+    structural zeros stand beside the tree.
 
     Args:
         vault: the protected table.
         loss: the whole cost.
         total: where the number of rows comes from; ``Summed`` adds a rough count at half a percent of the loss.
-        limits: how large a pair, and all pairs together, may get.
+        limits: how large a pair, and all pairs together with the tables of zeros, may get.
+        zeros: cells that are impossible by their meaning.
 
     Raises:
+        LossError, InputError: no loss, or no source of a row count.
+        QueryError, DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     totals.refuse_wrong(loss, total)
     limits = limits or Limits()
-    request = Request("synthesize", "mst", {"total": totals.describe(total), "limits": asdict(limits)})
-    settled = vault.release(request, loss, lambda doors: span(doors, loss, total, limits=limits).payload())
+    refuse_impossible(zeros, vault.domain, limits.cells)
+    parameters = {"total": totals.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
+    settled = vault.release(
+        Request("synthesize", "mst", parameters),
+        loss,
+        lambda doors: span(doors, loss, total, limits=limits, zeros=zeros).payload(),
+    )
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
-def span(doors: Doors, loss: Loss, total: Total, *, limits: Limits) -> Graphical:
+def span(doors: Doors, loss: Loss, total: Total, *, limits: Limits, zeros: Sequence[Zeros] = ()) -> Graphical:
     """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(totals.divisible(loss))
     division = Division(allowance.whole, doors.domain.unit.rows)
     rest = 1 - count_share(total)
-    state = begin(doors, allowance, total, share=rest * THIRD, zeros=())
+    state = begin(doors, allowance, total, share=rest * THIRD, zeros=zeros)
     edges = _spanning_tree(doors, state, allowance, rest * THIRD, limits)
     if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])
@@ -78,23 +90,47 @@ def _spanning_tree(doors: Doors, state: State, allowance: Allowance, share: Frac
     Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
     """
     names = doors.domain.names
-    component = {name: index for index, name in enumerate(names)}
+    held = [factor.attributes for factor in state.model.factors if len(factor.attributes) > 1]  # structural zeros
+    component = {name: index for index, name in enumerate(names)}  # by the pairs chosen
+    linked = reduce(_joined, held, component)  # by these and the zeros
     scores = _distances(state, _candidates(doors, state, limits))
-    room = limits.cells
     edges: list[Clique] = []
-    while open_pairs := [
-        pair for pair in scores if component[pair[0]] != component[pair[1]] and _volume(state, pair) <= room
-    ]:
+    while open_pairs := _with_room(
+        state, held, [pair for pair in scores if component[pair[0]] != component[pair[1]]], linked, limits.cells
+    ):
         one = Fraction(1)
         asked = MarginalErrors(
             tuple(scores[pair] for pair in open_pairs), (one,) * len(open_pairs), (Fraction(0),) * len(open_pairs)
         )
         chosen = open_pairs[doors.select(asked, allowance.take(share / (len(names) - 1)))]
         edges.append(chosen)
-        room -= _volume(state, chosen)  # the junction tree of a forest of pairs is these pairs
-        joined, into = component[chosen[1]], component[chosen[0]]
-        component = {name: into if found == joined else found for name, found in component.items()}
+        held.append(chosen)
+        component, linked = _joined(component, chosen), _joined(linked, chosen)
     return edges
+
+
+def _with_room(
+    state: State, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
+) -> list[Clique]:
+    """The pairs with any one of which the junction tree stays within ``most`` cells.
+
+    A pair that closes no cycle with what is held becomes a clique of its own; with any other the tree is built to see.
+    """
+    used = _cells(state, held)
+    return [
+        pair
+        for pair in pairs
+        if (used + _volume(state, pair) if linked[pair[0]] != linked[pair[1]] else _cells(state, [*held, pair])) <= most
+    ]
+
+
+def _joined(component: dict[str, int], clique: Clique) -> dict[str, int]:
+    into, joined = component[clique[0]], {component[name] for name in clique}
+    return {name: into if found in joined else found for name, found in component.items()}
+
+
+def _cells(state: State, cliques: Sequence[Clique]) -> int:
+    return tree_cells(cliques, {name: state.model.sizes[name] for clique in cliques for name in clique})
 
 
 def _candidates(doors: Doors, state: State, limits: Limits) -> list[Clique]:
