@@ -53,24 +53,27 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """``sfumato serve`` on a port of its own; ``url`` is of its database."""
+    """``sfumato serve`` on a port of its own; ``url`` is of its database, ``folder`` of its sample, if it has one."""
 
     url: str
     workers: int
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     clients: list[Client] = field(default_factory=list)
+    folder: Path | None = None
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Server:
-        command = ["serve", "--no-sample", "--ledger", self.url, "--port", str(self.port)]
+        sample = "--sample" if self.folder else "--no-sample"
+        command = ["serve", sample, "--ledger", self.url, "--port", str(self.port)]
         # a session of its own, so that a kill takes the workers as well and nothing else
         self.process = subprocess.Popen(
             [Path(sys.executable).parent / "sfumato", *command, "--workers", str(self.workers)],
             start_new_session=True,
+            cwd=self.folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from fractions import Fraction
 
 import httpx
 import pytest
@@ -65,6 +66,26 @@ def test_the_form_and_the_statement_are_one_question(analyst):
     assert stated.groups == ("sex",)
     assert [row["key"][0] for row in stated.rows] == ["F", "M", "(missing)", "(other)"]
     assert analyst.ask("people", statement, epsilon="0.25").rows == stated.rows
+
+
+def test_a_loss_may_be_a_number_and_is_read_as_it_is_written(server, analyst):
+    before = spent(server)
+    assert analyst.ask("people", "SELECT COUNT(*) FROM people WHERE age < 7", epsilon=0.1).cost == "epsilon 0.1"
+    assert spent(server) - before == Fraction(1, 10)
+    assert float(analyst.cost("people", COUNT, error=8)) < 0.6
+    with pytest.raises(ServerError, match=r"loss\.epsilonn"):
+        analyst.ask("people", COUNT, epsilonn=1)
+
+
+@pytest.mark.parametrize("confidence", ["2", "0", "1", "-0.5", "much", "nan"])
+def test_a_confidence_outside_of_0_to_1_is_a_wrong_request(server, confidence):
+    headers = {"Authorization": f"Bearer {server.key('sure', Scope.ANALYST)}"}
+    for path in ("query", "cost"):
+        body = {"sql": COUNT, "loss": {"epsilon": "1"}, "confidence": confidence}
+        reply = httpx.post(f"{server.address}/v1/datasets/people/{path}", json=body, headers=headers, trust_env=False)
+        found = reply.json()
+        assert (reply.status_code, found["type"], found["charged"]) == (422, "/problems/invalid-request", False)
+        assert "between 0 and 1" in found["errors"][0]["reason"]
 
 
 def test_a_retry_returns_what_was_returned_and_a_reused_key_is_refused(analyst):
@@ -223,7 +244,8 @@ def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people
         ("no name", str(people), DOMAIN, "1"),
     ]:
         found = refusal(lambda: steward.register(name, source=source, domain=domain, limit=limit))  # noqa: B023
-        assert found["status"] == 422
+        assert found["status"] == (409 if name == "people" else 422)
+        assert found["charged"] is False
     assert [each["name"] for each in steward.datasets()] == ["people"]
 
 

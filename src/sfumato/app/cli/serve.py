@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -36,9 +37,12 @@ def serve(
     from sfumato.app.http.server import LEDGER
     from sfumato.app.http.setup import first_link, register_sample
 
+    port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
     if sample:
-        register_sample(url, _SAMPLE, _SAMPLE_LIMIT, Path(ledger).parent if "://" not in ledger else Path())
+        folder = Path(ledger).parent if "://" not in ledger else Path()
+        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
+            remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
     remark(f"Steward, once and within an hour: {first_link(url, f'http://{host}:{port}')}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ[LEDGER] = url
@@ -53,3 +57,22 @@ def serve(
             log_level="warning",
             server_header=False,
         )
+
+
+def _free(host: str, port: int) -> int:
+    """The port, or any free one for 0.
+
+    Raises:
+        InputError: this machine has no such address, or another program listens there.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            found.bind(address)
+            return int(found.getsockname()[1])
+    except OSError as error:
+        reason = error.strerror or "the address cannot be used"
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; choose another by --port", culprit=port
+        ) from None

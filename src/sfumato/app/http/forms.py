@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sfumato.app.losses import loss_of
 from sfumato.domain import Domain
@@ -18,6 +18,19 @@ from sfumato.query.sql import LONGEST, parse
 
 Number = Annotated[str, Field(max_length=60, examples=["0.1"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _confidence(text: str) -> str:
+    try:
+        found = exact(text)
+    except LossError:
+        found = Fraction(0)
+    if not 0 < found < 1:
+        raise ValueError("a confidence is a number between 0 and 1, such as 0.95")
+    return text
+
+
+Confidence = Annotated[Number, AfterValidator(_confidence)]
 
 
 class Form(BaseModel):
@@ -123,7 +136,7 @@ class AskForm(Form):
     sql: Annotated[str, Field(max_length=LONGEST)] | None = None
     query: QueryForm | None = None
     loss: LossForm
-    confidence: Number = "0.95"
+    confidence: Confidence = "0.95"
     whole: bool = False
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
@@ -139,7 +152,7 @@ class CostForm(Form):
     loss: LossForm | None = None
     error: Number | None = None
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    confidence: Number = "0.95"
+    confidence: Confidence = "0.95"
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
@@ -155,6 +168,7 @@ class DatasetForm(Form):
     limit: Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     discoverable: Annotated[list[Name], Field(max_length=64)] = []
+    second_budget: bool = False  # confirms that a table may be registered under a second name
 
 
 class CapForm(Form):

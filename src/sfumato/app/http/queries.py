@@ -11,7 +11,7 @@ from sfumato.app.http import metrics
 from sfumato.app.http.access import Anyone, Worker
 from sfumato.app.http.forms import AskForm, CostForm
 from sfumato.app.http.overspent import explained, spent_by
-from sfumato.app.http.service import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from sfumato.app.http.refusal import RefusalError, unreadable
+from sfumato.app.http.tables import Fresh, Loaded, Tables, read
 from sfumato.app.losses import limit_of
-from sfumato.domain import Domain
-from sfumato.errors import InputError, LossError
-from sfumato.ledger import Ledger, open_ledger
-from sfumato.ledger.registry import Dataset, Registry
+from sfumato.engine.sources import same_place
+from sfumato.errors import EngineError, InputError, LossError, TableError
+from sfumato.ledger import open_ledger
+from sfumato.ledger.readings import Readings
+from sfumato.ledger.registry import Dataset, Registry, refuse_name
 from sfumato.ledger.store import Store
 from sfumato.vault.vault import Vault
 
 
 class UnknownDatasetError(InputError):
     """No dataset of that name is registered."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A registered dataset, its domain and its ledger."""
-
-    dataset: Dataset
-    domain: Domain
-    ledger: Ledger
 
 
 class Service:
@@ -40,9 +33,8 @@ class Service:
         self.url = url
         self._store = Store(url)
         self.registry = Registry(self._store)
+        self.tables = Tables(Readings(self._store))
         self._loaded: dict[str, Loaded] = {}
-        self._vaults: dict[str, Vault] = {}
-        self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def register(
@@ -50,26 +42,47 @@ class Service:
     ) -> Loaded:
         """Register a dataset, after reading its table once, and open its ledger.
 
+        Args:
+            name: what analysts call it.
+            source: where the table lies.
+            domain: its accepted domain, as a document.
+            limit: the most that may ever be released from it.
+            more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
+                is registered under another name.
+
         Raises:
-            InputError: the table cannot be read, does not fit the domain, or the name is taken.
+            InputError: the domain or the limit cannot be used.
+            RefusalError: the table cannot be read or does not fit the domain, the name is taken, or the table is
+                registered under another name and nobody confirmed that it is to have a second budget.
         """
         from sfumato.domain import parse
-        from sfumato.engine.open import open_table
 
+        refuse_name(name)
         described = parse(domain)
         described.refuse_draft()
         most = limit_of(limit)
         if most is None:
             raise LossError("state the most that may ever be released from the dataset")
         if self.registry.dataset(name) is not None:
-            raise InputError(f"there is a dataset {name!r} already; choose another name")
-        encoded = open_table(source).encode(described)
+            raise RefusalError("dataset-exists", "The name is taken", 409, f"{name!r} is registered; choose a new name")
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
+        try:
+            fresh = read(dataset, described)
+        except (TableError, EngineError) as error:
+            raise unreadable(error) from error
+        others = self._others(source, fresh)
+        if others and not more.get("second_budget", False):
+            raise RefusalError(
+                "table-registered",
+                "The table is registered under another name",
+                409,
+                f"it is {others} already, and what is released under both names adds up, so that people are protected "
+                "less than either limit says; ask under that name, or confirm that there is to be a second budget",
+            )
         with open_ledger(self.url, dataset=name, limit=most):
             self.registry.add_dataset(dataset)
         loaded = self.loaded(name)
-        with self._lock:
-            self._vaults.setdefault(name, Vault(encoded, loaded.ledger))
+        self.tables.begin(loaded, fresh)
         return loaded
 
     def loaded(self, name: str) -> Loaded:
@@ -91,16 +104,19 @@ class Service:
             return self._loaded.setdefault(name, Loaded(dataset, parse(dataset.domain), ledger))
 
     def vault(self, name: str, analyst: str) -> Vault:
-        """The dataset's vault, which charges the analyst as well; its table is read at most once a worker."""
-        from sfumato.engine.open import open_table
+        """The dataset's vault, of the version that its steward confirmed, which charges the analyst as well.
 
-        loaded = self.loaded(name)
-        with self._lock:
-            lock = self._locks.setdefault(name, threading.Lock())
-        with lock:
-            if name not in self._vaults:
-                self._vaults[name] = Vault(open_table(loaded.dataset.source).encode(loaded.domain), loaded.ledger)
-        return self._vaults[name].asked_by(analyst)
+        Raises:
+            RefusalError: the table cannot be read now, or has changed; nothing was charged.
+        """
+        return self.tables.vault(self.loaded(name)).asked_by(analyst)
+
+    def _others(self, source: str, fresh: Fresh) -> str:
+        """Names under which this table is registered, as far as files, addresses and contents show."""
+        registered = self.registry.datasets()
+        alike = {each.name for each in registered if same_place(each.source, source)}
+        alike |= set(self.tables.same_content([each.name for each in registered], fresh))
+        return ", ".join(repr(name) for name in sorted(alike))
 
     def close(self) -> None:
         """Close all connections."""

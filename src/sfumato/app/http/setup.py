@@ -6,28 +6,47 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+
 from sfumato.app.http.service import Service
 from sfumato.ledger.registry import Scope
 
 _LINK = timedelta(hours=1)
 
 
-def register_sample(url: str, name: str, limit: str, folder: Path) -> None:
-    """Write the bundled table of a million children to a file, and register it, unless that was done before."""
+def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
+    """Write the bundled table of a million children to a file, and register it, unless that was done before.
+
+    Returns:
+        Whether it is registered now: it is not where the file of that name holds something else.
+    """
     from pyarrow import parquet
 
     from sfumato import data
     from sfumato.domain.document import describe
 
+    path = folder.resolve() / f"{name}.parquet"
     with closing(Service(url)) as service:
         if service.registry.dataset(name) is not None:
-            return
-        path = folder.resolve() / f"{name}.parquet"
+            return True
+        bundled = data.child_mental_health()
         if not path.exists():
-            parquet.write_table(data.child_mental_health(), path)
+            parquet.write_table(bundled, path)
+        elif not _holds(path, bundled):
+            return False
         described = data.domain("child_mental_health")
         more = {"rows": int(data.child_mental_health_counts().sum())}  # published
         service.register(name, source=str(path), domain=describe(described), limit=limit, more=more)
+    return True
+
+
+def _holds(path: Path, table: pa.Table) -> bool:
+    from pyarrow import parquet
+
+    try:
+        return bool(parquet.read_table(path).equals(table))
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def first_link(url: str, address: str) -> str:

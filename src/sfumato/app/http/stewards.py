@@ -20,9 +20,20 @@ router = APIRouter(prefix="/v1", tags=["stewards"])
 
 @router.post("/datasets", status_code=201)
 def register(form: DatasetForm, _: Steward, worker: Worker) -> dict[str, Any]:
-    """Register a dataset; its table is read once, and its limit never changes."""
-    more = {"rows": form.rows, "discoverable": form.discoverable}
+    """Register a dataset; its table is read and its content confirmed, and its limit never changes."""
+    more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget}
     return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
+
+
+@router.post("/datasets/{name}/reading")
+def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Read a table again and confirm what it holds now, for every worker.
+
+    Until then no question about a table that has changed is answered.  Afterwards a question that was asked of the
+    former content is a new one, and is charged.
+    """
+    found, changed = worker.tables.read_again(worker.loaded(name))
+    return {"dataset": name, "reading": found.number, "changed": changed}
 
 
 @router.put("/datasets/{name}/caps")

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, Field
 
 from sfumato.app.http.forms import AggregateForm, ConditionForm, QueryForm
-from sfumato.app.http.service import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.app.losses import limit_of
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import DomainError, LossError
@@ -113,8 +113,9 @@ def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
     query, loss = form.read(loaded), Epsilon(form.epsilon)
     found = accuracy(loaded.domain, query, loss, confidence=_CONFIDENCE, rows=loaded.dataset.rows)
     halved = None
-    if all(each.measure == "units" for each in found):
-        wanted = repr(max(each.half_width for each in found) / 2)
+    widest = max((each.half_width for each in found if each.measure == "units"), default=0.0)
+    if widest > 0 and all(each.measure == "units" for each in found):  # at a large loss every count is exact
+        wanted = repr(widest / 2)
         halved = plain(cost(loaded.domain, query, wanted, confidence=_CONFIDENCE, rows=loaded.dataset.rows).value)
     return {"expected": found, "loss": str(loss), "halved": halved}
 

@@ -1,0 +1,192 @@
+"""The tables that a worker has read, all of the version that the steward confirmed.
+
+A table is read when its first question comes and kept.  Files are looked at before every question: where they
+were written, moved or removed, they are read again.  Whatever was read answers only if its content is the one that
+the steward confirmed, when the dataset was registered or by having it read again; otherwise the question is
+refused before it is charged, by every worker alike.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sfumato.app.http.refusal import RefusalError, unreadable
+from sfumato.domain import Domain
+from sfumato.engine.open import open_table
+from sfumato.engine.port import Encoded
+from sfumato.engine.sources import Stamps, stamps
+from sfumato.errors import EngineError, TableError
+from sfumato.ledger import Ledger
+from sfumato.ledger.readings import Reading, Readings
+from sfumato.ledger.registry import Dataset
+from sfumato.vault.vault import Vault
+
+_REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A registered dataset, its domain and its ledger."""
+
+    dataset: Dataset
+    domain: Domain
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Held:
+    """A table as it was read: its content, its files, and how often the steward had had it read by then."""
+
+    vault: Vault
+    version: str
+    files: Stamps
+    number: int
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A table that was just read, and its files as they stayed meanwhile."""
+
+    encoded: Encoded
+    files: Stamps
+
+
+class Tables:
+    """The tables of one worker."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+        self._held: dict[str, Held] = {}
+        self._confirmed: dict[str, tuple[float, Reading]] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def vault(self, loaded: Loaded) -> Vault:
+        """The dataset's vault, of the confirmed version.
+
+        Raises:
+            RefusalError: the table cannot be read now, or is not the one that the steward confirmed.
+        """
+        name = loaded.dataset.name
+        held = self._held.get(name)
+        if held is None or not self._fits(held, loaded.dataset):
+            with self._locks[name]:
+                held = self._current(loaded)
+        return held.vault
+
+    def begin(self, loaded: Loaded, fresh: Fresh) -> None:
+        """Keep the table that was read when its dataset was registered, and confirm it."""
+        name = loaded.dataset.name
+        with self._locks[name]:
+            held = self._holding(loaded, fresh, 1)
+            self._keep(name, held, self._readings.first(name, held.version))
+
+    def same_content(self, names: Iterable[str], fresh: Fresh) -> list[str]:
+        """Those of the datasets that were confirmed with this content, under the same domain."""
+        found = []
+        for name in names:
+            confirmed = self._readings.confirmed(name)
+            if confirmed is not None and confirmed.version == self._readings.version_of(name, fresh.encoded.version):
+                found.append(name)
+        return found
+
+    def read_again(self, loaded: Loaded) -> tuple[Reading, bool]:
+        """Read the table and confirm what it holds now; also tells whether it had changed.
+
+        Raises:
+            RefusalError: the table cannot be read, or does not fit its domain; the last version stays confirmed.
+        """
+        name = loaded.dataset.name
+        with self._locks[name]:
+            before = self._readings.confirmed(name)
+            try:
+                held = self._read(loaded, 0)
+            except (TableError, EngineError) as error:
+                raise unreadable(error) from error
+            found = self._readings.confirm(name, held.version)
+            self._keep(name, Held(held.vault, held.version, held.files, found.number), found)
+        return found, before is not None and before.version != found.version
+
+    def _fits(self, held: Held, dataset: Dataset) -> bool:
+        """Whether a table is as it was read, and of the version that was confirmed a moment ago."""
+        seen, confirmed = self._confirmed.get(dataset.name, (0.0, None))
+        return (
+            confirmed is not None
+            and held.version == confirmed.version
+            and time.monotonic() - seen <= _REMEMBERED
+            and stamps(dataset.source) == held.files
+            and (bool(held.files) or _answers(held))
+        )
+
+    def _current(self, loaded: Loaded) -> Held:
+        name = loaded.dataset.name
+        held, confirmed = self._held.get(name), self._readings.confirmed(name)
+        number = 0 if confirmed is None else confirmed.number
+        if held is None or self._outdated(held, loaded.dataset, confirmed):
+            try:
+                held = self._read(loaded, number)
+            except (TableError, EngineError) as error:
+                raise RefusalError(
+                    "data-unavailable",
+                    "The data cannot be read now",
+                    503,
+                    "ask later; a steward learns the reason by having the table read again",
+                ) from error
+        found = confirmed or self._readings.first(name, held.version)
+        self._keep(name, held, found)
+        if held.version != found.version:
+            raise RefusalError(
+                "table-changed",
+                "The table has changed",
+                409,
+                "the steward has to confirm the new version by having the table read again",
+            )
+        return held
+
+    def _outdated(self, held: Held, dataset: Dataset, confirmed: Reading | None) -> bool:
+        """Whether reading once more may bring another version than the one that is held."""
+        if stamps(dataset.source) != held.files or not (held.files or _answers(held)):
+            return True
+        return confirmed is not None and held.version != confirmed.version and held.number != confirmed.number
+
+    def _read(self, loaded: Loaded, number: int) -> Held:
+        return self._holding(loaded, read(loaded.dataset, loaded.domain), number)
+
+    def _holding(self, loaded: Loaded, fresh: Fresh, number: int) -> Held:
+        version = self._readings.version_of(loaded.dataset.name, fresh.encoded.version)
+        return Held(Vault(fresh.encoded, loaded.ledger), version, fresh.files, number)
+
+    def _keep(self, name: str, held: Held, found: Reading) -> None:
+        self._held[name] = held
+        self._confirmed[name] = (time.monotonic(), found)
+
+
+def read(dataset: Dataset, domain: Domain) -> Fresh:
+    """Read a table, with the columns whose values may be discovered.
+
+    Raises:
+        TableError: it cannot be read, does not fit the domain, or lacks one of the columns.
+        EngineError: a database does not answer, or a file was written meanwhile.
+    """
+    files = stamps(dataset.source)
+    table = open_table(dataset.source)
+    present = {column.name for column in table.schema()}
+    for name in dataset.discoverable:
+        if name not in present:
+            raise TableError(f"the table has no column {name!r} whose values could be discovered", culprit=name)
+    encoded = table.encode(domain)
+    assert encoded.version  # which reads it, where it was not read yet
+    if stamps(dataset.source) != files:
+        raise EngineError("the table was written while it was read; have it read again later")
+    return Fresh(encoded, files)
+
+
+def _answers(held: Held) -> bool:
+    """Whether what is held in a database or on a cluster can still be counted."""
+    try:
+        return bool(held.vault.encoded.version)
+    except EngineError:
+        return False

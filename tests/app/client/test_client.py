@@ -1,0 +1,25 @@
+"""What the client refuses itself, and what it shows of a refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfumato.app.client import Client, ServerError
+from sfumato.errors import InputError
+
+
+@pytest.mark.parametrize("key", ["", "sfumato_analyst_x\n", "two words", "schlüssel"])
+def test_a_key_that_no_header_can_carry_is_refused_at_once(key):
+    with pytest.raises(InputError, match="one word of printable ASCII"):
+        Client("http://127.0.0.1:8000", key)
+
+
+def test_an_address_needs_its_scheme():
+    with pytest.raises(InputError, match="begins with http"):
+        Client("127.0.0.1:8000", "key")
+
+
+def test_a_refused_request_shows_the_places_and_reasons():
+    errors = [{"place": "body.loss.epsilon", "reason": "Input should be a valid string"}]
+    error = ServerError({"title": "The request has not the right form", "detail": "see errors", "errors": errors})
+    assert str(error) == "The request has not the right form: body.loss.epsilon: Input should be a valid string"

@@ -1,0 +1,164 @@
+"""Which version of a table answers: the one that the steward confirmed, from every worker, or none."""
+
+# ruff: noqa: S608 - statements are what is sent
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from pyarrow import parquet
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
+
+from sfumato.app.client import ServerError
+from sfumato.ledger.registry import Scope
+
+COUNT = "SELECT COUNT(*) FROM people"
+TRIES = 12  # enough to meet both workers
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_people(tmp_path / "people.parquet")
+
+
+@pytest.fixture
+def server(tmp_path, table):
+    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
+    with started.client("stew", Scope.STEWARD) as steward:
+        steward.register("people", source=str(table), domain=DOMAIN, limit="10")
+    yield started
+    started.stop()
+
+
+def problem(call) -> dict:
+    with pytest.raises(ServerError) as refused:
+        call()
+    return refused.value.problem
+
+
+def spent(server):
+    with server.ledger("people") as ledger:
+        return ledger.spent().epsilon
+
+
+def doubled(table):
+    found = parquet.read_table(table)
+    from pyarrow import concat_tables
+
+    parquet.write_table(concat_tables([found, found]), table)
+
+
+def test_a_file_that_changed_is_refused_by_every_worker_until_a_steward_confirms_it(server, table):
+    steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+    first = analyst.ask("people", COUNT, epsilon="1").rows
+    for _ in range(TRIES):  # so that both workers have read the table
+        assert analyst.ask("people", COUNT, epsilon="1").rows == first
+    doubled(table)
+    for _ in range(TRIES):
+        found = problem(lambda: analyst.ask("people", COUNT, epsilon="1"))
+        assert (found["type"], found["status"], found["charged"]) == ("/problems/table-changed", 409, False)
+        assert "steward" in found["detail"]
+    assert spent(server) == 1
+    assert steward.read_again("people") == {"dataset": "people", "reading": 2, "changed": True}
+    replies = [analyst.ask("people", COUNT, epsilon="1").rows for _ in range(TRIES)]
+    assert all(rows == replies[0] for rows in replies)
+    assert abs(replies[0][0]["values"][0]["estimate"] - 2 * ROWS) < 60
+    assert spent(server) == 2
+
+
+def test_a_file_that_is_gone_is_refused_and_one_that_comes_back_answers(server, table, tmp_path):
+    steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+    first = analyst.ask("people", COUNT, epsilon="1").rows
+    aside = tmp_path / "aside.parquet"
+    shutil.move(table, aside)
+    found = problem(lambda: analyst.ask("people", COUNT, epsilon="1"))
+    assert (found["type"], found["status"], found["charged"]) == ("/problems/data-unavailable", 503, False)
+    told = problem(lambda: steward.read_again("people"))
+    assert (told["status"], told["charged"]) == (422, False)
+    assert "there is no file" in told["detail"]
+    shutil.copy(aside, table)  # the same content, written later
+    for _ in range(TRIES):
+        assert analyst.ask("people", COUNT, epsilon="1").rows == first
+    assert spent(server) == 1
+
+
+def test_a_restart_does_not_take_a_changed_file_for_the_confirmed_one(server, table):
+    analyst = server.client("ana")
+    analyst.ask("people", COUNT, epsilon="1")
+    server.kill()
+    doubled(table)
+    server.start()
+    assert problem(lambda: analyst.ask("people", COUNT, epsilon="1"))["type"] == "/problems/table-changed"
+    assert spent(server) == 1
+
+
+def test_a_table_of_a_database_is_of_one_version_too(tmp_path, postgres):
+    address = make_url(postgres)
+    engine = create_engine(address.set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE folk AS SELECT 30 AS age FROM generate_series(1, 1000)"))
+    source = address.update_query_dict({"table": "folk"}).render_as_string(hide_password=False)
+    domain = {**DOMAIN, "attributes": {"age": DOMAIN["attributes"]["age"]}}
+    server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
+    try:
+        steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+        steward.register("people", source=source, domain=domain, limit="10")
+        with engine.begin() as connection:
+            connection.execute(text("INSERT INTO folk SELECT 40 FROM generate_series(1, 2000)"))
+        kinds, estimates = set(), set()
+        for turn in range(TRIES):
+            try:
+                reply = analyst.ask("people", f"SELECT COUNT(*) FROM people WHERE age < {50 + turn}", epsilon="0.1")
+                estimates.add(round(reply.rows[0]["values"][0]["estimate"], -3))
+            except ServerError as error:
+                kinds.add(error.kind)
+        assert estimates <= {1000}
+        assert kinds <= {"table-changed"}
+        assert steward.read_again("people")["changed"]
+        for turn in range(TRIES):
+            statement = f"SELECT COUNT(*) FROM people WHERE age < {70 + turn}"
+            estimate = analyst.ask("people", statement, epsilon="0.1").rows[0]["values"][0]["estimate"]
+            assert abs(estimate - 3000) < 300
+    finally:
+        server.stop()
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE folk"))
+        engine.dispose()
+
+
+def test_a_second_name_is_a_second_budget_only_when_confirmed(server, table, tmp_path):
+    steward = server.client("stew", Scope.STEWARD)
+    copy, link = tmp_path / "copy.parquet", tmp_path / "link.parquet"
+    shutil.copy(table, copy)
+    link.symlink_to(table)
+    for name, source in [("again", table), ("copied", copy), ("linked", link)]:
+        found = problem(lambda: steward.register(name, source=str(source), domain=DOMAIN, limit="10"))  # noqa: B023
+        assert (found["type"], found["status"], found["charged"]) == ("/problems/table-registered", 409, False)
+        assert "'people'" in found["detail"]
+        assert "adds up" in found["detail"]
+    assert [each["name"] for each in steward.datasets()] == ["people"]
+    steward.register("again", source=str(table), domain=DOMAIN, limit="10", second_budget=True)
+    assert [each["name"] for each in steward.datasets()] == ["again", "people"]
+
+
+def test_a_steward_learns_why_a_table_cannot_be_registered(server, table, tmp_path):
+    steward = server.client("stew", Scope.STEWARD)
+    other = {**DOMAIN, "attributes": {"nobody": DOMAIN["attributes"]["age"]}}
+    unreachable = "postgresql://u:geheim@127.0.0.1:1/x?table=people"
+    cases = [
+        ({"source": "/nosuch.csv", "domain": DOMAIN}, 422, "there is no file /nosuch.csv"),
+        ({"source": str(tmp_path), "domain": other}, 422, "nobody"),
+        ({"source": str(table), "domain": other}, 422, "nobody"),
+        ({"source": str(table), "domain": DOMAIN, "discoverable": ["stadt"]}, 422, "no column 'stadt'"),
+        ({"source": unreachable, "domain": DOMAIN}, 503, "127.0.0.1:1"),
+    ]
+    for terms, status, words in cases:
+        found = problem(lambda: steward.register("new", limit="1", **terms))  # noqa: B023
+        assert (found["status"], found["charged"]) == (status, False)
+        assert words in found["detail"]
+        assert "geheim" not in found["detail"]
+    taken = problem(lambda: steward.register("people", source=str(table), domain=DOMAIN, limit="1"))
+    assert (taken["type"], taken["status"]) == ("/problems/dataset-exists", 409)
