@@ -97,3 +97,9 @@ def test_an_account_speaks_in_the_measure_of_its_limit():
     assert str(Account(None, NOTHING)) == "no cap"
     assert str(Account(Epsilon(1), charge_for(Epsilon("0.25")))) == "epsilon = 0.75 left of epsilon = 1"
     assert str(Account(Rho(1), charge_for(Rho("0.25")))) == "rho = 0.75 left of rho = 1"
+    # never more than there is, and with the digits that people compare
+    spent = Account(Epsilon(5), charge_for(Epsilon("64/75")))
+    assert str(spent) == "epsilon = 4.14666 (311/75) left of epsilon = 5"
+    both = Account(EpsilonDelta(9, "1e-6"), Charge(None, Fraction(1, 2), Fraction(1, 10**8)))
+    assert str(both).startswith("rho = 0.78656093898 left of rho = 1.28656093898 and delta = 0 left of 1e-08")
+    assert str(both).endswith("as epsilon = 9, delta = 1e-06 is kept")

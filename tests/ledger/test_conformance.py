@@ -9,7 +9,7 @@ from tests.ledger.asking import TENTH, ask, behind_its_back, question, spent_eps
 
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError
 from sfumato.ledger import Kind, open_ledger
-from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 
@@ -61,6 +61,18 @@ def test_an_approximate_ledger_adds_up_rho_and_delta(url):
         ask(ledger, 1, charge_for(Rho(half)))
         with pytest.raises(BudgetError):
             ask(ledger, 2, charge_for(Rho(half / 1000)))
+
+
+def test_a_refusal_for_its_delta_says_so(url):
+    with open_ledger(url, dataset="people", limit=EpsilonDelta(9, "1e-6")) as ledger:
+        threshold = Charge(Fraction(1), Fraction(1, 2), Fraction(1, 10**8))
+        ask(ledger, 0, threshold)
+        with pytest.raises(BudgetError, match="of which the delta does not fit") as caught:
+            ask(ledger, 1, threshold)
+        assert "delta = 0 left of 1e-08 for thresholds" in str(caught.value)
+        with pytest.raises(BudgetError) as caught:
+            ask(ledger, 1, charge_for(Rho(1)))
+        assert "does not fit" not in str(caught.value)
 
 
 def test_the_whole_of_an_approximate_limit_fits_once(url):

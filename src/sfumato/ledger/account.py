@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.ledger.amounts import add
-from sfumato.privacy.accountant import Charge, Limit, admits, concentrated
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+from sfumato.privacy.accountant import Charge, Limit, admits, concentrated, spendable_delta
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,26 @@ class Account:
                 left = concentrated(self.limit).value - self.spent.rho
         return max(left, Fraction(0))
 
+    @property
+    def left_delta(self) -> Fraction | None:
+        """What mechanisms may still spend as delta; None where the limit has no delta."""
+        if not isinstance(self.limit, EpsilonDelta):
+            return None
+        return max(spendable_delta(self.limit) - self.spent.delta, Fraction(0))
+
     def __str__(self) -> str:
         if self.left is None or self.limit is None:
             return "no cap"
-        measure = "epsilon" if isinstance(self.limit, Epsilon) else "rho"
-        return f"{measure} = {plain(self.left)} left of {self.limit}"
+        if self.left_delta is None:
+            measure = "epsilon" if isinstance(self.limit, Epsilon) else "rho"
+            return f"{measure} = {decimals(self.left, up=False)} left of {self.limit}"
+        assert isinstance(self.limit, EpsilonDelta)
+        most, delta = concentrated(self.limit), spendable_delta(self.limit)
+        return (
+            f"rho = {decimals(self.left, up=False)} left of {most} "
+            f"and delta = {decimals(self.left_delta, up=False)} left of {decimals(delta, up=False)} for thresholds, "
+            f"as {self.limit} is kept"
+        )
 
 
 def in_words(limit: Limit, charge: Charge) -> str:
@@ -63,6 +78,7 @@ def in_words(limit: Limit, charge: Charge) -> str:
     """
     match limit:
         case Epsilon():
-            return "epsilon = " + ("infinite" if charge.epsilon is None else plain(charge.epsilon))
+            return "epsilon = " + ("infinite" if charge.epsilon is None else decimals(charge.epsilon, up=True))
         case _:
-            return f"rho = {plain(charge.rho)}" + (f", delta = {plain(charge.delta)}" if charge.delta else "")
+            delta = f" and delta = {decimals(charge.delta, up=True)}" if charge.delta else ""
+            return f"rho = {decimals(charge.rho, up=True)}{delta}"

@@ -102,7 +102,9 @@ def _repeat(books: Books, event: Event, number: int, answer: bytes | None) -> Re
 def _afford(account: Account, charge: Charge, whose: str) -> None:
     if account.limit is None or account.admits(charge):
         return
+    delta = account.left_delta
+    which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
     raise BudgetError(
-        f"{whose} has {account}, and this release asks for {in_words(account.limit, charge)}; nothing was spent",
+        f"{whose} has {account}, and this release asks for {in_words(account.limit, charge)}{which}; nothing was spent",
         culprit=charge,
     )

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from sfumato.errors import LossError
 from sfumato.privacy.conversion import epsilon_of, rho_within
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
 __all__ = ["Charge", "Limit", "admits", "charge_for", "concentrated", "guarantee", "spendable_delta", "total"]
 
@@ -121,9 +121,9 @@ def guarantee(spent: Charge, limit: Limit) -> str:
     """What ``spent`` amounts to in the measure of ``limit``, in words, rounded upward."""
     match limit:
         case Epsilon():
-            return "epsilon = " + (plain(spent.epsilon) if spent.epsilon is not None else "infinite")
+            return "epsilon = " + (decimals(spent.epsilon, up=True) if spent.epsilon is not None else "infinite")
         case Rho():
-            return f"rho = {plain(spent.rho)}"
+            return f"rho = {decimals(spent.rho, up=True)}"
         case EpsilonDelta(delta=delta):
             if not spent.rho:
                 return f"epsilon = 0, delta = {plain(spent.delta)}"

@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
@@ -23,6 +23,9 @@ Number: TypeAlias = int | float | str | Decimal | Fraction
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # no "1_0", no digits of other scripts
 _DIGITS = 1000
 _SHOWN = 40
+_DECIMALS = 6
+_SHORT = 20  # characters of a fraction that a sentence may hold
+_SMALL = -6  # exponent from which on numbers are written as 1e-7
 
 
 def exact(value: Number, *, name: str = "number") -> Fraction:
@@ -184,3 +187,20 @@ def plain(number: Fraction) -> str:
     if math.isfinite(approximate) and Fraction(repr(approximate)) == number:
         return repr(approximate)
     return f"{number.numerator}/{number.denominator}"
+
+
+def decimals(number: Fraction, *, up: bool) -> str:
+    """A spelling for people: exact where it is a decimal, otherwise rounded, with the fraction where that is short.
+
+    Round down what is left and up what is spent, so that nobody counts on more than there is.
+
+    >>> decimals(Fraction(1, 8), up=True), decimals(Fraction(311, 75), up=False), decimals(Fraction(1, 3), up=True)
+    ('0.125', '4.14666 (311/75)', '0.333334 (1/3)')
+    """
+    spelled = plain(number)
+    if "/" not in spelled:
+        return spelled
+    digits = Context(prec=_DECIMALS, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    rounded = digits.divide(Decimal(number.numerator), Decimal(number.denominator))
+    text = f"{rounded:e}" if rounded.adjusted() < _SMALL else f"{rounded:f}"
+    return f"{text} ({spelled})" if len(spelled) <= _SHORT else text

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from sfumato.domain import Unit
 from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
 
 def promise(loss: Loss | Charge, unit: Unit) -> str:
@@ -22,9 +22,13 @@ def cost(charge: Charge | None) -> str:
     """What an entry added to the journal."""
     if charge is None:
         return "nothing that an accountant can count: no DP guarantee"
-    parts = [f"epsilon {plain(charge.epsilon)}"] if charge.epsilon is not None else [f"rho {plain(charge.rho)}"]
+    parts = [
+        f"rho {decimals(charge.rho, up=True)}"
+        if charge.epsilon is None
+        else f"epsilon {decimals(charge.epsilon, up=True)}"
+    ]
     if charge.delta:
-        parts.append(f"delta {plain(charge.delta)}")
+        parts.append(f"delta {decimals(charge.delta, up=True)}")
     return ", ".join(parts)
 
 
