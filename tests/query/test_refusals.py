@@ -17,7 +17,7 @@ from sfumato.errors import BudgetError, DomainError, LossError, QueryError, Sfum
 from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, cost, count
+from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, cost, count, sql
 from sfumato.query.batch_rows import Batch
 from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
 from sfumato.query.sql import parse
@@ -175,19 +175,56 @@ def test_a_confidence_that_has_no_interval_is_refused_by_preview_and_answer_alik
 
 
 def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
-    session, adaptive = Session(vault, budget=Epsilon(8), queries=2), Adaptive(vault, budget=Epsilon(8))
+    ask(vault, Query((Total("age"),)), loss=Epsilon(2))
+    before = vault.ledger.spent()
+    session, adaptive = Session(vault, budget=Epsilon(3), queries=2), Adaptive(vault, budget=Epsilon(3))
     for query, error in [
         (Query((Mean("sex"),)), QueryError),
         (Query((Count(),), by=("nobody",)), DomainError),
         (DISCOVER, LossError),
-        (count(), BudgetError),  # the ledger has only three
+        (count(), BudgetError),  # the ledger has only one left
     ]:
         with pytest.raises(error):
             session.ask(query)
         with pytest.raises(error):
-            adaptive.ask(query, loss=Epsilon(4))
+            adaptive.ask(query, loss=Epsilon(2))
     assert session.left == 2
-    assert adaptive.spent == NOTHING == vault.ledger.spent()
+    assert adaptive.spent == NOTHING
+    assert vault.ledger.spent() == before
+
+
+@pytest.mark.parametrize("wrong", [1, 0.1, "1", None])
+def test_what_is_no_loss_is_refused_wherever_it_is_stated(vault, wrong):
+    for refused in (
+        lambda: Session(vault, budget=wrong, queries=2),
+        lambda: Adaptive(vault, budget=wrong),
+        lambda: Adaptive(vault, budget=Epsilon(1)).ask(count(), loss=wrong),
+        lambda: sql(vault, "SELECT COUNT(*) FROM t", loss=wrong),
+    ):
+        with pytest.raises(LossError, match="state a"):
+            refused()
+    assert vault.ledger.spent() == NOTHING
+
+
+def test_what_is_no_statement_or_number_of_queries_is_refused(vault):
+    for text in (None, b"SELECT COUNT(*) FROM t", 3, ["SELECT"]):
+        with pytest.raises(QueryError, match="text"):
+            sql(vault, text, loss=Epsilon(1))
+    with pytest.raises(QueryError, match="a list"):
+        sql(vault, "SELECT COUNT(*) FROM t", loss=Epsilon(1), discoverable="city")
+    for queries in (2.5, "2", None, -1):
+        with pytest.raises(QueryError, match="whole number"):
+            Session(vault, budget=Epsilon(1), queries=queries)
+
+
+def test_a_session_beyond_the_limit_of_the_ledger_is_refused_at_its_start(vault):
+    with pytest.raises(BudgetError, match="more than epsilon = 3"):
+        Session(vault, budget=Epsilon("3.1"), queries=2)
+    with pytest.raises(BudgetError, match="more than epsilon = 3"):
+        Adaptive(vault, budget=Epsilon("3.1"))
+    with pytest.raises(LossError):
+        Session(vault, budget=Rho("0.1"), queries=2)
+    assert Session(vault, budget=Epsilon(3), queries=2).left == 2
 
 
 def test_values_found_in_different_columns_are_different_questions_of_a_session():

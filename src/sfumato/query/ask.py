@@ -37,6 +37,11 @@ class Keeper(Protocol):
         """The public description of the table."""
         ...
 
+    @property
+    def limit(self) -> Loss | None:
+        """The most that may ever be released, where it is known."""
+        ...
+
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
         ...

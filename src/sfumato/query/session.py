@@ -10,7 +10,7 @@ import threading
 
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
-from sfumato.privacy.accountant import NOTHING, admits
+from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import Keeper, ask, price, request
@@ -29,13 +29,17 @@ class Session:
     costs nothing, so that asking again teaches nothing: averages of copies are the copy.
 
     Raises:
-        QueryError: fewer than one query.
+        QueryError: no whole number of queries, or fewer than one.
+        LossError: no loss, or one that has not the measure of the ledger's limit.
+        BudgetError: the ledger's limit would never admit all of the queries.
     """
 
     def __init__(self, vault: Keeper, *, budget: Loss, queries: int) -> None:
-        if queries < 1:
-            raise QueryError(f"a session answers at least one query, not {queries}", culprit=queries)
+        if not isinstance(queries, int) or queries < 1:
+            raise QueryError(f"a session answers a whole number of queries, at least one, not {queries}")
+        _refuse_no_loss(budget, "budget")
         self.loss = _part(budget, queries)
+        _refuse_beyond(vault, _times(charge_for(self.loss), queries))
         self.queries = queries
         self._vault = vault
         self._asked: set[str] = set()
@@ -73,9 +77,16 @@ class Adaptive:
 
     Pure epsilon adds up (sequential composition holds for adaptively chosen losses); rho as well
     (Whitehouse, Ramdas, Rogers and Wu 2023, Theorem 1).
+
+    Raises:
+        LossError: the budget is no loss.
+        BudgetError: it is more, in the measure of the ledger's limit, than the limit.
     """
 
     def __init__(self, vault: Keeper, *, budget: Loss) -> None:
+        _refuse_no_loss(budget, "budget")
+        if type(budget) is type(vault.limit):  # in another measure it depends on how it is divided
+            _refuse_beyond(vault, charge_for(budget))
         self.budget = budget
         self.spent = NOTHING
         self._vault = vault
@@ -87,8 +98,9 @@ class Adaptive:
 
         Raises:
             BudgetError: the loss does not fit what is left; nothing was spent.
-            LossError: the budget does not have the measure of the loss.
+            LossError: it is no loss, or the budget does not have its measure.
         """
+        _refuse_no_loss(loss, "loss")
         key = _key(query, self._vault.domain, loss)
         charge = price(query, self._vault.domain, loss)
         with self._lock:
@@ -111,6 +123,24 @@ def _key(query: Query, domain: Domain, loss: Loss) -> str:
     """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
     wanted = query.discovered or request(plan(query, domain))
     return repr((wanted, loss_in_words(loss)))
+
+
+def _refuse_no_loss(loss: Loss, name: str) -> None:
+    if not isinstance(loss, Loss):
+        raise LossError(f"state a {name}: Epsilon, Rho or EpsilonDelta", culprit=loss)
+
+
+def _refuse_beyond(vault: Keeper, charge: Charge) -> None:
+    """Refuse a session that the ledger could never answer to its end, before the first query is paid for."""
+    if vault.limit is not None and not admits(vault.limit, NOTHING, charge):
+        raise BudgetError(
+            f"this session's budget is more than {vault.limit}, the most that may ever be released", culprit=charge
+        )
+
+
+def _times(charge: Charge, number: int) -> Charge:
+    pure = None if charge.epsilon is None else charge.epsilon * number
+    return Charge(pure, charge.rho * number, charge.delta * number)
 
 
 def _part(budget: Loss, queries: int) -> Loss:

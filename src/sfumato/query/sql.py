@@ -38,6 +38,8 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
     Raises:
         QueryError: anything outside the subset; ``culprit`` is its :class:`Place`.
     """
+    if not isinstance(text, str) or isinstance(discoverable, str):
+        raise QueryError("a statement is text, and the columns that may be discovered are a list", culprit=text)
     return _parse(text, domain, tuple(discoverable))
 
 

@@ -14,7 +14,9 @@ def sql(vault: Keeper, text: str, *, loss: Loss, discoverable: Sequence[str] = (
     """Answer a SELECT of the subset (see :mod:`sfumato.query.sql`) under one loss, with intervals at 95 %.
 
     Raises:
-        QueryError: the statement is outside the subset; the message says where and why, and nothing was spent.
+        QueryError: the statement is no text, or outside the subset; the message says where and why, and nothing was
+            spent.
+        LossError: the loss is none; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     return ask(vault, parse(text, vault.domain, discoverable=discoverable), loss=loss)

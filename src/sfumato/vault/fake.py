@@ -44,6 +44,11 @@ class FakeVault:
         """Refuse columns whose values cannot be found."""
         self._tallies.encoded.refuse_keys(columns)
 
+    @property
+    def limit(self) -> None:
+        """There is none: nothing is ever released."""
+        return
+
     def doors(self, loss: Loss | Charge) -> Session:
         """Doors that may spend ``loss``."""
         charge = loss if isinstance(loss, Charge) else charge_for(loss)

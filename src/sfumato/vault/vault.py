@@ -63,6 +63,11 @@ class Settled:
 class Journal(Protocol):
     """What a vault needs of a ledger."""
 
+    @property
+    def limit(self) -> Loss | None:
+        """The most that may ever be released; None where the ledger is not opened yet and nobody has named it."""
+        ...
+
     def release(
         self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
     ) -> Receipt:
@@ -92,6 +97,11 @@ class Vault:
     def domain(self) -> Domain:
         """The public description of the table, with its unit."""
         return self.encoded.domain
+
+    @property
+    def limit(self) -> Loss | None:
+        """The most that may ever be released of the table; None where the ledger is still to be opened."""
+        return self.ledger.limit
 
     def asked_by(self, analyst: str) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well."""
