@@ -14,11 +14,11 @@ from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, ranges
 from sfumato.synthesize.aim import aim
 from sfumato.synthesize.annealed import annealed
-from sfumato.synthesize.beginning import Zeros
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.total import Summed
+from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.payload import decode, encode
 

@@ -11,8 +11,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.annealed import annealed
-from sfumato.synthesize.beginning import Zeros
 from sfumato.synthesize.matrix import matrix
+from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.fake import FakeVault
 
 NONE = np.zeros((3, 3), dtype=bool)

@@ -23,15 +23,7 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import (
-    State,
-    Zeros,
-    begin,
-    count_share,
-    describe_zeros,
-    one_way_share,
-    refuse_impossible,
-)
+from sfumato.synthesize.beginning import State, begin, count_share, one_way_share
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import (
@@ -48,6 +40,7 @@ from sfumato.synthesize.growth import (
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Public, Total
 from sfumato.synthesize.workload import Marginals
+from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
 from sfumato.vault.vault import Request
 

@@ -23,13 +23,14 @@ from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.aim import describe
-from sfumato.synthesize.beginning import State, Zeros, begin, count_share
+from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, drawn, reference, relevant, wanted
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.workload import Marginals
+from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance, MarginalErrors
 from sfumato.vault.vault import Request

@@ -6,22 +6,18 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
-from sfumato.errors import QueryError
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
-from sfumato.model.factor import Factor
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import refuse_larger
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.total import Charged, Public, Summed, Total
+from sfumato.synthesize.zeros import Zeros, barred
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
@@ -29,17 +25,6 @@ COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released u
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
 _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
-
-
-@dataclass(frozen=True, eq=False)
-class Zeros:
-    """Cells that no row can be in, by the meaning of the attributes: ``impossible`` has one axis an attribute.
-
-    Public knowledge, never read off the protected table.
-    """
-
-    attributes: tuple[str, ...]
-    impossible: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,48 +98,9 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     )
     sums = float(total.count) if isinstance(total, Public) else estimate_total([*counted, *observations])
     sizes = {name: found.size for name, found in coarsenings.items()}
-    model = _barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
+    model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     return State(coarsenings, observations, fit(observations, model), measured)
-
-
-def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
-    """Refuse structural zeros that do not fit the domain, or that inference over ``cap`` cells cannot hold.
-
-    Raises:
-        DomainError: an attribute that the domain does not have, or one named twice in a table.
-        QueryError: a table that is not boolean with one axis an attribute.
-        SizeError: inference over the zeros alone takes more cells.
-        InfeasibleError: no cell is left possible.
-    """
-    if isinstance(zeros, Zeros) or not all(isinstance(zero, Zeros) for zero in zeros):
-        raise QueryError("structural zeros are a list of Zeros(attributes, impossible)", culprit=zeros)
-    for zero in zeros:
-        if not isinstance(zero.attributes, tuple):
-            raise QueryError("the attributes of structural zeros are a tuple of names", culprit=zero.attributes)
-        shape = domain.project(zero.attributes).shape
-        cells = zero.impossible
-        if not isinstance(cells, np.ndarray) or cells.dtype != np.bool_ or cells.shape != shape:
-            raise QueryError(
-                f"the impossible cells of {', '.join(zero.attributes)} must be an array of booleans of shape {shape}",
-                culprit=zero.attributes,
-            )
-    names = {name for zero in zeros for name in zero.attributes}
-    sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
-    cliques = [zero.attributes for zero in zeros]
-    refuse_larger(cliques, sizes, max(cap, sum(sizes.values())))
-    _ = _barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros).beliefs
-
-
-def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
-    """Structural zeros as JSON values, for the journal."""
-    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
-
-
-def _barred(model: GraphicalModel, zeros: Sequence[Zeros]) -> GraphicalModel:
-    for zero in zeros:
-        model = model.times(Factor(zero.attributes, np.where(zero.impossible, -np.inf, 0.0)))
-    return model
 
 
 def count_share(total: Total) -> Fraction:

@@ -19,12 +19,13 @@ import numpy as np
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, Zeros, begin, count_share, describe_zeros, refuse_impossible
+from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, learn, reference
 from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
 from sfumato.synthesize.total import Total
+from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance, MarginalErrors
 from sfumato.vault.vault import Request
