@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sfumato.app.client import Client
+from sfumato.app.http.server import LEDGER
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.registry import Registry, Scope
 from sfumato.ledger.store import Store
@@ -33,10 +34,11 @@ DOMAIN = {
     },
 }
 ROWS = 1000
+ROOT = Path(__file__).parents[3]
 
 
-def write_people(path: Path) -> Path:
-    random = np.random.default_rng(2)
+def write_people(path: Path, seed: int = 2) -> Path:
+    random = np.random.default_rng(seed)
     ages = random.integers(0, 99, ROWS)  # nobody is 99
     ages[0], ages[ages == 98] = 98, 97
     ages[0] = 98  # one person is 98
@@ -61,17 +63,17 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
     clients: list[Client] = field(default_factory=list)
     folder: Path | None = None
+    mutant: str | None = None  # the application of tests.app.http.mutants that runs in its place
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Server:
-        sample = "--sample" if self.folder else "--no-sample"
-        command = ["serve", sample, "--ledger", self.url, "--port", str(self.port)]
         # a session of its own, so that a kill takes the workers as well and nothing else
         self.process = subprocess.Popen(
-            [Path(sys.executable).parent / "sfumato", *command, "--workers", str(self.workers)],
+            self._command,
+            env=os.environ | {LEDGER: self.url, "PYTHONPATH": str(ROOT)},
             start_new_session=True,
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
@@ -86,6 +88,14 @@ class Server:
                 time.sleep(0.05)
         self.kill()
         raise AssertionError("the server did not come up")
+
+    @property
+    def _command(self) -> list[str]:
+        where = ["--port", str(self.port), "--workers", str(self.workers)]
+        if self.mutant is not None:
+            return [sys.executable, "-m", "uvicorn", f"tests.app.http.mutants:{self.mutant}", "--factory", *where]
+        sample = "--sample" if self.folder else "--no-sample"
+        return [str(Path(sys.executable).parent / "sfumato"), "serve", sample, "--ledger", self.url, *where]
 
     def kill(self) -> None:
         """Kill -9 of every process of the server."""

@@ -10,6 +10,7 @@ import time
 from fractions import Fraction
 
 import pytest
+from tests.app.http.mutants import drop_the_checks
 from tests.app.http.serving import DOMAIN, Server
 
 from sfumato.app.client import ServerError
@@ -68,8 +69,9 @@ def one(client, statement, epsilon, retry_key=None):
     return reply.document["provenance"]["journal_entry"], str(reply.rows)
 
 
-def test_sixteen_clients_race_for_the_last_unit_and_one_wins(stage):
-    clients = [stage.client(f"analyst{place}") for place in range(CLIENTS)]
+def race_for_the_last_tenth(server):
+    """What sixteen clients got who asked for the last tenth of the budget at once."""
+    clients = [server.client(f"analyst{place}") for place in range(CLIENTS)]
     one(clients[0], "SELECT COUNT(*) FROM t", "0.9")
     start = threading.Barrier(CLIENTS)
 
@@ -77,12 +79,50 @@ def test_sixteen_clients_race_for_the_last_unit_and_one_wins(stage):
         start.wait()
         return [one(client, f"SELECT COUNT(*) FROM t WHERE age >= {place + 1}", "0.1")]
 
-    delivered, refused = run(clients, ask)
+    return run(clients, ask)
+
+
+def test_sixteen_clients_race_for_the_last_unit_and_one_wins(stage):
+    delivered, refused = race_for_the_last_tenth(stage)
     assert len(delivered) == 1
     assert refused == ["budget-exceeded"] * (CLIENTS - 1)
     check(stage, delivered)
     with stage.ledger("people") as ledger:
         assert ledger.spent().epsilon == 1
+
+
+@pytest.fixture
+def mutant(url, people):
+    """Starts a server with a fault built in, with one epsilon."""
+    servers = []
+
+    def start(name):
+        servers.append(Server(url, workers=2, mutant=name).start())
+        with servers[0].client("stew", Scope.STEWARD) as steward:
+            steward.register("people", source=str(people), domain=DOMAIN, limit="1")
+        return servers[0]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_the_race_catches_a_server_without_lock_and_check(mutant):
+    server = mutant("without_lock_and_check")
+    drop_the_checks(server.url)
+    delivered, _ = race_for_the_last_tenth(server)
+    assert len(delivered) > 1
+    with pytest.raises(AssertionError):
+        check(server, delivered)
+
+
+def test_the_check_of_the_database_stops_a_server_without_lock(mutant):
+    server = mutant("without_lock")
+    delivered, refused = race_for_the_last_tenth(server)
+    assert len(delivered) == 1
+    assert "ledger-unavailable" in refused
+    assert set(refused) <= {"ledger-unavailable", "budget-exceeded"}  # whoever looked late saw that it was spent
+    check(server, delivered)
 
 
 def test_sixteen_clients_with_one_question_pay_for_it_once(stage):

@@ -1,0 +1,58 @@
+"""Servers with a fault built in, which the tests of safety must catch.  Applications for uvicorn to make."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Unpack
+
+from fastapi import FastAPI
+from sqlalchemy import event, text
+
+from sfumato.app.http import server
+from sfumato.errors import BudgetError
+from sfumato.ledger import Ledger, Question, Receipt, reservation
+from sfumato.ledger.ledger import Terms
+from sfumato.ledger.store import Store
+from sfumato.privacy.accountant import Charge, admits
+
+_THINKING = 1.0  # seconds between looking and spending, in which all others look too
+
+
+def without_lock() -> FastAPI:
+    """Looks at the budget and then spends without looking again; the database still checks what is written."""
+    reserve = Ledger.reserve
+
+    def look_then_spend(self: Ledger, question: Question, charge: Charge | None, **terms: Unpack[Terms]) -> Receipt:
+        if charge is not None and not admits(self.limit, self.spent(), charge):
+            raise BudgetError("refused")
+        time.sleep(_THINKING)
+        return reserve(self, question, charge, **terms)
+
+    Ledger.reserve = look_then_spend  # type: ignore[method-assign]
+    reservation._afford = lambda *_: None
+    return server.application()
+
+
+def without_lock_and_check() -> FastAPI:
+    """The same, over a database that has forgotten its checks."""
+    init = Store.__init__
+
+    def forgetful(self: Store, url: str) -> None:
+        init(self, url)
+
+        @event.listens_for(self.engine, "begin")
+        def forget(connection: Any) -> None:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+
+    Store.__init__ = forgetful  # type: ignore[method-assign]
+    return without_lock()
+
+
+def drop_the_checks(url: str) -> None:
+    """Take the checks away where they cannot be ignored."""
+    store = Store(url)
+    if store.engine.dialect.name == "postgresql":
+        with store.writing() as connection:
+            connection.execute(text("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit"))
+    store.close()
