@@ -16,6 +16,7 @@ import fcntl
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,20 +87,20 @@ def variation(real: np.ndarray, made: np.ndarray, sizes: np.ndarray) -> dict[str
     }
 
 
-def contest(contestant: str, table: str, source: Path, *, epsilon: float, seed: int, bound: float) -> dict[str, object]:
-    """One run, judged; ``failed`` says why there is nothing to judge."""
+def contest(contestant: str, table: str, source: Path, *, epsilon: float, seed: int, bound: int) -> dict[str, object]:
+    """One run of ``bound`` CPU seconds at most, judged; ``failed`` says why there is nothing to judge."""
     entry: dict[str, object] = {"contestant": contestant, "table": table, "epsilon": epsilon, "seed": seed}
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "made.npy"
-        command = [python_for(contestant), "-W", "ignore", RUN, contestant, source, target, epsilon, DELTA, seed]
+        command = [python_for(contestant), "-W", "ignore", RUN, contestant, source, target, epsilon, DELTA, seed, bound]
         try:
             done = subprocess.run(
-                [str(part) for part in command], capture_output=True, text=True, timeout=bound, env=single, check=True
+                [str(part) for part in command], capture_output=True, text=True, env=single, check=True
             )
-        except subprocess.TimeoutExpired:
-            return entry | {"failed": f"not finished after {bound / 60:g} minutes"}
         except subprocess.CalledProcessError as error:
+            if error.returncode == -signal.SIGXCPU:
+                return entry | {"failed": f"not finished after {bound / 60:g} CPU minutes"}
             return entry | {"failed": (error.stderr.strip().splitlines() or ["no message"])[-1][:200]}
         with np.load(source) as data:
             return (
@@ -191,7 +192,7 @@ def main() -> None:
     parser.add_argument("--tables", default="adult,nist,fire")
     parser.add_argument("--epsilons", default="0.1,1,10")
     parser.add_argument("--seeds", type=int, help="runs of each, instead of three of Sfumato and one of a peer")
-    parser.add_argument("--minutes", type=float, default=30.0, help="longest run")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of the processor, for the longest run")
     options = parser.parse_args()
     contestants = options.contestants.split(",")
     if unknown := sorted(set(contestants) - set(SEEDS)):
@@ -207,7 +208,7 @@ def main() -> None:
                 if table != "adult" and not contestant.startswith("sfumato"):
                     continue  # the peers' binning advice is for tables like Adult
                 for seed in range(options.seeds or SEEDS[contestant]):
-                    bound = options.minutes * 60
+                    bound = round(options.minutes * 60)
                     found = contest(contestant, table, source, epsilon=epsilon, seed=seed, bound=bound)
                     print(json.dumps(found), flush=True)
                     join(found)

@@ -175,8 +175,10 @@ def _candidates(
     """Marginals of two to ``ways`` attributes that were not measured, with their weights.
 
     Weights are relative to the largest of their number of attributes: the published ones would give a triple
-    half as much again as a pair, and triples, whose noise is larger, the room of the pairs.  Where there are more than the limit, those of the largest known distances are kept; a triple's is the
-    sum of its pairs'.
+    half as much again as a pair, and triples, whose noise is larger, the room of the pairs.
+
+    Where there are more than the limit, those of the largest known distances are kept; a triple's is the sum of
+    its pairs'.
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in state.measured}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
-from sfumato.model.sampling import sample
+from sfumato.model.sampling import Codes, sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.beginning import State
 from sfumato.synthesize.division import Division
@@ -177,12 +177,12 @@ def grow(
     return [scored.cliques[index] for index in chosen], division.shares([float(sizes[index]) for index in chosen])
 
 
-def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, NDArray[np.int64]]:
+def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, Codes]:
     """Rows to count marginals on that no clique holds, where exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
 
-def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, Codes]) -> NDArray[np.int64]:
     """The model's counts of a marginal as integers: exact, or those of ``sampled`` rows for three attributes or more
     that no clique holds.
     """
