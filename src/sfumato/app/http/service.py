@@ -103,6 +103,10 @@ class Service:
         with self._lock:
             return self._loaded.setdefault(name, Loaded(dataset, parse(dataset.domain), ledger))
 
+    def all(self) -> list[Loaded]:
+        """Every dataset by name, without its table."""
+        return [self.loaded(each.name) for each in self.registry.datasets()]
+
     def vault(self, name: str, analyst: str) -> Vault:
         """The dataset's vault, of the version that its steward confirmed, which charges the analyst as well.
 

@@ -62,10 +62,29 @@ class Asked(BaseModel):
         return form.read(loaded.domain, discoverable).check(loaded.domain)
 
 
+class NewDataset(BaseModel):
+    """What the steward's form for datasets sends."""
+
+    name: Short
+    source: Annotated[str, Field(max_length=2000)]
+    domain: Annotated[str, Field(max_length=200_000)]
+    limit: Short
+    second_budget: bool = False
+
+
+class NewCap(BaseModel):
+    """What the steward's form for caps sends."""
+
+    dataset: Short
+    analyst: Short
+    most: Short = ""
+    lift: bool = False
+
+
 class NewKey(BaseModel):
     """What the steward's form for keys sends."""
 
-    name: Short
+    holder: Short
     scope: Literal["steward", "analyst"]
     days: Annotated[int, Field(ge=1, le=3650)]
 

@@ -11,15 +11,14 @@ from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from sfumato.app.http.access import COOKIE, Anyone, Doorkeeper, Steward, Worker, secret_of
-from sfumato.app.http.forms import KeyForm
+from sfumato.app.http.access import COOKIE, Anyone, Doorkeeper, Worker, secret_of
 from sfumato.app.http.overspent import explained
-from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
 from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.stewards import described, entries, entry
-from sfumato.app.ui import asking
+from sfumato.app.http.stewards import entries, entry
+from sfumato.app.ui import asking, desk, mistakes
 from sfumato.app.ui.gauge import gauge
+from sfumato.app.ui.mistakes import known, refused
 from sfumato.app.ui.render import fragment, page
 from sfumato.errors import SfumatoError
 from sfumato.ledger.registry import Key, Scope
@@ -49,20 +48,31 @@ def mount(app: FastAPI) -> None:
     static = resources.files("sfumato.app.ui").joinpath("static")
     app.mount("/static", StaticFiles(directory=str(static)), name="static")
     app.include_router(router)
+    app.include_router(desk.router, dependencies=[Depends(same_site)])
+    mistakes.install(app)
 
 
 @router.get("/", response_class=HTMLResponse)
 def home(request: Request, worker: Worker) -> Response:
     """Datasets, or the door."""
-    key = _known(request)
+    key = known(request)
     if key is None:
         return page("enter.html.j2", key=None, wrong=secret_of(request) is not None)
-    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in _all(worker)]
+    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all()]
     return page("datasets.html.j2", key=key, datasets=shown)
 
 
 @router.get("/enter")
-def follow(link: Annotated[str, Query(max_length=200)], request: Request, worker: Worker) -> Response:
+def arrive(link: Annotated[str, Query(max_length=200)], worker: Worker) -> Response:
+    """Show a steward's link as a button: whatever merely looks at the address must not use it up."""
+    found = worker.registry.key(link)
+    if found is None or found.scope is not Scope.LINK or not found.valid:
+        return page("enter.html.j2", key=None, wrong=True, status=403)
+    return page("arrive.html.j2", key=None, link=link)
+
+
+@router.post("/enter/link")
+def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
     """Trade a steward's link, once, for a key that lasts a day's work."""
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
@@ -114,8 +124,8 @@ def preview(name: str, form: Annotated[asking.Asked, Form()], _: Anyone, worker:
     """How wrong the answer would be; spends nothing."""
     try:
         return fragment("preview.html.j2", **asking.preview(worker.loaded(name), form))
-    except SfumatoError as error:
-        return _refused(error)
+    except (SfumatoError, RefusalError) as error:
+        return refused(error)
 
 
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
@@ -125,8 +135,8 @@ def ask(name: str, form: Annotated[asking.Asked, Form()], key: Anyone, worker: W
     try:
         with explained(loaded.ledger, key):
             answer = asking.answer(loaded, worker.vault(name, key.name), form)
-    except SfumatoError as error:
-        return _refused(error)
+    except (SfumatoError, RefusalError) as error:
+        return refused(error)
     return fragment(
         "answer.html.j2",
         answer=answer,
@@ -138,89 +148,9 @@ def ask(name: str, form: Annotated[asking.Asked, Form()], key: Anyone, worker: W
     )
 
 
-@router.get("/steward", response_class=HTMLResponse)
-def desk(key: Steward, worker: Worker) -> Response:
-    """Datasets, keys and forms to change them."""
-    return _desk(key, worker, {})
-
-
-@router.post("/steward/datasets", response_class=HTMLResponse)
-def register(key: Steward, worker: Worker, name: Text, source: Text, domain: Text, limit: Text) -> Response:
-    """Register a dataset."""
-    try:
-        worker.register(
-            name.strip(), source=source.strip(), domain=asking.document(domain), limit=limit.strip(), more={}
-        )
-    except SfumatoError as error:
-        return _desk(key, worker, {"problem": problem(error)})
-    return _desk(key, worker, {"done": f"{name.strip()} is registered."})
-
-
-@router.post("/steward/caps", response_class=HTMLResponse)
-def cap(key: Steward, worker: Worker, dataset: Text, analyst: Text, epsilon: Text) -> Response:
-    """Set what an analyst may spend."""
-    try:
-        worker.loaded(dataset).ledger.set_cap(analyst.strip(), asking.cap(worker.loaded(dataset).ledger.limit, epsilon))
-    except SfumatoError as error:
-        return _desk(key, worker, {"problem": problem(error)})
-    return _desk(key, worker, {"done": f"The cap of {analyst.strip()} is set."})
-
-
-@router.post("/steward/keys", response_class=HTMLResponse)
-def issue(key: Steward, worker: Worker, form: Annotated[asking.NewKey, Form()]) -> Response:
-    """Issue a key and show it once."""
-    wanted = KeyForm(name=form.name, scope=form.scope, days=form.days)
-    try:
-        _, secret = worker.registry.issue(wanted.name, Scope(wanted.scope), timedelta(days=wanted.days))
-    except SfumatoError as error:
-        return _desk(key, worker, {"problem": problem(error)})
-    return _desk(key, worker, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
-
-
-@router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
-def revoke(key_id: str, key: Steward, worker: Worker) -> Response:
-    """End a key."""
-    done = worker.registry.revoke(key_id)
-    return _desk(key, worker, {"done": "The key is revoked." if done else "There was no such key to revoke."})
-
-
-@router.get("/steward/{name}", response_class=HTMLResponse)
-def journal(name: str, key: Steward, worker: Worker) -> Response:
-    """The journal of a dataset, and who spent what."""
-    loaded = worker.loaded(name)
-    return page(
-        "journal.html.j2",
-        key=key,
-        dataset=summary(loaded),
-        gauge=gauge(loaded.ledger.remaining()),
-        entries=[entry(each) for each in entries(loaded.ledger.journal(), None)][::-1],
-        analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
-        head=loaded.ledger.verify(),
-    )
-
-
-def _desk(key: Key, worker: Worker, said: dict[str, Any]) -> Response:
-    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in _all(worker)]
-    keys = [described(each) for each in worker.registry.all_keys()]
-    return page("steward.html.j2", key=key, datasets=shown, keys=keys, **said)
-
-
-def _all(worker: Worker) -> list[Any]:
-    return [worker.loaded(each.name) for each in worker.registry.datasets()]
-
-
 def _history(worker: Worker, name: str, key: Key) -> list[dict[str, Any]]:
     own = entries(worker.loaded(name).ledger.journal(), key.name)
     return [entry(each) for each in own][-_SHOWN:][::-1]
-
-
-def _known(request: Request) -> Key | None:
-    secret = secret_of(request)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    try:
-        return None if secret is None else doorkeeper.key(secret)
-    except RefusalError:
-        return None
 
 
 def _seated(request: Request, secret: str) -> Response:
@@ -230,8 +160,3 @@ def _seated(request: Request, secret: str) -> Response:
         COOKIE, secret, httponly=True, samesite="strict", secure=secure, max_age=int(_SITTING.total_seconds())
     )
     return response
-
-
-def _refused(error: SfumatoError) -> Response:
-    found = problem(error)
-    return fragment("problem.html.j2", problem=found, status=found["status"])

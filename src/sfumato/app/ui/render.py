@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what templates show)
     """A whole page."""
-    shown = {"problem": None, "done": None, "secret": None, "wrong": False, **values}
+    shown = {"problem": None, "done": None, "secret": None, "wrong": False, "first": False, **values}
     return HTMLResponse(_environment().get_template(name).render(**shown), status)
 
 
