@@ -41,6 +41,9 @@ SCHEMA = pa.schema(
         ("wild", pa.float64()),
         ("amount", pa.decimal128(18, 2)),
         ("day", pa.date32()),
+        ("single", pa.float32()),
+        ("unsigned", pa.uint64()),
+        ("precise", pa.decimal128(38, 20)),
     ]
 )
 
@@ -70,12 +73,22 @@ WHOLES = [0, 5, -3, (1 << 63) - 1, -(1 << 63), (1 << 53) + 1, None, 99, 100, 7]
 REALS = [0.5, None, -0.0, 1e299, 0.1 + 0.2, 0.3, 1.0, -2.5, 2.5, 3.5, 99.999999999999986, 100.0, 0.1]
 WILDS = [math.nan, math.inf, -math.inf, 0.25, None, 5e-324, 1.0]
 AMOUNTS = [Decimal("0.10"), Decimal("2.50"), Decimal("-1.00"), None, Decimal("1234567890123456.78"), Decimal("7.00")]
+SINGLES = [float(np.float32(value)) for value in (0.1, 16777217, -0.0, 3.4e38, 1e-45, 2.5)] + [None]
+UNSIGNEDS = [0, 7, (1 << 64) - 1, 1 << 63, None, (1 << 53) + 1, 100]
+PRECISES = [
+    Decimal("0.1"),
+    Decimal("0.30000000000000004441"),  # nearest to the double above 0.3
+    Decimal("999999999999999999.99999999999999999999"),
+    Decimal("-0.00000000000000000001"),
+    None,
+    Decimal(7),
+]
 DAYS = [date(2024, 2, 29), date(1970, 1, 1), None, date(1, 1, 1)]
 
 
 def odd_rows() -> list[Row]:
     """Rows that hold every odd value at least once, in combinations that repeat."""
-    columns = (WORDS, DIGITS, FLAGS, WHOLES, REALS, WILDS, AMOUNTS, DAYS)
+    columns = (WORDS, DIGITS, FLAGS, WHOLES, REALS, WILDS, AMOUNTS, DAYS, SINGLES, UNSIGNEDS, PRECISES)
     names = SCHEMA.names[2:]
     rows = []
     for index in range(120):
@@ -161,13 +174,15 @@ def _arrow(rows: Sequence[Row], folder: Path) -> Table:
 def _database(variable: str) -> Callable[[Sequence[Row], Path], Table]:
     def opener(rows: Sequence[Row], folder: Path) -> Table:
         import sqlalchemy as sa
+        from sqlalchemy.dialects import mysql
 
         url = sa.make_url(require(variable))
         maria = url.drivername == "mysql"
         driver = "mysql+pymysql" if maria else "postgresql+psycopg"
         engine = sa.create_engine(url.set(drivername=driver), poolclass=sa.NullPool)
         types = [sa.BigInteger, sa.String(255), sa.String(255), sa.Boolean, sa.BigInteger, sa.Double, sa.Double,
-                 sa.Numeric(18, 2), sa.Date]  # fmt: skip
+                 sa.Numeric(18, 2), sa.Date, mysql.FLOAT() if maria else sa.REAL,
+                 mysql.BIGINT(unsigned=True) if maria else sa.Numeric(20, 0), sa.Numeric(38, 20)]  # fmt: skip
         name = f"odd_{secrets.token_hex(6)}"
         columns = [sa.Column(*pair) for pair in zip(SCHEMA.names, [sa.String(255), *types], strict=True)]
         table = sa.Table(name, sa.MetaData(), *columns)

@@ -56,6 +56,15 @@ ATTRIBUTES = [
     Real(name="digits", edges=(-5.0, 0.001, 0.5, 39.0, 39.5), unknown=K, nullable=True),
     Real(name="amount", edges=(-1.0, 0.1, 2.5, 1234567890123456.78), unknown=C, nullable=True),
     Real(name="whole", edges=(-3.0, 5.0, 7.0), unknown=C),
+    Real(name="real", edges=(-0.0, 0.1, 1.0), unknown=C),
+    Real(name="single", edges=(-0.0, 0.1, 0.1 + 1e-8, 16777216.0, 16777217.0, 3.5e38), unknown=C, nullable=True),
+    Real(name="single", edges=(0.0, 1e-45, 2.5), unknown=K),
+    Integer(name="single", minimum=0, maximum=20_000_000, edges=(0, 1, 16_777_216, 16_777_217), unknown=C),
+    Integer(name="unsigned", minimum=0, maximum=100, unknown=C, nullable=True),
+    Integer(name="unsigned", minimum=0, maximum=99, edges=(0, 7, 8), unknown=K),
+    Real(name="unsigned", edges=(0.0, 9007199254740993.0, 9223372036854775808.0, 2.0**64), unknown=C),
+    Real(name="precise", edges=(-1e-19, 0.0, 0.1, 0.30000000000000004, 7.0, 1e18), unknown=C, nullable=True),
+    Integer(name="precise", minimum=-1, maximum=7, unknown=K),
 ]
 
 

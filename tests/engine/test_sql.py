@@ -5,15 +5,26 @@
 from __future__ import annotations
 
 import secrets
+import threading
+import time
+from fractions import Fraction
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from tests.services import require
 
-from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
+from sfumato.engine.port import Recode
 from sfumato.errors import EngineError, InputError, TableError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon
+from sfumato.vault.questions import Marginal, Sum
+from sfumato.vault.vault import Vault
 
 SECRET = "s3cr3t"  # noqa: S105 - a value of a table, not a password
 DRIVERS = {"SFUMATO_TEST_POSTGRES": "postgresql+psycopg", "SFUMATO_TEST_MARIADB": "mysql+pymysql"}
@@ -111,10 +122,43 @@ def test_a_schema_may_be_named(database):
 def test_what_is_not_there_is_refused(database):
     assert "there is no table" in refused(TableError, lambda: open_table(database.at("nowhere")))
     refused(InputError, lambda: open_table(database.url.render_as_string(hide_password=False)))
-    refused(EngineError, lambda: open_table(database.at(database.name, port=1)))
-    message = refused(EngineError, lambda: open_table(database.at(database.name, password="wrong-password")))  # noqa: S106
-    assert "wrong-password" not in message
-    assert str(database.url.password) not in message
+
+
+UNREACHABLE = [
+    ({"port": 1}, "no database server answers"),
+    ({"host": "no.such.host.invalid"}, "no database server answers"),
+    ({"password": "wrong-password"}, "user or password is wrong"),
+    ({"username": "nobody"}, "user or password is wrong"),
+    ({"database": "absent"}, "no database of that name"),
+]
+
+
+@pytest.mark.parametrize(("parts", "reason"), UNREACHABLE, ids=lambda case: next(iter(case)) if case else "")
+def test_why_a_database_cannot_be_opened(database, parts, reason):
+    message = refused(EngineError, lambda: open_table(database.at(database.name, **parts)))
+    assert reason in message
+    assert database.url.username not in message.replace("sfumato?", "").replace("/sfumato", "")
+    for password in ("wrong-password", str(database.url.password)):
+        assert password not in message
+
+
+def test_odd_addresses_are_refused_without_their_password(database):
+    good = database.at(database.name)
+    for odd in (
+        good.replace(f":{database.url.port}/", ":port/"),
+        good.replace("@", "@@"),
+        good.replace("?table=", "?tables="),
+        f"{good}&table=two",
+        f"{good}&no_such_option=1",
+        good.replace(f":{database.url.port}/", ":99999/"),
+    ):
+        assert str(database.url.password) not in refused((EngineError, InputError), lambda odd=odd: open_table(odd))
+
+
+def test_a_server_of_another_kind_is_no_database_server():
+    postgres, maria = (sa.make_url(require(variable)) for variable in DRIVERS)
+    place = postgres.set(port=maria.port).update_query_dict({"table": "people"})
+    refused(EngineError, lambda: open_table(place.render_as_string(hide_password=False)))
 
 
 def test_a_table_without_rows_is_refused(database):
@@ -141,18 +185,100 @@ def test_missing_permission_is_named(database):
         database.run(f"REVOKE ALL ON {database.name} FROM {role}", f"DROP ROLE {role}")
 
 
-def test_a_lost_connection_is_said_and_a_new_encoding_helps(database):
+@pytest.fixture
+def ledger(tmp_path):
+    with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="people", limit=Epsilon(9)) as opened:
+        yield opened
+
+
+def kill(database, number):
+    call = "SELECT pg_terminate_backend({})" if database.postgres else "KILL {}"
+    database.run(call.format(number))
+
+
+def test_a_lost_connection_is_said_and_charges_nothing_and_a_new_encoding_helps(database, ledger):
     table = open_table(database.at(database.name))
     encoded = table.encode(DOMAIN)
-    ask, kill = (
-        ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})")
-        if database.postgres
-        else ("SELECT CONNECTION_ID()", "KILL {}")
+    vault = Vault(encoded, ledger)
+    vault.measure([Marginal(("word",))], Epsilon(1))
+    ((number,),) = encoded._store._session.rows(
+        "SELECT pg_backend_pid()" if database.postgres else "SELECT CONNECTION_ID()"
     )
-    ((number,),) = encoded._store._session.rows(ask)
-    database.run(kill.format(number))
-    assert "connection" in refused(EngineError, lambda: encoded.marginals([("word",)]))
+    kill(database, number)
+    for ask in (
+        lambda: vault.measure([Marginal(("word",))], Epsilon(2)),
+        lambda: encoded.marginals([("word",)]),
+        lambda: list(reveal(encoded.batches(("word",)))),
+    ):
+        assert "the connection to" in refused(EngineError, ask)
+    assert len(list(ledger.journal())) == 1
     assert count(table.encode(DOMAIN)) == 3
+    (again,) = Vault(table.encode(DOMAIN), ledger).measure([Marginal(("word",))], Epsilon(1))
+    assert again.values.shape == (3,)
+    assert len(list(ledger.journal())) == 1, "the same rows, the same question: the stored answer"
+
+
+def running(database, words):
+    """The connection that runs a statement that holds ``words``, as soon as there is one."""
+    asked = (
+        "SELECT pid, query FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
+        if database.postgres
+        else "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE INFO IS NOT NULL AND ID <> CONNECTION_ID()"
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for number, statement in database.run(asked):
+            if words in statement:
+                return number
+    raise AssertionError("no such statement")
+
+
+def test_a_connection_lost_in_the_middle_of_a_release_is_charged_once(database, ledger):
+    series = "generate_series(1, 100000)" if database.postgres else "seq_1_to_100000"
+    database.run(f"INSERT INTO {database.name} SELECT 'a', 1 FROM {series}")
+    wide = Domain((*DOMAIN.attributes, Real(name="n", edges=(0.0, 5.0), unknown=Unknown.CATEGORY)))
+    asked = [Sum("n", ("word",), unit=Fraction(1, divisor)) for divisor in range(1, 41)]  # a statement each
+    vault = Vault(open_table(database.at(database.name)).encode(wide), ledger)
+    assert vault.encoded.version
+    found = []
+
+    def asking():
+        try:
+            vault.measure(asked, Epsilon(1))
+        except EngineError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=asking)
+    thread.start()
+    kill(database, running(database, "SUM(fixed)"))
+    thread.join()
+    assert "the connection to" in found[0]
+    (entry,) = ledger.journal()
+    assert ledger.spent() == charge_for(Epsilon(1)), "the data were touched"
+    again = Vault(open_table(database.at(database.name)).encode(wide), ledger).measure(asked, Epsilon(1))
+    assert len(again) == len(asked)
+    assert [each.number for each in ledger.journal()] == [entry.number]
+    assert ledger.spent() == charge_for(Epsilon(1))
+
+
+def test_a_statement_that_is_stopped_leaves_a_session_that_answers(database):
+    encoded = open_table(database.at(database.name)).encode(DOMAIN)
+    session = encoded._store._session
+    limit = "SET statement_timeout = '50ms'" if database.postgres else "SET SESSION max_statement_time = 0.05"
+    session._run(limit)
+    nap = "SELECT pg_sleep(5)" if database.postgres else "SELECT COUNT(*) FROM seq_1_to_400000 a, seq_1_to_400000 b"
+    assert "stopped a statement" in refused(EngineError, lambda: session.rows(nap))
+    assert count(encoded) == 3
+
+
+def test_a_table_that_changes_its_columns_or_goes_is_said(database):
+    table = open_table(database.at(database.name))
+    encoded = table.encode(DOMAIN)
+    database.run(f"ALTER TABLE {database.name} RENAME COLUMN word TO term")
+    for ask in (lambda: table.encode(DOMAIN), lambda: encoded.keys(("word",)), lambda: table.values("word")):
+        assert "other columns" in refused(EngineError, ask)
+    assert count(encoded) == 3, "what was encoded can be counted still"
+    database.run(f"ALTER TABLE {database.name} RENAME COLUMN term TO word")
 
 
 def test_a_session_cannot_write(database):
@@ -162,9 +288,16 @@ def test_a_session_cannot_write(database):
     assert database.run(f"SELECT COUNT(*) FROM {database.name}")[0][0] == 3
 
 
-@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIME", "BYTEA"])
-def test_columns_without_a_mapping_are_refused(database, kind):
-    kind = "BLOB" if kind == "BYTEA" and not database.postgres else kind
+UNMAPPED = {
+    True: ["TIMESTAMP", "TIMESTAMPTZ", "TIME", "INTERVAL", "BYTEA", "JSONB", "TEXT[]", "INT4RANGE", "POINT", "BIT(3)"],
+    False: ["DATETIME", "TIMESTAMP", "TIME", "BLOB", "BINARY(3)", "BIT(3)", "POINT"],
+}
+
+
+@pytest.mark.parametrize("index", range(10))
+def test_columns_without_a_mapping_are_refused(database, index):
+    kinds = UNMAPPED[database.postgres]
+    kind = kinds[index % len(kinds)]
     database.run(f"ALTER TABLE {database.name} ADD COLUMN odd {kind} NULL")
     table = open_table(database.at(database.name))
     odd = Domain((Categorical(name="odd", values=("a",), unknown=Unknown.CATEGORY),))
@@ -183,3 +316,47 @@ def test_unsigned_integers_beyond_64_bits_of_sign(database):
         Domain((Integer(name="big", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
     )
     assert reveal(encoded.marginals([("big",)])[0]).tolist() == [0] * 9 + [3]
+
+
+def test_dates_that_no_calendar_has_are_unknown_and_written_as_they_are(database):
+    kinds = (
+        ["infinity", "-infinity", "0044-03-15 BC", "9999-12-31"] if database.postgres else ["0000-00-00", "2024-00-00"]
+    )
+    database.run(
+        *([] if database.postgres else ["SET SESSION sql_mode = ''"]),
+        f"ALTER TABLE {database.name} ADD COLUMN day DATE",
+        *(f"INSERT INTO {database.name} (word, day) VALUES ('a', '{day}')" for day in kinds),
+    )
+    table = open_table(database.at(database.name))
+    attribute = Categorical(name="day", values=("2024-01-01",), unknown=Unknown.CATEGORY, nullable=True)
+    encoded = table.encode(Domain((attribute,)))
+    assert reveal(encoded.marginals([("day",)])[0]).tolist() == [0, 3, len(kinds)]
+    encoded = table.encode(DOMAIN)
+    recode = Recode(("word",), (np.zeros(3, np.uint8),), np.array([[0]], np.uint8), pa.table({"word": ["any"]}))
+    assert reveal(encoded.recoded(recode, ("day",))).num_rows == 3 + len(kinds)
+    assert set(table.values("day").to_pylist()) == {None, *kinds}
+    assert "0000-00-00" in [str(value) for value in table.profile(9)[2].values or ()] or database.postgres
+
+
+def test_text_of_another_charset_or_padded_by_its_type_is_compared_by_its_characters(database):
+    latin = "TEXT" if database.postgres else "VARCHAR(20) CHARACTER SET latin1"
+    database.run(
+        f"ALTER TABLE {database.name} ADD COLUMN spelled {latin}, ADD COLUMN padded CHAR(5)",
+        f"UPDATE {database.name} SET spelled = '\u00c9', padded = 'a' WHERE n = 1",
+        f"UPDATE {database.name} SET spelled = '\u00e9', padded = 'A' WHERE n = 2",
+    )
+    spelled = Categorical(name="spelled", values=("\u00e9", "e"), unknown=Unknown.CATEGORY, nullable=True)
+    padded = Categorical(name="padded", values=("a", "a    "), unknown=Unknown.CATEGORY, nullable=True)
+    encoded = open_table(database.at(database.name)).encode(Domain((spelled, padded)))
+    tables = [reveal(exact).tolist() for exact in encoded.marginals([("spelled",), ("padded",)])]
+    assert tables == [[1, 0, 1, 1], [1, 0, 1, 1]], "one missing, one unknown each"
+
+
+def test_a_view_is_read_like_a_table(database):
+    database.run(f"CREATE VIEW {database.name}_view AS SELECT word, n + 1 AS n FROM {database.name}")
+    try:
+        table = open_table(database.at(f"{database.name}_view"))
+        assert count(table.encode(DOMAIN)) == 3
+        assert table.values("n").to_pylist() == [2, 3, 4]
+    finally:
+        database.run(f"DROP VIEW {database.name}_view")

@@ -233,6 +233,8 @@ class SqlStore:
 
 def arrow_type(column: Column) -> pa.DataType:
     """What Arrow calls the values of a column that is carried along."""
+    if column.kind is Kind.INTEGER and "UNSIGNED" in column.type.upper():
+        return pa.uint64()
     return _ARROW.get(column.kind, pa.string())
 
 
@@ -242,8 +244,8 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
     match column.kind:
         case Kind.REAL:
             return dialect.double(name)
-        case Kind.OTHER:
-            return dialect.text(name)
+        case Kind.TEXT | Kind.OTHER:
+            return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
             return name
 

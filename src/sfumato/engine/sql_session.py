@@ -122,7 +122,8 @@ class Session:
         self.rows("SELECT 1")
 
     def close(self) -> None:
-        """End the session and drop its temporary tables."""
+        """End the session, at which the server drops its temporary tables; a lost one as well, without a word."""
+        self._connection.invalidate()
         self._connection.close()
 
     def _run(self, *statements: str) -> None:
