@@ -15,7 +15,7 @@ from sfumato.ledger.ledger import Terms
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import Charge, admits
 
-_THINKING = 1.0  # seconds between looking and spending, in which all others look too
+_THINKING = 2.0  # seconds between looking and spending, in which all others look too
 
 
 def without_lock() -> FastAPI:
