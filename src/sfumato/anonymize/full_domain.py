@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
@@ -22,6 +23,23 @@ from sfumato.errors import InfeasibleError
 from sfumato.vault.vault import Vault
 
 
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """Where to look for the least loss, and for how long.
+
+    Attributes:
+        height: look only at recodings whose levels sum to this; None: at all.
+        seconds: stop after this long with the best recoding so far; the certificate then says how far from the least
+            loss it may be.
+    """
+
+    height: int | None = None
+    seconds: float = math.inf
+
+
+EVERYWHERE = Extent()
+
+
 def optimal(
     vault: Vault,
     *,
@@ -29,8 +47,7 @@ def optimal(
     criteria: Sequence[Criterion],
     suppression: str | Fraction,
     keep: Sequence[str] = (),
-    height: int | None = None,
-    seconds: float = math.inf,
+    extent: Extent = EVERYWHERE,
 ) -> Anonymized:
     """The full-domain recoding of least loss, with a certificate.  No differential privacy.
 
@@ -40,9 +57,7 @@ def optimal(
         criteria: what every published class satisfies.
         suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``).
         keep: further columns to publish as they are; never name a direct identifier.
-        height: look only at recodings whose levels sum to this.
-        seconds: stop after this long with the best recoding so far; the certificate then says how far from
-            the least loss it may be.
+        extent: where to look, and for how long; the whole lattice, until the least loss is proven.
 
     Raises:
         InputError: what is asked does not make sense; the message says why.
@@ -54,13 +69,13 @@ def optimal(
         read(quasi, vault.domain),
         tuple(criteria),
         str(suppression),
-        {"height": height, "seconds": None if math.isinf(seconds) else seconds},
+        {"height": extent.height, "seconds": None if math.isinf(extent.seconds) else extent.seconds},
     )
     allowed_rows(suppression, 0)
 
     def decide() -> Plan:
         lattice = _lattice(vault, asked, suppression)
-        optimum = optimal_search.search(lattice, height=height, seconds=seconds)
+        optimum = optimal_search.search(lattice, height=extent.height, seconds=extent.seconds)
         if optimum.node is None:
             raise _infeasible(lattice)
         return of_vector(

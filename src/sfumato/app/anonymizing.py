@@ -81,13 +81,14 @@ def check(method: Method, wanted: Wanted) -> None:
 def release(vault: Vault, method: Method, wanted: Wanted) -> Anonymized:
     """Search, journal and hand out."""
     from sfumato import anonymize as methods
+    from sfumato.anonymize.full_domain import Extent
 
     quasi, criteria, suppression, keep = wanted.quasi, wanted.criteria, wanted.suppression, wanted.keep
     match method:
         case Method.OPTIMAL:
-            seconds = math.inf if wanted.seconds is None else wanted.seconds
+            extent = Extent(seconds=math.inf if wanted.seconds is None else wanted.seconds)
             return methods.optimal(
-                vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, seconds=seconds
+                vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, extent=extent
             )
         case Method.SAMARATI:
             return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
