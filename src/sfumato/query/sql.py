@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import Any
 
 from sfumato.domain import Domain
-from sfumato.errors import DomainError, QueryError, SfumatoError
-from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
-from sfumato.query.sql_name import name as name_of
+from sfumato.errors import QueryError, SfumatoError
+from sfumato.query.question import Aggregate, Count, Distinct, Query
+from sfumato.query.sql_columns import Columns
 from sfumato.query.sql_place import Place, refuse, refuse_clause, unclosed, unreadable
-from sfumato.query.sql_where import condition, number
+from sfumato.query.sql_where import condition
 
 LONGEST = 10_000
 _CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
@@ -63,7 +63,7 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _Reader(text, domain, discoverable).query(statements[0])
+        return _Reader(text, domain, Columns(text, domain, discoverable)).query(statements[0])
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
@@ -72,7 +72,7 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
 class _Reader:
     text: str
     domain: Domain
-    discoverable: tuple[str, ...]
+    read: Columns
 
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
         for clause, value in select.args.items():
@@ -121,7 +121,7 @@ class _Reader:
             return ()
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise refuse(self.text, group, "group by attributes only")
-        names = tuple(self._attribute(column, discovered=True) for column in group.expressions)
+        names = tuple(self.read.attribute(column, discovered=True) for column in group.expressions)
         if len(set(names)) != len(names):
             raise refuse(self.text, group, "an attribute stands twice in GROUP BY")
         return names
@@ -134,10 +134,10 @@ class _Reader:
         for column in columns:
             node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
             if isinstance(node, exp.Column):
-                if self._attribute(node, discovered=True) not in by:
+                if self.read.attribute(node, discovered=True) not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
                 continue
-            aggregate = self._aggregate(node)
+            aggregate = self.read.aggregate(node)
             aggregates.append(aggregate)
             names.append(name or str(aggregate))
         if not aggregates:
@@ -145,97 +145,3 @@ class _Reader:
         if len(set(names)) != len(names):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return aggregates, names
-
-    def _aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401, C901  (one case an aggregate)
-        from sqlglot import exp
-
-        match node:
-            case exp.Count():
-                return self._count(node)
-            case exp.Sum():
-                return Total(self._number(node, node.this))
-            case exp.Avg():
-                return Mean(self._number(node, node.this))
-            case exp.VariancePop():
-                return Variance(self._number(node, node.this))
-            case exp.StddevPop():
-                return Variance(self._number(node, node.this), root=True)
-            case exp.Min() | exp.Max():
-                self._only(node, "this")
-                return Extreme(self._number(node, node.this), isinstance(node, exp.Max))
-            case exp.Median():
-                return self._quantile(node, node.this, None)
-            case exp.Quantile():
-                return self._quantile(node, node.this, node.args["quantile"])
-            case exp.WithinGroup(this=exp.PercentileCont(this=share), expression=exp.Order(expressions=[ordered])):
-                if ordered.args.get("desc"):
-                    raise refuse(self.text, ordered, "order ascending")
-                return self._quantile(node, ordered.this, share)
-            case exp.Variance() | exp.Stddev() | exp.StddevSamp():
-                raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
-            case _:
-                raise refuse(
-                    self.text,
-                    node,
-                    "ask COUNT, SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE, MIN or MAX of an attribute",
-                )
-
-    def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
-        from sqlglot import exp
-
-        if node.expressions:
-            raise refuse(self.text, node, "count one thing")
-        match node.this:
-            case exp.Star():
-                return Count()
-            case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
-                unit = self.domain.unit.column
-                if unit is None or name_of(column, [unit]) != unit:
-                    named = "which is a row here: ask COUNT(*)" if unit is None else f"{unit!r}"
-                    raise refuse(
-                        self.text, column, f"distinct values can be counted of the unit of privacy only, {named}"
-                    )
-                return Distinct()
-            case exp.Column():
-                return Count(self._attribute(node.this))
-            case _:
-                raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
-
-    def _quantile(self, node: Any, column: Any, share: Any) -> Aggregate:  # noqa: ANN401
-        from fractions import Fraction
-
-        if share is None:
-            self._only(node, "this")
-        probability = Fraction(1, 2) if share is None else number(self.text, share)
-        name = self._number(None, column)
-        try:
-            return Quantile(name, probability)
-        except QueryError as error:
-            raise refuse(self.text, share or node, str(error)) from None
-
-    def _number(self, node: Any, column: Any) -> str:  # noqa: ANN401
-        """A numeric attribute; ``node`` takes nothing else."""
-        if node is not None:
-            self._only(node, "this")
-        name = self._attribute(column)
-        try:
-            numeric(self.domain, name)
-        except QueryError as error:
-            raise refuse(self.text, column, str(error)) from None
-        return name
-
-    def _only(self, node: Any, *allowed: str) -> None:  # noqa: ANN401
-        if any(value for name, value in node.args.items() if name not in allowed):
-            raise refuse(self.text, node, "an aggregate takes one attribute and nothing else")
-
-    def _attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
-        name = name_of(column, (*self.domain.names, *(self.discoverable if discovered else ())))
-        if name is None:
-            raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
-        if name in self.domain or (discovered and name in self.discoverable):
-            return name
-        try:
-            self.domain.index(name)
-        except DomainError as error:
-            raise refuse(self.text, column, str(error)) from None
-        return name
