@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 import schemathesis
@@ -38,9 +40,12 @@ def hammer(operation, secret) -> int:
             case.path_parameters["name"] = "people"
         reply = case.call(headers={"Authorization": f"Bearer {secret}"})
         assert reply.status_code < 500, (operation.label, reply.text)
+        declared = operation.definition.raw["responses"]
+        assert str(reply.status_code) in declared, (operation.label, reply.status_code)
         if reply.status_code >= 400:
             assert reply.headers["content-type"][0] == "application/problem+json"
             assert reply.json()["type"].startswith("/problems/")
+            assert "application/problem+json" in declared[str(reply.status_code)]["content"]
         replies.append(reply.status_code)
 
     one()
@@ -51,3 +56,18 @@ def test_the_document_names_every_endpoint_and_no_page(server):
     paths = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()["paths"]
     assert {"/v1/datasets", "/v1/datasets/{name}/query", "/v1/datasets/{name}/cost", "/v1/keys"} <= set(paths)
     assert not any(path.startswith(("/steward", "/enter")) for path in paths)
+
+
+def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(server):
+    document = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()
+    schemes, schemas = (document["components"][name] for name in ("securitySchemes", "schemas"))
+    assert schemes["key"]["scheme"] == "bearer"
+    assert "HTTPValidationError" not in json.dumps(document)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert operation.get("security", []) == ([{"key": []}] if path.startswith("/v1/") else [])
+            if path.startswith("/v1/"):
+                assert {"401", "403", "413", "422", "503"} <= set(operation["responses"])
+    assert list(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
+    reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False).json()
+    assert set(schemas["Problem"]["required"]) <= set(reply) <= set(schemas["Problem"]["properties"])

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sfumato.app.http import metrics, problems, queries, releases, stewards
+from sfumato.app.http import metrics, openapi, problems, queries, releases, stewards
 from sfumato.app.http.access import Doorkeeper, Worker
 from sfumato.app.http.logs import log, to_standard_error
 from sfumato.app.http.refusal import RefusalError
@@ -61,6 +61,7 @@ def create(service: Service) -> FastAPI:
         """Figures in the text format of Prometheus."""
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4")
 
+    openapi.install(app)
     app.add_middleware(Porter)
     return app
 
