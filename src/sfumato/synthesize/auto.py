@@ -22,7 +22,9 @@ from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.aim import aim, expected_error
+from sfumato.synthesize.annealed import annealed
 from sfumato.synthesize.matrix import MOST_CELLS, matrix, plan
+from sfumato.synthesize.mst import mst
 from sfumato.synthesize.synthetic import Keeper, Synthetic
 from sfumato.synthesize.total import Bought, Charged, Public, Summed, Total
 from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload
@@ -73,7 +75,7 @@ def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synt
 def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
     """The methods that can hold the workload's cells, least expected error first; reads no data.
 
-    Of equal figures the one that leaves nothing out comes first.
+    Of equal figures the one that leaves nothing out comes first, and ``aim`` before the other graphical methods.
 
     Raises:
         SizeError: there is none.
@@ -84,7 +86,7 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
         *_marginals(domain, loss, total, workload),
         *_matrix(domain, loss, total, workload),
         *_mwem(domain, loss, total, workload),
-        *_aim(domain, loss, total, workload),
+        *_graphical(domain, loss, total, workload),
     )
     if not found:
         size = domain.project(workload.attributes(domain)).size
@@ -171,7 +173,7 @@ def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple
     )
 
 
-def _aim(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _graphical(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
     noise = expected_error(domain, loss, total, workload)
@@ -184,6 +186,20 @@ def _aim(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[
             if noise is None
             else "it leaves marginals to its model where that seems nearer than the noise, or where there is no room",
             lambda vault: aim(vault, loss=loss, total=total, workload=workload),
+        ),
+        Option(
+            "mst",
+            math.inf,
+            "",
+            "it measures one pair fewer than there are attributes, and its tree answers all others",
+            lambda vault: mst(vault, loss=loss, total=total),
+        ),
+        Option(
+            "annealed",
+            math.inf,
+            "",
+            "it measures one marginal after another until its loss is used up",
+            lambda vault: annealed(vault, loss=loss, total=total, workload=workload),
         ),
     )
 

@@ -84,6 +84,10 @@ class Synthetic(Release):
         """
         return self._drawn(None, generator(self.seed))
 
+    def codes(self) -> Codes:
+        """The cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``."""
+        return self.model.sample(generator(self.seed))
+
     def sample(self, rows: int | None = None) -> Rows:
         """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
 

@@ -1,0 +1,160 @@
+"""Synthetic tables on the command line: what each method takes, says and shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from tests.app.test_cli import Done, sfumato
+
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 99, unknown: clamp, nullable: true}
+  married: {type: categorical, values: [never, yes], unknown: category}
+  town: {type: categorical, values: [T0, T1, T2, T3], unknown: category}
+"""
+RHO = ("--rho", "0.5", "--out", "out.parquet")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    random = np.random.default_rng(3)
+    age = random.integers(0, 100, 2000)
+    people = pa.table(
+        {
+            "age": age,
+            "married": np.where((age >= 18) & (random.random(2000) < 0.6), "yes", "never"),
+            "town": random.choice(["T0", "T1", "T2", "T3"], 2000),
+        }
+    )
+    csv.write_csv(people, tmp_path / "people.csv")
+    (tmp_path / "people.yaml").write_text(DOMAIN)
+    return tmp_path
+
+
+def release(desk: Path, *more: str, code: int = 0) -> Done:
+    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=desk, code=code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--method", "mst", "--marginals", "age,town"], "--method mst takes no --marginals"),
+        (["--method", "mst", "--way", "3"], "--method mst takes no --way"),
+        (["--method", "mst", "--rounds", "3", "--way", "2"], "takes no --way and no --rounds"),
+        (["--method", "marginals", "--way", "2", "--marginals", "age"], "takes no --way"),
+        (["--method", "histogram", "--way", "2"], "takes no --way"),
+        (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
+        (["--zeros", "zeros.yaml"], "--zeros is for mst, aim, annealed"),
+        (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
+        (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "take --rounds 3"),
+        (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),
+        (["--method", "marginals", "--marginals", "town,town"], "different attributes"),
+    ],
+)
+def test_options_that_a_method_would_ignore_are_refused_before_the_charge(arguments, says, desk: Path) -> None:
+    before = {path.name for path in desk.iterdir()}
+    assert says in release(desk, *RHO, *arguments, code=2).stderr
+    assert {path.name for path in desk.iterdir()} == before
+
+
+def test_auto_says_which_method_it_took_and_why(desk: Path) -> None:
+    told = release(desk, *RHO).stdout
+    assert told.startswith("Method: ")
+    method = told.split()[1]
+    assert f"among:\n  {method}: " in told
+    for each in ("histogram", "aim", "mst", "annealed"):
+        assert f"\n  {each}: " in told
+    named = release(desk, "--rho", "0.5", "--method", "mst", "--ledger", "m.ledger", "--out", "m.csv")
+    assert named.stdout.startswith("Method: mst\nGuarantee")
+
+
+def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(desk: Path) -> None:
+    few = ("--marginals", "town", "--marginals", "married")
+    assert release(desk, "--epsilon", "1", "--out", "a.csv", "--method", "mwem", *few).returncode == 0
+    few = ("--marginals", "town", "--ledger", "b.ledger")
+    told = release(desk, "--epsilon", "1", "--out", "b.csv", "--method", "matrix", *few).stdout
+    assert told.startswith("Method: matrix")
+
+
+@pytest.mark.parametrize("method", ["aim", "mst", "annealed"])
+def test_impossible_combinations_are_in_no_row(method: str, desk: Path) -> None:
+    children = ", ".join(str(age) for age in range(18))
+    (desk / "zeros.yaml").write_text(f"- {{attributes: [age, married], impossible: [[[{children}], yes]]}}\n")
+    noisy = ("--rho", "0.002", "--out", "out.parquet", "--method", method)
+    release(desk, *noisy, "--zeros", "zeros.yaml", "--rows", "5000")
+    rows = pq.read_table(desk / "out.parquet").to_pandas()
+    assert not ((rows["age"] < 18) & (rows["married"] == "yes")).any()
+    release(desk, *noisy, "--rows", "5000", "--overwrite", code=3)  # another question
+
+
+def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("a\n1\n")
+    (tmp_path / "one.yaml").write_text(
+        "sfumato: 1\nunit: row\nattributes:\n  a: {type: integer, minimum: 0, maximum: 1, unknown: clamp}\n"
+    )
+    said = ""
+    for attempt in range(60):  # half of them have noise below minus one
+        ledger = ("--ledger", f"{attempt}.ledger", "--out", f"{attempt}.csv")
+        done = sfumato(
+            *("synthesize", "one.csv", "--domain", "one.yaml", "--epsilon", "0.1", "--method", "histogram", *ledger),
+            cwd=tmp_path,
+        )
+        if "Wrote 0 rows" in done.stderr:
+            said = done.stderr
+            break
+    assert "small beside its noise" in said
+    assert "No row fits" not in said
+
+
+def test_the_page_shows_the_rows_that_were_written(desk: Path) -> None:
+    from sfumato.app.report.release import release_page
+    from sfumato.synthesize.saved import load
+
+    release(desk, *RHO, "--html", "page.html", "--model", "model")
+    rows = pq.read_table(desk / "out.parquet").to_pandas()
+    page = release_page("Synthetic table", load(desk / "model"))
+    for name, table in page.tables.items():
+        if name == "expected_error":
+            continue
+        written = rows[name].value_counts(dropna=False)
+        assert sum(row["rows"] for row in table) == len(rows)
+        for row in table:
+            if row[name] in ("(missing)", "(other)") or ".." in row[name]:
+                continue
+            value = int(row[name]) if name == "age" else row[name]
+            assert row["rows"] == written.get(value, 0), (name, value)
+    assert set(page.tables) == {"expected_error", "age", "married", "town"}
+    assert len(page.plots) == 3
+    assert json.dumps(page.terms)
+
+
+def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) -> None:
+    from sfumato.app.report.release import release_page
+    from sfumato.domain import Categorical, Domain, Integer, Unknown
+    from sfumato.engine.arrays import ArrayTable
+    from sfumato.privacy.loss import Rho
+    from sfumato.synthesize import Public, mst
+    from sfumato.vault.fake import FakeVault
+
+    random = np.random.default_rng(1)
+    many = Categorical(name="many", values=tuple(f"v{code}" for code in range(150)), unknown=Unknown.DROP)
+    fine = Integer(name="fine", minimum=0, maximum=999, unknown=Unknown.CLAMP, nullable=True)
+    small = [Categorical(name=f"s{number}", values=("x", "y"), unknown=Unknown.DROP) for number in range(14)]
+    domain = Domain((many, fine, *small))
+    codes = np.stack([random.integers(0, size, 3000) for size in domain.shape], axis=1)
+    page = release_page("t", mst(FakeVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=Public(3000)))
+    assert [plot.name for plot in page.plots] == list(domain.names)
+    for name in domain.names:
+        table = page.tables[name]
+        assert len(table) <= 60
+        assert sum(row["rows"] for row in table) == 3000
+    assert page.tables["fine"][0]["fine"] == "0..16"
+    assert page.tables["fine"][-1]["fine"] == "(missing)"
+    assert "others" in str(page.tables["many"][-1]["many"])
