@@ -127,11 +127,12 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, desk: Pa
     ("arguments", "says"),
     [
         (["--out", "out.parquet"], "what the release may cost"),
-        (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "what the release may cost"),
+        (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "give one of them"),
+        (["--delta", "1e-9", "--out", "out.parquet"], "give epsilon with it"),
         (["--epsilon", "1", "--delta", "2", "--out", "out.parquet"], "delta"),
         (["--epsilon", "1", "--out", "out.xlsx"], "parquet"),
         (["--epsilon", "1", "--out", "absent/out.parquet"], "folder"),
-        (["--epsilon", "1", "--out", "people.csv"], "exists"),
+        (["--epsilon", "1", "--out", "people.csv"], "exists; choose another name, or overwrite it (--overwrite"),
         (["--epsilon", "1", "--out", "out.parquet", "--method", "marginals"], "--marginals"),
         (["--epsilon", "1", "--out", "out.parquet", "--marginals", "age,height"], "height"),
         (["--epsilon", "1", "--out", "out.parquet", "--way", "9"], "9-way"),
@@ -260,6 +261,28 @@ def test_a_cap_is_lifted_or_set(desk: Path) -> None:
     sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=desk)
     both = sfumato("ledger", "cap", "people.ledger", "alice", "--lift", "--epsilon", "1", cwd=desk, code=2)
     assert "not both" in both.stderr
+
+
+def test_the_journal_shows_what_was_asked_and_its_costs_add_up(desk: Path) -> None:
+    counted = "SELECT COUNT(*) FROM p WHERE sex = 'F'"
+    ask(desk, counted, "--limit", "1", "--epsilon", "0.25")
+    ask(desk, counted, "--epsilon", "0.25", "--analyst", "ann")
+    sfumato("ledger", "cap", "people.ledger", "ann", "--epsilon", "0.5", cwd=desk)
+    ask(desk, "SELECT AVG(age) FROM p", "--epsilon", "1/3")
+    release(desk, "--epsilon", "0.25", "--out", "a.csv")
+    shown = sfumato("ledger", "show", "people.ledger", cwd=desk).stdout
+    assert "count(*) where sex in F" in shown
+    assert "mean(age)" in shown
+    assert "epsilon = 0.166666 (1/6) left of epsilon = 1" in shown
+    entries = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)["entries"]
+    assert [entry["cost"] for entry in entries] == [
+        "epsilon 0.25",
+        "nothing; the analyst's account: epsilon 0.25",
+        "no cost",
+        "epsilon 0.333334 (1/3)",
+        "epsilon 0.25",
+    ]
+    assert entries[2]["asked"] == "cap of ann: epsilon = 0.5"
 
 
 def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(desk: Path) -> None:

@@ -12,6 +12,8 @@ from sfumato.ledger.amounts import charge_text
 from sfumato.ledger.question import JSON, Question, canonical, digest
 from sfumato.privacy.accountant import Charge
 
+_LONGEST = 200  # characters of parameters that a line of the journal shows
+
 
 class Kind(StrEnum):
     """What an entry records."""
@@ -116,9 +118,32 @@ class Entry:
         return self.event.statement
 
     @property
+    def asked(self) -> str:
+        """What was asked, in words: those that came with the question, or else its short parameters."""
+        match self.event.details:
+            case {"asked": str(words)}:
+                return words
+            case _ if self.kind is Kind.CAP:
+                return self.statement
+            case _:
+                return _short_parameters(self.question)
+
+    @property
     def analyst(self) -> str | None:
         """Who asked, where analysts are told apart."""
         return self.event.analyst
+
+
+def _short_parameters(question: Question) -> str:
+    told = {name: value for name, value in question.parameters.items() if name not in ("domain", "loss", "shares")}
+    plain = {name: value for name, value in told.items() if isinstance(value, str | int | float)}
+    plain |= {
+        name: ", ".join(map(str, value))
+        for name, value in told.items()
+        if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value)
+    }
+    text = "; ".join(f"{name} {plain[name]}" for name in told if name in plain)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def entry_hash(previous: str, number: int, time: str, event: Event) -> str:

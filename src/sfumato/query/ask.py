@@ -20,6 +20,7 @@ from sfumato.query.answer import Answer, Value
 from sfumato.query.estimate import Noise, Reading, as_confidence
 from sfumato.query.question import Query
 from sfumato.query.tally import Plan, plan
+from sfumato.query.words import in_words
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
@@ -100,7 +101,7 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
 
 def request(planned: Plan) -> Request:
     """What the release of a plan is called in the journal."""
-    return Request("query", "tally", planned.parameters)
+    return Request("query", "tally", planned.parameters, planned.words)
 
 
 def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled) -> Answer:
@@ -144,7 +145,12 @@ def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, ret
         return {"keys": [found[column].to_pylist() for column in columns], "units": units}
 
     settled = vault.release(
-        Request("query", "threshold", {"columns": list(columns), "of": canonical.loss(loss)}),
+        Request(
+            "query",
+            "threshold",
+            {"columns": list(columns), "of": canonical.loss(loss)},
+            in_words(query, vault.domain),
+        ),
         mechanism.charge,
         run,
         retry_key=retry_key,

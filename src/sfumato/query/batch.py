@@ -152,9 +152,11 @@ def _question(batch: Batch, strategy: Strategy) -> Measurable:
 
 def _request(batch: Batch, option: Option) -> Request:
     """Named by the workload and not by the optimised weights, whose last bits may differ between machines."""
+    words = f"{len(batch.rows):,} counting queries over {', '.join(batch.attributes)}, by {option.strategy.name}"
     if isinstance(option.question, Marginal):
-        return Request("query", "tally", {"questions": [canonical.question(option.question)], "shares": ["1"]})
+        counted = {"questions": [canonical.question(option.question)], "shares": ["1"]}
+        return Request("query", "tally", counted, words)
     digest = hashlib.sha256(np.packbits(batch.rows).tobytes()).hexdigest()
     workload = {"shape": list(batch.rows.shape), "sha256": digest}
     parameters = {"attributes": list(batch.attributes), "strategy": option.strategy.name, "workload": workload}
-    return Request("query", "strategy", parameters)
+    return Request("query", "strategy", parameters, words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from sfumato.domain.predicate import All, Among, Predicate
 from sfumato.query.normal import normal
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
 from sfumato.query.tree import Ladder, ladder
+from sfumato.query.words import in_words
 from sfumato.vault import canonical
 from sfumato.vault.questions import Bins, Marginal, Measurable, Moments, Sum, Units
 
@@ -43,11 +44,12 @@ class Tally:
 class Plan:
     """The tallies of a query, in canonical order, and which of them each aggregate is read off.
 
-    ``shares`` has the part of the loss of every question, tally by tally.
+    ``shares`` has the part of the loss of every question, tally by tally.  ``words`` are the query's, for readers.
     """
 
     tallies: tuple[Tally, ...]
     source: tuple[int, ...]
+    words: str = field(default="", compare=False)
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
@@ -85,7 +87,8 @@ def plan(query: Query, domain: Domain) -> Plan:
     needed = [_tally(aggregate, query.by, where, domain) for aggregate in query.aggregates]
     distinct = sorted({tally.key: tally for tally in needed}.items())
     places = {key: place for place, (key, _) in enumerate(distinct)}
-    return Plan(tuple(tally for _, tally in distinct), tuple(places[tally.key] for tally in needed))
+    source = tuple(places[tally.key] for tally in needed)
+    return Plan(tuple(tally for _, tally in distinct), source, in_words(query, domain))
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sfumato.domain import Unit
+from sfumato.ledger import Entry, Kind
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
@@ -30,6 +31,19 @@ def cost(charge: Charge | None) -> str:
     if charge.delta:
         parts.append(f"delta {decimals(charge.delta, up=True)}")
     return ", ".join(parts)
+
+
+def paid(entry: Entry) -> str:
+    """What an entry of the journal cost the dataset, so that the entries add up to what was spent of its limit."""
+    match entry.kind:
+        case Kind.RELEASE:
+            return cost(entry.charge)
+        case Kind.REPEAT if entry.charge is not None:
+            return f"nothing; the analyst's account: {cost(entry.charge)}"
+        case Kind.REPEAT:
+            return "nothing"
+        case Kind.CAP:
+            return "no cost"
 
 
 def _measure(loss: Loss | Charge) -> str:

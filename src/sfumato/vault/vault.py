@@ -38,12 +38,14 @@ from sfumato.vault.tallies import Tallies
 class Request:
     """What a release is called in the journal: the same request of the same data is the same question.
 
-    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.
+    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
+    is asked to whoever reads the journal; they are no part of the question.
     """
 
     family: str
     method: str
     parameters: Mapping[str, Any]
+    words: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,7 @@ class Vault:
             analyst=self.analyst,
             retry_key=retry_key,
             statement=statement,
+            details={"asked": request.words} if request.words else None,
         )
         answer = _answered(receipt)
         return Settled(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
+_SECONDS = len("2026-01-01T00:00:00")
+
 Dataset = Annotated[str, typer.Option(help="Journal, where the ledger keeps several.")]
 
 
@@ -46,7 +48,8 @@ def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> No
         spent = guarantee(account.spent, opened.limit)
         analysts = {name: str(each) for name, each in opened.caps().items()}
     shown = [
-        {key: line[key] for key in ("number", "time", "family", "method", "analyst", "cost", "statement")}
+        {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
+        | {key: line[key] for key in ("asked", "analyst", "cost", "statement")}
         for line in entries
     ]
     text = f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
@@ -98,7 +101,7 @@ def database(ledger: str) -> str:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    from sfumato.vault.promise import cost
+    from sfumato.vault.promise import paid
 
     return {
         "number": entry.number,
@@ -108,7 +111,8 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "method": entry.method,
         "analyst": entry.event.analyst,
         "statement": entry.event.statement,
-        "cost": cost(entry.event.charge),
+        "asked": entry.asked,
+        "cost": paid(entry),
         "parameters": entry.event.question.parameters,
         "hash": entry.hash,
     }

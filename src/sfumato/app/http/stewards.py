@@ -13,7 +13,7 @@ from sfumato.app.http.queries import budgets, summary
 from sfumato.app.http.refusal import RefusalError
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
-from sfumato.vault.promise import cost
+from sfumato.vault.promise import paid
 
 router = APIRouter(prefix="/v1", tags=["stewards"])
 
@@ -112,7 +112,8 @@ def entry(found: Entry) -> dict[str, Any]:
         "method": found.method,
         "analyst": found.analyst,
         "statement": found.statement,
-        "cost": cost(found.charge),
+        "asked": found.asked,
+        "cost": paid(found),
         "parameters": found.question.parameters,
         "hash": found.hash,
     }

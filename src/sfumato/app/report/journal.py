@@ -26,6 +26,7 @@ def journal_rows(entries: Iterable[Entry]) -> tuple[Row, ...]:
             {
                 "entry": entry.number,
                 "method": entry.method,
+                "asked": entry.asked,
                 "statement": entry.event.statement,
                 "cost": cost(charge),
                 "unit": "epsilon" if pure else "rho",
