@@ -169,6 +169,8 @@ def test_caps_bind_analysts_and_stewards_see_who_spent(server, steward):
             assert spent(server) == before
     assert "epsilon = 0 left of epsilon = 0.3" in steward.budget("people")["analysts"]["capped"]
     assert {"capped", "other"} <= {entry["analyst"] for entry in steward.journal("people")}
+    summed = [entry for entry in steward.journal("people") if entry["asked"] == "sum(age)"]
+    assert [entry["cost"].split(";")[0] for entry in summed] == ["epsilon 0.3", "nothing"]
 
 
 def test_whether_one_person_or_nobody_matches_shows_in_nothing_but_the_number(server, analyst):
