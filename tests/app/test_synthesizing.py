@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -158,3 +161,60 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     assert page.tables["fine"][0]["fine"] == "0..16"
     assert page.tables["fine"][-1]["fine"] == "(missing)"
     assert "others" in str(page.tables["many"][-1]["many"])
+
+
+def test_samples_say_what_is_wrong_and_why_there_are_none(desk: Path) -> None:
+    release(desk, *RHO, "--method", "mst", "--model", "model")
+
+    def sample(*more: str, code: int = 0) -> Done:
+        return sfumato("sample", "model", "--out", "s.csv", "--overwrite", *more, cwd=desk, code=code)
+
+    assert "ask for fewer rows" in sample("--rows", "99999999999", code=2).stderr
+    assert "it has 101: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..., (missing)" in sample("--given", "age=200", code=2).stderr
+    rare = ("--given", "age=(missing)", "--given", "town=(other)", "--given", "married=(other)")
+    none = sample(*rare)
+    assert "Wrote 0 rows" in none.stderr
+    assert "expects less than one such row" in none.stderr
+    assert "Wrote 5 rows" in sample(*rare, "--rows", "5").stderr
+    listed = sfumato("domain", "show", "people.yaml", "--cells", "town", cwd=desk).stdout
+    assert listed.splitlines() == ["T0", "T1", "T2", "T3", "(other)"]
+    content = bytearray((desk / "model").read_bytes())
+    content[len(content) // 2] ^= 4
+    (desk / "model").write_bytes(content)
+    assert "damaged" in sample("--rows", "5", code=2).stderr
+
+
+def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
+    script = Path(sys.executable).parent / "sfumato"
+    terms = ("--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
+    with subprocess.Popen(
+        [script, "synthesize", "people.csv", "--domain", "people.yaml", *terms],
+        cwd=desk,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr is not None
+        while "Measuring" not in running.stderr.readline():
+            pass
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130
+    assert said.startswith("sfumato: interrupted; what was charged before stays charged")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--epsilon", "1", "--rho", "1", "--out", "out.csv"], "epsilon and rho are two ways to say"),
+        (["--delta", "1e-9", "--out", "out.csv"], "give epsilon with it"),
+        (["--epsilon", "1", "--out", "people.csv"], "overwrite it (--overwrite"),
+    ],
+)
+def test_a_refusal_names_the_option_that_mends_it(arguments, says, desk: Path) -> None:
+    assert says in release(desk, *arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(("command", "more"), [("evaluate", ["--out", "page.html"]), ("attack", [])])
+def test_a_claim_is_among_the_options_that_are_required(command, more, desk: Path) -> None:
+    terms = ("people.csv", "out.csv", "--domain", "people.yaml", "--holdout", "h.csv", *more)
+    assert "Missing option '--claim'" in sfumato(command, *terms, cwd=desk, code=2).stderr

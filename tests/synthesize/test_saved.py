@@ -48,7 +48,12 @@ def test_files_that_hold_no_release_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("age,sex\n1,2\n")
     save(released("histogram"), tmp_path / "model")
     (tmp_path / "half").write_bytes((tmp_path / "model").read_bytes()[:200])
-    for name in ("text", "half", "absent"):
+    whole = (tmp_path / "model").read_bytes()
+    for place in range(0, len(whole), 37):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        (tmp_path / f"flipped {place}").write_bytes(flipped)
+    for name in ("text", "half", "absent", *(path.name for path in tmp_path.glob("flipped *"))):
         with pytest.raises(InputError, match="cannot read a saved release"):
             load(tmp_path / name)
     with pytest.raises(InputError, match="exists"):

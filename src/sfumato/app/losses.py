@@ -30,6 +30,10 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
             loss = EpsilonDelta(epsilon, delta)
         case None, None, str():
             loss = Rho(rho)
+        case str(), _, str():
+            raise LossError("epsilon and rho are two ways to say what the release may cost; give one of them")
+        case None, str(), _:
+            raise LossError("a delta alone does not say what the release may cost; give epsilon with it")
         case _:
             raise LossError("say what the release may cost: epsilon, epsilon with delta, or rho")
     size = loss.epsilon if isinstance(loss, EpsilonDelta) else loss.value

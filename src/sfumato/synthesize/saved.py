@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from sfumato.vault.payload import decode, encode
 from sfumato.vault.rows import free, whole
 
 _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}
+
+_DIGEST = 32  # bytes of SHA-256 before the content, by which a damaged file is told from a sound one
 
 
 def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> None:
@@ -44,7 +47,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
             },
         }
     )
-    whole(path, lambda partial: _write(partial, stored))
+    whole(path, lambda partial: _write(partial, hashlib.sha256(stored).digest() + stored))
 
 
 def load(path: str | Path) -> Synthetic:
@@ -54,12 +57,16 @@ def load(path: str | Path) -> Synthetic:
         InputError: the file cannot be read or is no saved release.
     """
     try:
-        payload = decode(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+        digest, stored = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(stored).digest() != digest:
+            raise InputError("a byte was changed, lost or added since it was saved")
+        payload = decode(stored)
         release = payload["release"]
         model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
         return Synthetic(**release["statement"], model=model, seed=release["seed"])
     except (OSError, SfumatoError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read a saved release from {path}", culprit=path) from error
+        raise InputError(f"cannot read a saved release from {path}: no such file, or damaged", culprit=path) from error
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -78,7 +78,9 @@ def free(path: str | Path, *, overwrite: bool) -> None:
     if not os.access(target.parent, os.W_OK) or target.is_dir():
         raise InputError(f"cannot write {target}: permission denied or a folder", culprit=target)
     if target.exists() and not overwrite:
-        raise InputError(f"{target} exists; choose another name or ask to overwrite it", culprit=target)
+        raise InputError(
+            f"{target} exists; choose another name, or overwrite it (--overwrite, overwrite=True)", culprit=target
+        )
 
 
 def whole(path: str | Path, write: Callable[[Path], None]) -> None:

@@ -25,7 +25,7 @@ def attack(
     releases: ReleasesArgument,
     domain: DomainOption,
     holdout: HoldoutOption,
-    claim: ClaimOption = None,
+    claim: ClaimOption,
     hierarchy: HierarchyOption = None,
     people: Annotated[int, typer.Option(min=40, help="Members attacked, and as many others.")] = 1000,
     seed: SeedOption = 0,
@@ -42,7 +42,7 @@ def attack(
     from sfumato.evaluate.files import open_panel, submissions
 
     described = load(domain)
-    submitted = submissions(releases, claim or [], hierarchy or [], described)
+    submitted = submissions(releases, claim, hierarchy or [], described)
     mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
         panel = open_panel(real, holdout, described, seed=seed)

@@ -74,12 +74,20 @@ def check(
 
 
 @app.command()
-def show(path: DomainPath, as_json: Json = False) -> None:
+def show(
+    path: DomainPath,
+    cells: Annotated[str | None, typer.Option(help="List the cells of this attribute, as --given names them.")] = None,
+    as_json: Json = False,
+) -> None:
     """Show a domain: attributes, their cells, the unit of privacy."""
     from sfumato.domain import load
     from sfumato.domain.document import describe
 
     domain = load(path)
+    if cells is not None:
+        labels = domain[cells].labels()
+        result({"attribute": cells, "cells": labels}, "\n".join(labels), as_json=as_json)
+        return
     lines = [
         {
             "attribute": attribute.name,

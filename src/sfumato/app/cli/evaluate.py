@@ -37,7 +37,7 @@ def evaluate(
     domain: DomainOption,
     holdout: HoldoutOption,
     out: PageOption,
-    claim: ClaimOption = None,
+    claim: ClaimOption,
     hierarchy: HierarchyOption = None,
     target: TargetOption = None,
     seed: SeedOption = 0,
@@ -61,7 +61,7 @@ def evaluate(
 
     free(out, overwrite=overwrite)
     described = load(domain)
-    submitted = submissions(releases, claim or [], hierarchy or [], described)
+    submitted = submissions(releases, claim, hierarchy or [], described)
     mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
         people = open_panel(real, holdout, described, seed=seed)

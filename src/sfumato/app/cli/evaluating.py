@@ -21,7 +21,7 @@ HoldoutOption = Annotated[
     str, typer.Option("--holdout", help="People of the same population who are not in the protected table.")
 ]
 ClaimOption = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--claim", help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like."
     ),

@@ -26,6 +26,8 @@ from sfumato.app.cli.serve import serve
 from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="sfumato",
     help="Release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.",
@@ -70,16 +72,25 @@ def main(
     """Exit codes: 0 done, 1 failed, 2 wrong input, 3 budget refused."""
 
 
+def _interruptible() -> None:
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt from None
+        raise
+
+
 def run() -> None:
     """Run the command line and leave with its exit code; errors are one sentence on standard error."""
     try:
-        app()
+        _interruptible()
     except SfumatoError as error:
         remark(f"sfumato: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         remark("sfumato: interrupted; what was charged before stays charged, and asking the same again completes it")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except Exception as error:
         if os.environ.get("SFUMATO_TRACE"):
             raise

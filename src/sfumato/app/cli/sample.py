@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from sfumato.synthesize.synthetic import Synthetic
 
 
+_MOST_LISTED = 20
+
+
 def sample(
     model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
     out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")],
     rows: Annotated[int | None, typer.Option(min=1, help="How many; as many as the release had without.")] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option(help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show'; several times for more."),
+        typer.Option(
+            help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show --cells'; several times for more. "
+            "For models of aim, annealed and mst."
+        ),
     ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -38,6 +44,12 @@ def sample(
         drawn = (_restricted(release, given) if given else release).sample(rows)
     drawn.write(out, overwrite=overwrite)
     remark(f"Wrote {len(drawn):,} rows to {out}.")
+    if not len(drawn):
+        remark(
+            "The model expects less than one such row"
+            + (f" among its {release.model.total:,}" if given else "")
+            + "; --rows draws as many as you ask for."
+        )
     text = f"Guarantee: {release.guarantee}\nCost: nothing"
     result({"out": str(out), "rows": len(drawn), "guarantee": release.guarantee}, text, as_json=as_json)
 
@@ -48,7 +60,7 @@ def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
     from sfumato.synthesize.graphical import Graphical
 
     if not isinstance(release.model, Graphical):
-        raise InputError("--given needs a graphical model (mst, aim); sample and filter the rows of other models")
+        raise InputError("--given needs a model of aim, annealed or mst; sample and filter the rows of other models")
     codes: dict[str, list[int]] = {}
     for condition in given:
         name, separator, label = condition.partition("=")
@@ -61,5 +73,6 @@ def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
 def _code(domain: Domain, name: str, label: str) -> int:
     labels = domain[name].labels()
     if label not in labels:
-        raise InputError(f"{name} has no cell {label!r}; it has {', '.join(labels[:20])}")
+        few = labels if len(labels) <= _MOST_LISTED else (*labels[: _MOST_LISTED // 2], "...", labels[-1])
+        raise InputError(f"{name} has no cell {label!r}; it has {len(labels)}: {', '.join(few)}")
     return labels.index(label)
