@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
@@ -72,6 +73,7 @@ def missing(domain: Domain, name: str) -> Condition:
     return Condition(Among(name, found), Among(name, frozenset(range(attribute.size)) - found))
 
 
+@lru_cache(maxsize=4096, typed=True)  # every cell is looked at, and the same edges are asked about again and again
 def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Condition:
     """``name how literal``.
 
