@@ -284,3 +284,25 @@ def test_forms_of_other_sites_are_refused(server):
     )
     assert reply.status_code == 403
     assert reply.json()["type"] == "/problems/foreign-origin"
+
+
+def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them(server, browser):
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("smooth", source=str(table), domain=DOMAIN, limit="4,1e-6", second_budget=True)
+    page = enter(browser, started, "rhea", Scope.ANALYST)
+    page.get_by_role("link", name="smooth").click()
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result.get_by_role("alert")).to_contain_text("epsilon, epsilon with delta, or rho")
+    builder.get_by_label("Rho").fill("0.1")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("It would cost rho = 0.1")
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("Cost: rho 0.1")
+    accessible(page)
+    statement = page.locator("#sql-form")
+    statement.get_by_label("Epsilon", exact=True).fill("0.5")
+    statement.get_by_label("Delta").fill("1e-8")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("heading", name="Answer")).to_be_visible()

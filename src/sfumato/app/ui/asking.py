@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from sfumato.app.http.forms import AggregateForm, ConditionForm, QueryForm
 from sfumato.app.http.tables import Loaded
-from sfumato.app.losses import limit_of
+from sfumato.app.losses import limit_of, loss_of
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import DomainError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
@@ -29,7 +29,9 @@ class Asked(BaseModel):
     """What the analyst's form sends: SQL, or the fields of the builder; and the loss."""
 
     how: Literal["builder", "sql"]
-    epsilon: Short
+    epsilon: Short = ""
+    delta: Short = ""
+    rho: Short = ""
     sql: Annotated[str, Field(max_length=LONGEST)] = ""
     aggregate: Short = "count"
     of: Short = ""
@@ -37,6 +39,14 @@ class Asked(BaseModel):
     attribute: Short = ""
     comparison: Short = "="
     value: Short = ""
+
+    def loss(self) -> Loss:
+        """What the question may cost.
+
+        Raises:
+            LossError: the fields say nothing, or too much.
+        """
+        return loss_of(*(text.strip() or None for text in (self.epsilon, self.delta, self.rho)))
 
     def read(self, loaded: Loaded) -> Query:
         """The question.
@@ -129,11 +139,13 @@ def cap(limit: Loss, text: str) -> Loss:
 
 def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
     """What the question would cost and how wrong its answers would be."""
-    query, loss = form.read(loaded), Epsilon(form.epsilon)
+    query, loss = form.read(loaded), form.loss()
     found = accuracy(loaded.domain, query, loss, confidence=_CONFIDENCE, rows=loaded.dataset.rows)
     halved = None
     widest = max((each.half_width for each in found if each.measure == "units"), default=0.0)
-    if widest > 0 and all(each.measure == "units" for each in found):  # at a large loss every count is exact
+    if (
+        isinstance(loss, Epsilon) and widest > 0 and all(each.measure == "units" for each in found)
+    ):  # at a large loss every count is exact
         wanted = repr(widest / 2)
         halved = plain(cost(loaded.domain, query, wanted, confidence=_CONFIDENCE, rows=loaded.dataset.rows).value)
     return {"expected": found, "loss": str(loss), "halved": halved}
@@ -141,7 +153,7 @@ def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
 
 def answer(loaded: Loaded, vault: Vault, form: Asked) -> Answer:
     """Ask."""
-    return ask_query(vault, form.read(loaded), loss=Epsilon(form.epsilon))
+    return ask_query(vault, form.read(loaded), loss=form.loss())
 
 
 def chart(found: Answer) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from sfumato.app.ui.mistakes import known, refused
 from sfumato.app.ui.render import fragment, page
 from sfumato.errors import SfumatoError
 from sfumato.ledger.registry import Key, Scope
+from sfumato.privacy.loss import Epsilon
 
 _SITTING = timedelta(hours=12)
 _SHOWN = 50
@@ -113,6 +114,7 @@ def dataset(name: str, key: Anyone, worker: Worker) -> Response:
         key=key,
         dataset=summary(loaded),
         attributes=attributes,
+        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
         own=gauge(loaded.ledger.remaining(key.name)),
         history=_history(worker, name, key),
