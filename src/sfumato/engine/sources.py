@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,14 +127,12 @@ def stamps(source: str) -> Stamps:
     """
     if "://" in source or source.startswith("spark:"):
         return ()
-    found = []
-    for name in _files(source):
-        try:
-            status = Path(name).stat()
-        except OSError:
-            continue  # it has just gone
-        found.append((name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino))
-    return tuple(sorted(found))
+    one = _stamp(source)
+    if one is not None and stat.S_ISREG(one[0]):  # the most usual: a server looks before every question
+        return (one[1],)
+    pattern = source if one is None else f"{_literal_path(Path(source))}/*.parquet"
+    found = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    return tuple(sorted(each[1] for each in found if each is not None))
 
 
 def same_place(one: str, other: str) -> bool:
@@ -228,16 +227,13 @@ def frame_source(frame: object) -> Frame:
     return Frame(table, title)
 
 
-def _files(source: str) -> Sequence[str]:
-    path = Path(source)
+def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:
+    """Mode and stamp of what lies there; None where nothing does, or it has just gone."""
     try:
-        if path.is_file():
-            return [source]
-        if path.is_dir():
-            return [str(each) for each in path.glob("*.parquet")]
-    except OSError:  # such as a name that is too long
-        return []
-    return glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found = Path(name).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mode, (name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
 
 
 def quoted(text: str) -> str:
