@@ -135,6 +135,9 @@ def test_a_steward_registers_caps_and_issues_and_an_analyst_previews_asks_repeat
     estimates = result.locator("td.estimate").all_inner_texts()
     assert len(estimates) == 4
 
+    history = analyst.locator("#status").get_by_role("table")
+    expect(history).to_contain_text("count(*) by sex where age")  # what was asked, in words
+
     builder.get_by_role("button", name="Ask").click()
     expect(result).to_contain_text("nothing: asked and answered before")
     assert result.locator("td.estimate").all_inner_texts() == estimates

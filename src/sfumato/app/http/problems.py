@@ -92,8 +92,8 @@ def install(app: FastAPI) -> None:
 
     def handle(request: Request, error: Exception) -> JSONResponse:
         found = reply(error)
-        if found.status_code >= 500:  # noqa: PLR2004
-            log("failed", path=request.url.path, error=type(error).__name__)
+        kind = error.kind if isinstance(error, RefusalError) else type(error).__name__
+        log("failed" if found.status_code >= 500 else "refused", path=request.url.path, error=kind)  # noqa: PLR2004
         return found
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
