@@ -86,15 +86,24 @@ def main() -> None:
         "| rows | columns | counting, CPU s | the rest, CPU s | cells of the tree | table, MB | peak, MB |",
         "|---|---|---|---|---|---|---|",
     ]
+    rest: dict[tuple[int, int], float] = {}
     for case in CASES:
         command = [sys.executable, __file__, *map(str, case)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         found = json.loads(done.stdout.splitlines()[-1])
         print(found, flush=True)
+        rest[case] = found["rest_s"]
         seconds, memory = (f"{found['counting_s']:.1f} | {found['rest_s']:.1f}", f"{found['table_mb']:.0f}")
         tree, peak = f"{found['tree_cells']:,}", f"{found['peak_mb']:.0f}"
         lines.append(f"| {found['rows']:,} | {found['columns']} | {seconds} | {tree} | {memory} | {peak} |")
         TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    growth = [
+        f"{rest[10_000_000, columns] / rest[1_000_000, columns]:.2f} ({columns} columns)"
+        for columns in (15, 30)
+        if {(1_000_000, columns), (10_000_000, columns)} <= set(rest)
+    ]
+    lines += ["", f"The rest for 10 000 000 rows, relative to 1 000 000: {', '.join(growth)}."]
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
