@@ -15,6 +15,7 @@ from sfumato.ledger.enrolment import enrol, journalled_version
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.found import Wanted, together
 from sfumato.ledger.question import JSON, Question
+from sfumato.ledger.repeats import Repeats
 from sfumato.ledger.reservation import Order, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.writer import Ticket, Work, Writer
@@ -45,6 +46,7 @@ class Ledger:
         self.dataset = dataset
         self.limit = limit
         self._store = store
+        self._repeats = Repeats()
         self._writer = Writer(partial(_transact, store, dataset))
 
     def reserve(
@@ -86,7 +88,13 @@ class Ledger:
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
         question = question.of_version(journalled_version(self._secret, question.dataset_version))
         order = Order(Event(Kind.RELEASE, question, charge, analyst, statement, details), retry_key)
-        return self._writer.run(Work(order.wanted, partial(reserve, order=order)))
+        known = self._repeats.find(order)
+        if known is not None:
+            return known
+        receipt = self._writer.run(Work(order.wanted, partial(reserve, order=order)))
+        if receipt.answer is not None:
+            self._repeats.keep(order, receipt.number, receipt.answer)
+        return receipt
 
     def settle(self, receipt: Receipt, answer: bytes) -> bytes:
         """Store the answer of a reserved release, unless one is stored: the first wins.
@@ -228,7 +236,9 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
     with store.reading() as connection:
         held = reading.datasets(connection)
     if not held:
-        return MissingLedgerError(f"the ledger {store.place} holds no dataset yet; name a limit", culprit=dataset)
+        return MissingLedgerError(
+            f"the ledger {store.place} holds no dataset yet; name a limit to open one", culprit=dataset
+        )
     listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
     return OtherDatasetsError(
         f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "

@@ -142,7 +142,7 @@ def test_sixteen_clients_with_one_question_pay_for_it_once(stage):
 def kill_loop(server, kills, pause):
     """Clients ask and ask again with the same keys while the server is killed and started."""
     clients = [server.client(f"analyst{place}") for place in range(4)]
-    over = threading.Event()
+    over, replied = threading.Event(), threading.Event()
 
     def ask(client, place):
         found, question = [], 0
@@ -154,6 +154,7 @@ def kill_loop(server, kills, pause):
             found.append(got)
             if isinstance(got, tuple) or got == "budget-exceeded":
                 question += 1
+                replied.set()
             else:
                 time.sleep(0.02)  # the same again, under the same key
         return found
@@ -161,26 +162,29 @@ def kill_loop(server, kills, pause):
     result = []
     load = threading.Thread(target=lambda: result.append(run(clients, ask)))
     load.start()
-    for _ in range(kills):
-        time.sleep(pause)
-        server.kill()
-        server.start()
-    time.sleep(pause)
-    over.set()
-    load.join()
+    try:
+        for _ in range(kills):
+            replied.clear()
+            assert replied.wait(60)  # it is at work, however slow the machine is
+            time.sleep(pause)
+            server.kill()
+            server.start()
+    finally:
+        over.set()
+        load.join()
     ((delivered, _),) = result
     return delivered
 
 
 def test_killed_under_load_nothing_is_lost_and_nothing_is_free(stage):
-    delivered = kill_loop(stage, kills=2, pause=0.6)
+    delivered = kill_loop(stage, kills=2, pause=0.3)
     assert delivered
     check(stage, delivered)
 
 
 @pytest.mark.slow
 def test_killed_again_and_again(stage):
-    delivered = kill_loop(stage, kills=25, pause=0.5)
+    delivered = kill_loop(stage, kills=25, pause=0.2)
     assert len(delivered) > 20
     check(stage, delivered)
 

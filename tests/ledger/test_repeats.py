@@ -1,0 +1,73 @@
+"""What was paid for and answered is handed out again without the lock, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+from tests.ledger.asking import TENTH, ask, question
+
+from sfumato.errors import BudgetError, InputError, LedgerError
+from sfumato.ledger.store import Store
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon
+
+
+@pytest.fixture
+def answered(ledger):
+    """A ledger of which ann has asked one question twice under one retry key."""
+    for _ in range(2):
+        ledger.release(question(), TENTH, lambda: b"x", statement="pure", analyst="ann", retry_key="r1")
+    return ledger
+
+
+@pytest.fixture
+def locked(answered, url, monkeypatch):
+    """The same while another process holds the lock for longer than anybody waits."""
+    monkeypatch.setattr("sfumato.ledger.store._PATIENCE", 0.05)
+    other = Store(url)
+    with other.writing() as connection:
+        connection.execute(text("UPDATE ledger_dataset SET entries = entries"))
+        answered._writer._transact = refuse
+        yield answered
+    other.close()
+
+
+def refuse(_tickets):
+    raise LedgerError("locked")
+
+
+def test_a_repeat_waits_for_no_lock(locked):
+    for retry_key in (None, "r1"):
+        receipt = ask(locked, analyst="ann", retry_key=retry_key)
+        assert (receipt.answer, receipt.charged, receipt.charged_analyst) == (b"x", False, False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"analyst": "bob"}, {"analyst": None}, {"analyst": "ann", "retry_key": "r2"}, {"number": 1, "analyst": "ann"}],
+)
+def test_what_differs_in_anything_goes_to_the_database(locked, other):
+    with pytest.raises(LedgerError, match="locked"):
+        ask(locked, **other)
+
+
+def test_another_analyst_still_pays_from_their_own_cap(answered):
+    answered.set_cap("bob", Epsilon("0.05"))
+    with pytest.raises(BudgetError):
+        ask(answered, analyst="bob")
+    assert ask(answered, analyst="cyd").charged_analyst
+
+
+def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
+    with pytest.raises(InputError, match="another question"):
+        ask(answered, 1, analyst="ann", retry_key="r1")
+    assert ask(answered, 0, charge_for(Epsilon("0.2")), analyst="ann").charged
+
+
+def test_only_so_much_is_remembered(answered, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.repeats._MOST", 1)
+    for _ in range(2):
+        answered.release(question(1), TENTH, lambda: b"y", statement="pure")
+    assert len(answered._repeats._kept) == 1
+    assert ask(answered, analyst="ann").answer == b"x"
+    assert ask(answered, 1).answer == b"y"
