@@ -69,12 +69,16 @@ class Store:
                 or it was written by a newer version.
         """
         if self._file and not create and not self._file.startswith("file:") and not Path(self._file).exists():
-            raise MissingLedgerError(f"there is no ledger at {self.place}; name a limit", culprit=self.place)
+            raise MissingLedgerError(
+                f"there is no ledger at {self.place}; name a limit to make one", culprit=self.place
+            )
         revision = self._revision()
         if revision == REVISION:
             return
         if revision is None and not create:
-            raise MissingLedgerError(f"there is no ledger at {self.place}; name a limit", culprit=self.place)
+            raise MissingLedgerError(
+                f"there is no ledger at {self.place}; name a limit to make one", culprit=self.place
+            )
         if self._file:
             self._use_write_ahead_log()
         with self.founding() as connection:
