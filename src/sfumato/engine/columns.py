@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate, named
 from sfumato.engine.condition import holds
 from sfumato.engine.plan import Counts, Plan
-from sfumato.engine.statements import uniform
+from sfumato.engine.statements import numeric, uniform
 from sfumato.engine.tally import Tally, totals
 
 Codes = NDArray[np.unsignedinteger[Any]]
@@ -166,12 +167,19 @@ class Columns:
         place, last = self._domain.index(value), len(edges) - 1
         kind = np.min_scalar_type(last)
 
-        def make() -> NDArray[np.integer[Any]] | None:
-            numbers = self._numbers(place)
-            return None if numbers is None else _bin(numbers, np.array(edges))
-
-        found: NDArray[np.integer[Any]] | None = self._once(("bins", place, edges), kind.itemsize * self._rows, make)
-        return found
+        key = ("bins", place, edges)
+        if key in self._kept:
+            found: NDArray[np.integer[Any]] | None = self._kept[key]
+            return found
+        numbers, bounds = self._numbers(place), numeric(self._domain, value)
+        if numbers is None:
+            return None
+        if edges[0] > bounds.minimum or edges[-1] < bounds.maximum:  # a closer look at some values, not to be kept
+            inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+            looked = np.full(self._rows, last, dtype=kind)
+            looked[inside] = _bin(numbers[inside], np.array(edges))
+            return looked
+        return self._once(key, kind.itemsize * self._rows, partial(_bin, numbers, np.array(edges)))
 
     def _once(self, key: object, size: int, make: Callable[[], _Array | None]) -> _Array | None:
         """What is kept under ``key``, made on first use; None where ``size`` bytes more would not fit."""
@@ -217,10 +225,9 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
 
 def _searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     bins = len(edges) - 1
-    inside = (numbers >= edges[0]) & (numbers <= edges[-1])
-    found: NDArray[np.int64] = np.where(
-        inside, np.minimum(np.searchsorted(edges, numbers, side="right") - 1, bins - 1), bins
-    )
+    found = np.full(len(numbers), bins, dtype=np.int64)
+    inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+    found[inside] = np.minimum(np.searchsorted(edges, numbers[inside], side="right") - 1, bins - 1)
     return found
 
 

@@ -21,6 +21,7 @@ from sfumato.privacy.sampler import decide, one_below, uniform_below
 Scores = NDArray[np.int64] | Sequence[int | Fraction]
 
 _LARGEST = 1 << 62
+_MOST_CANDIDATES = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,36 @@ class Exponential:
         Raises:
             InputError: no scores, not integers or fractions, or integers beyond 2^62.
         """
+        chosen, _ = self.choose_among(scores, np.ones(len(scores), dtype=np.int64), entropy)
+        return chosen
+
+    def choose_among(self, scores: Scores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
+        """As :meth:`choose`, among groups of candidates that share a score: the group, and the place within it.
+
+        Args:
+            scores: of the groups, as there.
+            sizes: candidates of each group, shape ``(groups,)``, at least one and less than 2^32 in all.
+            entropy: source of the coins.
+
+        Raises:
+            InputError: as there, or too many candidates.
+        """
         gaps = _gaps(scores, self._rate)
-        ends = np.cumsum(gaps.high, dtype=np.uint64)
+        if sizes.shape != gaps.high.shape or sizes.min() < 1 or int(sizes.sum()) >= _MOST_CANDIDATES:
+            raise InputError("each group has at least one candidate, and all of them together fewer than 2^32")
+        ends = np.cumsum(gaps.high * sizes.astype(np.uint64), dtype=np.uint64)
         while True:
             drawn = one_below(int(ends[-1]), entropy)
             chosen = int(np.searchsorted(ends, np.uint64(drawn), side="right"))
-            above = int(ends[chosen]) - drawn  # 1 .. high: the uniform place within the weight, from its end
             low, high = int(gaps.low[chosen]), int(gaps.high[chosen])
-            if high - above < low or decide(partial(gaps.remainder, chosen), entropy):
-                return chosen
+            # what is left of the group's weight, uniform: which candidate, and the uniform place within its weight
+            candidate, place = divmod(int(ends[chosen]) - drawn - 1, high)
+            if high - 1 - place < low or decide(partial(gaps.remainder, chosen), entropy):
+                return chosen, candidate
+
+    def keeps(self, gap: int, entropy: Entropy) -> bool:
+        """A coin that shows with probability exp(-epsilon gap / (2 sensitivity)), exactly, for an integer gap >= 0."""
+        return decide(partial(exp_enclosure, self._rate * gap), entropy)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from sfumato.query.ask import ask
 from sfumato.query.batch import BatchAnswer, choose
 from sfumato.query.batch import answer as answer_batch
 from sfumato.query.batch_rows import Batch
+from sfumato.query.choice import choose_quantile
 from sfumato.query.consistency import whole_counts
 from sfumato.query.question import Query, count, median, table
 from sfumato.query.session import Adaptive, Session
@@ -23,6 +24,7 @@ __all__ = [
     "answer_batch",
     "ask",
     "choose",
+    "choose_quantile",
     "cost",
     "count",
     "median",

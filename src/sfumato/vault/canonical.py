@@ -22,6 +22,7 @@ from sfumato.vault.questions import (
     MarginalErrors,
     Measurable,
     Moments,
+    RankErrors,
     Scores,
     Sum,
     Units,
@@ -69,6 +70,9 @@ def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one 
                 "weights": [plain(weight) for weight in asked.weights],
                 "penalties": [plain(penalty) for penalty in asked.penalties],
             }
+        case RankErrors():
+            own = {"value": asked.value, "probability": str(asked.probability), "where": where(asked.where)}
+            return {"kind": "rank-errors", **own, "edges": _edges(asked.edges), "parts": asked.parts}
         case _:
             assert_never(asked)
 

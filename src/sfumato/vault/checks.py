@@ -29,6 +29,7 @@ from sfumato.vault.questions import (
     MarginalErrors,
     Measurable,
     Moments,
+    RankErrors,
     Scores,
     Sum,
     Units,
@@ -37,6 +38,9 @@ from sfumato.vault.questions import (
 )
 
 _LARGEST = 1 << 62
+_FINEST_PROBABILITY = 10**6
+_MOST_CELLS = 1 << 26
+_APART = 2.0**-48  # of the largest edge: cells so wide have edges that rounding leaves apart
 _MATRIX = 2
 
 
@@ -109,6 +113,14 @@ def check_scores(domain: Domain, scores: Scores) -> None:
             if min(weights) <= 0:
                 raise QueryError("weights of candidates must be positive", culprit=weights)
             check_size(domain, distances)
+        case RankErrors(value=value, probability=probability, edges=edges, parts=parts, where=where):
+            check(domain, Bins(value, edges, (), where))
+            if not 0 < probability < 1 or probability.denominator > _FINEST_PROBABILITY:
+                raise QueryError("a quantile lies strictly between 0 and 1, in at most millionths", culprit=probability)
+            if parts < 1 or (len(edges) - 1) * parts > _MOST_CELLS:
+                raise SizeError(f"a quantile is chosen among at most {_MOST_CELLS:,} cells", culprit=parts)
+            if float(np.diff(edges).min()) / parts < _APART * max(map(abs, edges)):
+                raise QueryError("the cells of a quantile are too narrow for doubles; ask for fewer", culprit=parts)
         case _:
             assert_never(scores)
 

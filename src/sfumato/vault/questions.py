@@ -149,7 +149,24 @@ class MarginalErrors:
     penalties: tuple[Fraction, ...]
 
 
-Scores = AbsoluteErrors | MarginalErrors
+@dataclass(frozen=True)
+class RankErrors:
+    """Scores of the cells of a fine grid over a value: minus the rows by which a cell misses a quantile.
+
+    The grid divides each bin between neighbouring ``edges`` into ``parts`` cells of one width, a cell holding its
+    left end only (the last one of all both).  With the quantile a / b, B rows below a number and N in all, a number
+    misses it by f = (b - a) B - a (N - B), which never falls; a cell [x, y) has the score -max(0, f(x), -f(y)).
+    One row moves f, and so each score, by at most max(a, b - a).
+    """
+
+    value: str
+    probability: Fraction
+    edges: tuple[float, ...]
+    parts: int
+    where: Predicate | None = None
+
+
+Scores = AbsoluteErrors | MarginalErrors | RankErrors
 
 
 class Noise(Protocol):

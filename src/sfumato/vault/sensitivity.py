@@ -23,6 +23,7 @@ from sfumato.vault.questions import (
     MarginalErrors,
     Measurable,
     Moments,
+    RankErrors,
     Scores,
     Sum,
     Units,
@@ -86,5 +87,7 @@ def selection_sensitivity(domain: Domain, scores: Scores) -> int | Fraction:
             return domain.unit.rows
         case MarginalErrors(weights=weights):
             return domain.unit.rows * max(weights)
+        case RankErrors(probability=probability):
+            return domain.unit.rows * max(probability.numerator, probability.denominator - probability.numerator)
         case _:
             assert_never(scores)

@@ -19,7 +19,8 @@ from sfumato.privacy.selection import Exponential
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault.noise import noises
 from sfumato.vault.purse import Purse
-from sfumato.vault.questions import AbsoluteErrors, Measurable, Measurement, Scores
+from sfumato.vault.questions import AbsoluteErrors, MarginalErrors, Measurable, Measurement, RankErrors, Scores
+from sfumato.vault.rank import choose_cell
 from sfumato.vault.sensitivity import selection_sensitivity
 from sfumato.vault.tallies import Tallies
 
@@ -57,6 +58,8 @@ class Session:
         """See :meth:`sfumato.vault.doors.Doors.select`."""
         mechanism = _chooser(loss, selection_sensitivity(self.domain, scores))
         self._purse.spend(mechanism.charge)
+        if isinstance(scores, RankErrors):
+            return choose_cell(self._tallies, scores, mechanism, self._entropy)
         return mechanism.choose(self._scores(scores), self._entropy)
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
@@ -68,7 +71,7 @@ class Session:
         released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
 
-    def _scores(self, scores: Scores) -> Counts | list[Fraction]:
+    def _scores(self, scores: AbsoluteErrors | MarginalErrors) -> Counts | list[Fraction]:
         if isinstance(scores, AbsoluteErrors):
             (exact,) = self._tallies.answers([scores.queries])
             errors: Counts = np.abs(exact - scores.answers)

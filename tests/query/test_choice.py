@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import DomainError, QueryError
+from sfumato.privacy.accountant import NOTHING
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.query import ask, choose_quantile
+from sfumato.query.question import Quantile, Query
+from sfumato.query.sql import parse
+from sfumato.vault.fake import FakeVault
+
+MEDIAN = Quantile("income", Fraction(1, 2))
+
+
+def test_a_chosen_quantile_is_nearer_to_the_truth_than_one_read_off_a_tree(encoded, table):
+    income = table["income"].to_numpy(zero_copy_only=False)
+    truth = np.median(income[(income >= 0) & (income <= 5000)])
+    vault = FakeVault(encoded, seed=2)
+    chosen = [abs(choose_quantile(vault, MEDIAN, loss=Epsilon(1)).value - truth) for _ in range(40)]
+    read = [abs(ask(vault, Query((MEDIAN,)), loss=Epsilon(1)).value.estimate - truth) for _ in range(40)]
+    assert np.mean(chosen) < np.mean(read) / 2
+
+
+@pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.5")], ids=str)
+@pytest.mark.parametrize("probability", [Fraction(1, 2), Fraction(1, 10)], ids=str)
+def test_it_misses_the_rank_by_no_more_than_it_says(encoded, table, loss, probability):
+    ages = np.sort(table["age"].to_numpy())
+    for _ in range(20):
+        found = choose_quantile(FakeVault(encoded, seed=5), Quantile("age", probability), loss=loss)
+        (bound,) = found.expected_error.values()
+        low, high = (np.searchsorted(ages, found.value, side=side) for side in ("left", "right"))
+        assert low - bound <= float(probability) * len(ages) <= high + bound
+
+
+def test_large_integers_are_found_to_the_unit():
+    domain = Domain((Integer(name="x", minimum=0, maximum=10**7, edges=(0, 5), unknown=Unknown.CLAMP),))
+    values = np.arange(4001) * 3.0 + 1_000_000
+    table = ArrayTable(domain, np.ones((4001, 1), dtype=np.int64), values={"x": values})
+    found = choose_quantile(FakeVault(table, seed=1), Quantile("x", Fraction(1, 2)), loss=Epsilon(1))
+    assert found.value == int(found.value)
+    assert abs(found.value - 1_006_000) < 100
+
+
+def test_it_is_charged_once_filtered_and_free_when_repeated(vault):
+    where = parse("SELECT COUNT(*) FROM t WHERE sex = 'F'", vault.domain).where
+    first = choose_quantile(vault, MEDIAN, loss=Epsilon(1), where=where)
+    again = choose_quantile(vault, MEDIAN, loss=Epsilon(1), where=where)
+    assert first.value == again.value
+    assert "nothing" in again.cost
+    assert vault.ledger.spent().epsilon == 1
+    choose_quantile(vault, MEDIAN, loss=Epsilon(1))
+    assert vault.ledger.spent().epsilon == 2
+
+
+def test_what_has_no_quantile_is_refused_for_free(vault):
+    for quantile, error in [
+        (Quantile("sex", Fraction(1, 2)), QueryError),
+        (Quantile("x", Fraction(1, 2)), DomainError),
+    ]:
+        with pytest.raises(error):
+            choose_quantile(vault, quantile, loss=Epsilon(1))
+    with pytest.raises(QueryError):
+        choose_quantile(vault, Quantile("age", Fraction(1, 10**9)), loss=Epsilon(1))
+    assert vault.ledger.spent() == NOTHING
