@@ -22,6 +22,8 @@ from sfumato.query.words import in_words
         ("SELECT COUNT(*) FROM t WHERE sex = 'F'", "count(*) where sex in F"),
         ("SELECT COUNT(*) FROM t WHERE sex IS NULL", "count(*) where sex in missing"),
         ("SELECT COUNT(*) FROM t WHERE sex IS NOT NULL", "count(*) where sex not in missing"),
+        ("SELECT COUNT(*) FROM t WHERE band IS NULL", "count(*) where band in missing"),
+        ("SELECT COUNT(*) FROM t WHERE band IS NOT NULL", "count(*) where band in 0 to 99"),
         ("SELECT COUNT(*) FROM t WHERE band < 65", "count(*) where band in 0 to 64"),
         ("SELECT COUNT(*) FROM t WHERE age IN (3, 4, 7)", "count(*) where age in 3 to 4, 7"),
         ("SELECT COUNT(*) FROM t WHERE age <> 7", "count(*) where age not in 7"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import groupby
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer
 from sfumato.domain.attribute import null_code
@@ -61,9 +62,9 @@ def _stretches(attribute: Attribute, codes: Collection[int]) -> Iterator[str]:
     if isinstance(attribute, Categorical):
         yield from (str(attribute.values[code]) for code in declared)
     else:
-        starts = [place for place, code in enumerate(declared) if not place or declared[place - 1] != code - 1]
-        for start, end in zip(starts, [*starts[1:], len(declared)], strict=True):
-            low, high = attribute.bounds(declared[start])[0], attribute.bounds(declared[end - 1])[1]
+        for _, run in groupby(enumerate(declared), key=lambda placed: placed[1] - placed[0]):
+            codes_in_turn = [code for _, code in run]
+            low, high = attribute.bounds(codes_in_turn[0])[0], attribute.bounds(codes_in_turn[-1])[1]
             between = "to" if isinstance(attribute, Integer) else "to below"
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)
