@@ -309,3 +309,45 @@ def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them
     statement.get_by_label("Delta").fill("1e-8")
     statement.get_by_role("button", name="Ask").click()
     expect(result.get_by_role("heading", name="Answer")).to_be_visible()
+
+
+def test_tables_are_made_in_the_background(server, browser):
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("source", source=str(table), domain=DOMAIN, limit="2", second_budget=True)
+    analyst = enter(browser, started, "syn", Scope.ANALYST)
+    analyst.get_by_role("link", name="source").click()
+    analyst.get_by_role("link", name="Tables made of source").click()
+    expect(analyst.get_by_role("button", name="Make an anonymised table")).to_have_count(0)
+    form = analyst.locator("#synthesis")
+    form.get_by_label("age").check()
+    form.get_by_label("Epsilon").fill("1")
+    form.get_by_role("button").click()
+    expect(analyst.get_by_role("alert")).to_contain_text("auto takes all attributes")
+    accessible(analyst)
+    form.get_by_label("Method").select_option("histogram")
+    form.get_by_label("age").check()
+    form.get_by_label("Epsilon").fill("1")
+    form.get_by_role("button").click()
+    expect(analyst.get_by_role("status")).to_contain_text("The table is ready")
+    expect(analyst.locator("main")).to_contain_text("epsilon 1")
+    accessible(analyst)
+    with analyst.expect_download() as fetched:
+        analyst.get_by_role("link", name="Fetch the rows").click()
+    assert fetched.value.path().read_text().splitlines()[0].replace('"', "") == "age"
+
+    steward = enter(browser, started, "stew", Scope.STEWARD)
+    steward.goto(f"{started.address}/datasets/source/releases")
+    form = steward.locator("#anonymization")
+    form.get_by_label("Method").select_option("mondrian")
+    form.get_by_label("sex").check()
+    form.get_by_label("k: rows").fill("5")
+    accessible(steward)
+    form.get_by_role("button").click()
+    expect(steward.get_by_role("status")).to_contain_text("The table is ready")
+    expect(steward.locator("main")).to_contain_text("no DP guarantee")
+    with started.ledger("source") as ledger:
+        assert ledger.spent().epsilon == 1
+    reply = analyst.goto(steward.url)
+    assert reply is not None
+    assert reply.status == 404

@@ -18,7 +18,7 @@ from sfumato.app.http.problems import problem
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.http.service import Service
-from sfumato.errors import LedgerError
+from sfumato.errors import InputError, LedgerError
 from sfumato.ledger.jobs import LEASE, Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.vault import Vault
@@ -35,6 +35,8 @@ def release(name: str, form: ReleaseForm, key: Anyone, worker: Worker) -> dict[s
     """Ask for a synthetic table; what it costs is charged when its turn comes."""
     loaded = worker.loaded(name)
     form.loss.loss()
+    if form.method == "auto" and form.attributes:
+        raise InputError("auto takes all attributes; leave them out, or choose the histogram")
     for attribute in form.attributes:
         loaded.domain.index(attribute)
     return _start(worker, name, key, {"synthesize": form.model_dump()}, lambda vault: making.synthesized(vault, form))

@@ -16,7 +16,7 @@ from sfumato.app.http.overspent import explained
 from sfumato.app.http.queries import summary
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.stewards import entries, entry
-from sfumato.app.ui import asking, desk, mistakes
+from sfumato.app.ui import asking, desk, making, mistakes
 from sfumato.app.ui.gauge import gauge
 from sfumato.app.ui.mistakes import known, refused
 from sfumato.app.ui.render import fragment, page
@@ -49,7 +49,8 @@ def mount(app: FastAPI) -> None:
     static = resources.files("sfumato.app.ui").joinpath("static")
     app.mount("/static", StaticFiles(directory=str(static)), name="static")
     app.include_router(router)
-    app.include_router(desk.router, dependencies=[Depends(same_site)])
+    for rooms in (desk.router, making.router):
+        app.include_router(rooms, dependencies=[Depends(same_site)])
     mistakes.install(app)
 
 

@@ -1,0 +1,113 @@
+"""Forms for tables that are made in the background, and the page on which to wait for one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from sfumato.app.http import releases
+from sfumato.app.http.access import Anyone, Steward, Worker
+from sfumato.app.http.forms import LossForm, ReleaseForm
+from sfumato.app.http.problems import problem
+from sfumato.app.http.queries import summary
+from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.release_forms import AnonymizeForm
+from sfumato.app.ui.asking import Short
+from sfumato.app.ui.gauge import gauge
+from sfumato.app.ui.render import fragment, page
+from sfumato.errors import SfumatoError
+from sfumato.ledger.registry import Key
+from sfumato.privacy.loss import Epsilon
+
+router = APIRouter(include_in_schema=False)
+
+_REFUSALS = (SfumatoError, RefusalError)
+Names = Annotated[list[Short], Field(max_length=64)]
+
+
+class NewSynthesis(BaseModel):
+    """What the form for a synthetic table sends."""
+
+    method: Literal["auto", "histogram"]
+    attributes: Names = []
+    epsilon: Short = ""
+    delta: Short = ""
+    rho: Short = ""
+
+    def read(self) -> ReleaseForm:
+        """The request as HTTP takes it."""
+        loss = LossForm(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
+        return ReleaseForm(method=self.method, loss=loss, attributes=self.attributes)
+
+
+class NewAnonymization(BaseModel):
+    """What the form for an anonymised table sends; ``criteria`` are one a line."""
+
+    method: Literal["optimal", "samarati", "mondrian", "k-member"]
+    quasi: Annotated[Names, Field(min_length=1)]
+    k: Annotated[int, Field(ge=1, le=10**9)]
+    suppression: Short = "0"
+    criteria: Annotated[str, Field(max_length=5000)] = ""
+
+    def read(self) -> AnonymizeForm:
+        """The request as HTTP takes it."""
+        criteria = [line.strip() for line in self.criteria.splitlines() if line.strip()]
+        told = self.model_dump(include={"method", "quasi", "k", "suppression"})
+        return AnonymizeForm.model_validate({**told, "criteria": criteria})
+
+
+@router.get("/datasets/{name}/releases", response_class=HTMLResponse)
+def forms(name: str, key: Anyone, worker: Worker) -> Response:
+    """Ask for a table."""
+    return _forms(name, key, worker)
+
+
+@router.post("/datasets/{name}/releases", response_class=HTMLResponse)
+def synthesize(name: str, form: Annotated[NewSynthesis, Form()], key: Anyone, worker: Worker) -> Response:
+    """Start a synthetic table."""
+    try:
+        return _waiting(releases.release(name, form.read(), key, worker)["job"])
+    except _REFUSALS as error:
+        return _forms(name, key, worker, error)
+
+
+@router.post("/datasets/{name}/anonymizations", response_class=HTMLResponse)
+def anonymize(name: str, form: Annotated[NewAnonymization, Form()], key: Steward, worker: Worker) -> Response:
+    """Start an anonymised table."""
+    try:
+        return _waiting(releases.anonymization(name, form.read(), key, worker)["job"])
+    except _REFUSALS as error:
+        return _forms(name, key, worker, error)
+
+
+@router.get("/releases/{job_id}", response_class=HTMLResponse)
+def wait(job_id: str, key: Anyone, worker: Worker) -> Response:
+    """How far a release is; the page looks again by itself."""
+    return page("release.html.j2", key=key, job=releases.progress(job_id, key, worker))
+
+
+@router.get("/releases/{job_id}/progress", response_class=HTMLResponse)
+def progress(job_id: str, key: Anyone, worker: Worker) -> Response:
+    """The part of the page that changes."""
+    return fragment("progress.html.j2", job=releases.progress(job_id, key, worker))
+
+
+def _waiting(job_id: str) -> Response:
+    return RedirectResponse(f"/releases/{job_id}", 303)
+
+
+def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) -> Response:
+    loaded = worker.loaded(name)
+    found = None if error is None else problem(error)
+    return page(
+        "releases.html.j2",
+        key=key,
+        dataset=summary(loaded),
+        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
+        gauge=gauge(loaded.ledger.remaining()),
+        problem=found,
+        status=200 if found is None else found["status"],
+    )
