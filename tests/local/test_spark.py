@@ -1,29 +1,91 @@
-"""A real Spark job reduces states to what one server counts."""
+"""A real Spark job reduces reports to what one server counts."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
 
-from sfumato.local import Frequency, Server
-from sfumato.local.client import Reports
-from sfumato.local.document import dumps, loads
-from sfumato.local.server import State, summary
+from sfumato.engine.spark_fold import fold
+from sfumato.local import Frequency, HeavyHitters, Server
+from sfumato.local.document import dumps
+from sfumato.local.folding import Folding
+from sfumato.local.oracles import Method
+from sfumato.local.reports import to_arrow
+from sfumato.local.server import State
 from sfumato.local.simulation import simulate
+from sfumato.local.spec import Spec
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SPECS = {
+    "one byte": (Frequency.design(16, epsilon=1, method=Method.GRR), 16),
+    "eight bytes": (Frequency.design(5000, epsilon=3, method=Method.OLH), 5000),
+    "bytes": (Frequency.design(100, epsilon=1, method=Method.OUE), 100),
+    "heavy hitters": (HeavyHitters.design(bits=16, epsilon=4, text=False), 1 << 16),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_batches_and_states_add_up_to_what_one_server_counts(name: str) -> None:
+    spec, size = SPECS[name]
+    reports = simulate(spec, np.random.default_rng(0).integers(0, size, 3000), seed=1)
+    folding, server = Folding(dumps(spec)), Server(spec)
+    server.update(reports)
+    batches = widened(to_arrow(reports)).to_batches(max_chunksize=700)
+    states = [folding.absorb([batch]) for batch in batches] + [folding.absorb([])]
+    assert folding.merge(states) == folding.merge([folding.merge(states[2:]), folding.merge(states[:2])])
+    assert folding.merge(states) == server.state().to_bytes()
+
+
+def widened(table: pa.Table) -> pa.Table:
+    """Reports as Spark hands them over: it has no unsigned integers and no bytes of a fixed size."""
+    column = table.column(0)
+    wide = pa.binary() if pa.types.is_fixed_size_binary(column.type) else pa.decimal128(20)
+    return pa.table({"report": column.cast(wide)})
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([1, None]), pa.array([300]), pa.array([-1]), pa.array(["a"]), pa.array([17]), pa.array([[1]])],
+    ids=["missing", "too large", "negative", "text", "impossible", "nested"],
+)
+def test_batches_that_are_no_reports_are_refused_and_counted(column: pa.Array) -> None:
+    spec, _ = SPECS["one byte"]
+    good = pa.record_batch({"report": pa.array([1, 2, 3])})
+    state = State.from_bytes(Folding(dumps(spec)).absorb([good, pa.record_batch({"report": column}), good]))
+    assert (state.reports, state.refused) == (6, 1)
+
+
+def test_bytes_of_another_length_are_refused() -> None:
+    spec, _ = SPECS["bytes"]
+    state = State.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array([b"ab"])})]))
+    assert (state.reports, state.refused) == (0, 1)
+
+
+def spread(spec: Spec, size: int, folder: Path) -> tuple[Server, Server]:
+    """The server that counted all reports, and one that merged what Spark made of seven files of them."""
+    reports = simulate(spec, np.random.default_rng(0).integers(0, size, 50_000), seed=1)
+    table = to_arrow(reports)
+    for part in range(7):
+        pq.write_table(table.slice(part * len(table) // 7, len(table) // 7 + 1), folder / f"{part}.parquet")
+    kept = [table.slice(part * len(table) // 7, len(table) // 7 + 1) for part in range(7)]
+    frame = cluster.session().read.parquet(str(folder))
+    assert frame.count() == sum(map(len, kept))
+    folding = Folding(dumps(spec))
+    together, alone = Server(spec), Server(spec)
+    together.merge(State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge)))
+    alone.merge(State.from_bytes(folding.absorb(batch for part in kept for batch in part.to_batches())))
+    return alone, together
 
 
 @pytest.mark.slow
-def test_a_spark_job_estimates_what_one_server_does() -> None:
-    spark = cluster.session()
-    spec = Frequency.design(100, epsilon=1)
-    reports = simulate(spec, np.random.default_rng(0).integers(0, 100, 50_000), seed=1)
-    parts = [Reports(reports.spec, piece) for piece in np.array_split(reports.data, 7)]
-    text = dumps(spec)
-    states = spark.sparkContext.parallelize(parts, 4).map(lambda part: summary(loads(text), part).to_bytes())
-    reduced = states.reduce(lambda one, two: State.from_bytes(one).merge(State.from_bytes(two)).to_bytes())
-    server, together = Server(spec), Server(spec)
-    server.update(reports)
-    together.merge(State.from_bytes(reduced))
-    assert together.state().to_bytes() == server.state().to_bytes()
-    assert np.array_equal(together.estimate().values, server.estimate().values)
+@pytest.mark.parametrize("name", ["eight bytes", "bytes"])
+def test_a_spark_job_estimates_what_one_server_does(name: str, tmp_path) -> None:
+    alone, together = spread(*SPECS[name], tmp_path)
+    assert together.state().to_bytes() == alone.state().to_bytes()
+    assert np.array_equal(together.estimate().values, alone.estimate().values)

@@ -47,7 +47,8 @@ class State:
         """
         if self.spec != other.spec:
             raise ReportError("states of different specs cannot be merged", culprit=(self.spec, other.spec))
-        kept = np.concatenate([self.kept, other.kept])
+        held = [state.kept for state in (self, other) if state.kept.size]  # an empty one in bytes has no width
+        kept = np.concatenate(held) if held else self.kept
         return State(
             self.spec,
             self.reports + other.reports,
