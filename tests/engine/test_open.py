@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, time
 
 import pandas as pd
@@ -154,3 +157,37 @@ def test_names_with_odd_characters(tmp_path):
     encoded = open_table(odd).encode(Domain(tuple(attributes), unit=Unit("u", rows=1)))
     assert reveal(encoded.marginals([odd.column_names[::-1]])[0]).tolist() == [1]
     assert reveal(encoded.keys(("u", "c0"))).to_pylist() == [{"u": "u", "c0": "c0", "units": 1}]
+
+
+PACKAGES = [
+    ("psycopg", "postgresql://ann:hidden@127.0.0.1:1/x?table=t", "postgres"),
+    ("pymysql", "mysql://ann:hidden@127.0.0.1:1/x?table=t", "mysql"),
+    ("pyspark", "spark:people.parquet", "spark"),
+]
+
+
+@pytest.mark.parametrize(("package", "address", "extra"), PACKAGES, ids=lambda word: word.partition(":")[0])
+def test_a_package_that_is_not_installed_is_named_with_its_extra(package, address, extra):
+    """In a process of its own, as a driver that was loaded stays loaded."""
+    script = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv = ['sfumato', 'domain', 'draft', {address!r}]\n"
+        "from sfumato.app.cli.main import run\nrun()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{package} is not installed; pip install 'sfumato[{extra}]'" in done.stderr
+    assert "hidden" not in done.stderr
+
+
+@pytest.mark.parametrize("home", ["", "/nowhere"])
+def test_a_missing_java_is_said_with_what_to_install(home, tmp_path):
+    environment = os.environ | {"PATH": str(tmp_path), "JAVA_HOME": home}  # no Java on the path, none at home
+    script = (
+        "import sys; sys.argv = ['', 'domain', 'draft', 'spark:x.parquet']; import sfumato.app.cli.main as m; m.run()"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert "Java 17" in done.stderr
+    assert "default-jre-headless" in done.stderr
+    assert "Traceback" not in done.stderr
