@@ -1,0 +1,84 @@
+"""Local reports on Spark beside one server: states made by executors and merged in ``mapInArrow``.
+
+    eval "$(scripts/services java)"
+    python benchmarks/reports.py [--reports 10000000]
+
+Both read the same Parquet files.  CPU seconds are of every process that works: this one, the Java machine and
+its Python workers.  The two states have to be equal byte by byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from scale import cpu
+
+from sfumato.engine.spark_fold import fold
+from sfumato.local import Frequency
+from sfumato.local.document import dumps
+from sfumato.local.folding import Folding
+from sfumato.local.oracles import Method
+from sfumato.local.reports import to_arrow
+from sfumato.local.simulation import simulate
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "docs" / "benchmarks" / "reports.md"
+PARTS = 8
+SPECS = {"PGR, 1024 values": (1024, Method.PGR), "OUE, 128 values": (128, Method.OUE)}
+HEAD = """States of local reports, made by Spark's executors on two cores and merged in `mapInArrow`, beside one server
+that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees
+one state for each square root of the partitions. Made by `python benchmarks/reports.py`.
+
+| spec | reports | bytes of a state | one server, CPU s (wall) | Spark, CPU s (wall) |
+|---|---|---|---|---|
+"""
+
+
+def timed(call: Callable[[], bytes]) -> tuple[bytes, float, float]:
+    start, wall = cpu([os.getpid()]), time.perf_counter()
+    found = call()
+    return found, cpu([os.getpid()]) - start, time.perf_counter() - wall
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reports", type=int, default=10_000_000)
+    size = parser.parse_args().reports
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    lines = []
+    for name, (values, method) in SPECS.items():
+        folding = Folding(dumps(spec := Frequency.design(values, epsilon=1, method=method)))
+        with tempfile.TemporaryDirectory() as folder:
+            for part in range(PARTS):
+                true = np.random.default_rng(part).integers(0, values, size // PARTS)
+                pq.write_table(to_arrow(simulate(spec, true, seed=part)), f"{folder}/{part}.parquet")
+            files = sorted(Path(folder).glob("*.parquet"))
+            frame = spark.read.parquet(folder).select("report")
+            fold(frame.limit(1000), folding.absorb, folding.merge)  # workers are started once
+            spread = timed(partial(fold, frame, folding.absorb, folding.merge))
+            batches = (batch for file in files for batch in pq.ParquetFile(file).iter_batches())
+            alone = timed(partial(folding.absorb, batches))
+        assert spread[0] == alone[0]
+        lines.append(
+            f"| {name} | {size // PARTS * PARTS:,} | {len(alone[0]):,} | {alone[1]:.1f} ({alone[2]:.0f}) "
+            f"| {spread[1]:.1f} ({spread[2]:.0f}) |"
+        )
+        print(lines[-1])
+    spark.stop()
+    REPORT.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
