@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from playwright.sync_api import Page, expect, sync_playwright
@@ -279,8 +280,6 @@ def test_the_page_is_used_with_the_keyboard_alone(server, browser):
 
 
 def test_forms_of_other_sites_are_refused(server):
-    import httpx
-
     started, _ = server
     reply = httpx.post(
         f"{started.address}/enter", data={"key": "x"}, headers={"Origin": "https://evil.example"}, trust_env=False
@@ -351,3 +350,18 @@ def test_tables_are_made_in_the_background(server, browser):
     reply = analyst.goto(steward.url)
     assert reply is not None
     assert reply.status == 404
+
+
+def test_a_ledger_that_does_not_answer_is_said_on_a_page(tmp_path):
+    started = Server(database(str(tmp_path / "s.ledger")), workers=1).start()
+    try:
+        cookies, headers = {"sfumato_key": started.key("ana", Scope.ANALYST)}, {"Accept": "text/html"}
+        for file in tmp_path.glob("s.ledger*"):
+            file.write_bytes(b"no ledger" * 4096)
+        for path in ("/", "/datasets/people", "/steward"):
+            address = started.address + path
+            reply = httpx.get(address, headers=headers, cookies=cookies, trust_env=False, timeout=60)
+            assert (reply.status_code, reply.headers["content-type"]) == (503, "text/html; charset=utf-8")
+            assert "The ledger does not answer" in reply.text
+    finally:
+        started.stop()

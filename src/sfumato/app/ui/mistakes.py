@@ -39,7 +39,11 @@ def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noq
         return fragment("problem.html.j2", problem=found, status=reply.status_code)
     if reply.status_code == HTTPStatus.UNAUTHORIZED:
         return page("enter.html.j2", key=None, first=True, status=reply.status_code)
-    return page("mistake.html.j2", key=known(request), problem=found, status=reply.status_code)
+    try:
+        key = known(request)
+    except SfumatoError:  # a ledger that does not answer knows nobody
+        key = None
+    return page("mistake.html.j2", key=key, problem=found, status=reply.status_code)
 
 
 def refused(error: Exception) -> Response:
@@ -49,10 +53,14 @@ def refused(error: Exception) -> Response:
 
 
 def known(request: Request) -> Key | None:
-    """Whose key the request carries, if it opens anything."""
+    """Whose key the request carries, if it opens anything.
+
+    Raises:
+        LedgerError: the ledger does not answer.
+    """
     secret = secret_of(request)
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     try:
         return None if secret is None else doorkeeper.key(secret)
-    except (RefusalError, SfumatoError):  # a ledger that does not answer knows nobody
+    except RefusalError:
         return None
