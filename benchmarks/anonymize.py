@@ -1,6 +1,6 @@
 """Anonymisation: proven least loss, Mondrian and k-anonymity against peers, and ten million rows.
 
-    python benchmarks/anonymize.py [--rows 1000000] [--skip-peers]
+    python benchmarks/anonymize.py [--rows 10000000] [--engines duckdb,spark] [--skip-peers]
 
 Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA`` (or ``../shared/data``).  Peers are
 installed once, each into an environment of its own under ``.bench/``.  All times are CPU seconds.
@@ -13,7 +13,6 @@ import csv
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "anonymize.md"
 FOUR = ("age", "gender", "race", "marital_status")
 TWO = ("age", "education_num")
 SPANS = (73, 15)
+KEPT = "hours_per_week"
 KS = (5, 10)
 LIMITS = ("0", "0.02", "0.05", "1")
 PEER_KS = (10, 50)
@@ -192,6 +192,7 @@ def make(path: Path, rows: int) -> None:
     hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
     read = adult_rows()
     columns = {name: np.array([row[name] for row in read], dtype=object) for name in hierarchies}
+    kept = np.array([int(row[KEPT]) for row in read], dtype=np.int16)
     rng = np.random.default_rng(1)
     writer = None
     for start in range(0, rows, 1_000_000):
@@ -203,14 +204,17 @@ def make(path: Path, rows: int) -> None:
             picked = np.where(redrawn, rng.integers(len(read), size=count), source)
             chunk[name] = pa.array(values[picked].tolist(), pa.string()).dictionary_encode()
         chunk["age"] = pa.array([int(value) for value in chunk["age"].to_pylist()], pa.int16())
+        chunk[KEPT] = pa.array(kept[rng.integers(len(kept), size=count)])
         table = pa.table(chunk)
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
     writer.close()
 
 
-def scale(path: Path) -> dict[str, float]:
-    """CPU seconds of each step from a Parquet file to an anonymised one, and the peak memory."""
+def scale(path: Path, engine: str) -> dict[str, object]:
+    """CPU seconds of each step from a Parquet file to anonymised ones, and the peak memory, all processes together."""
+    from scale import cpu, memory
+
     from sfumato.anonymize import hierarchy_file, optimal_search
     from sfumato.anonymize.asked import Asked
     from sfumato.anonymize.criteria import KAnonymity
@@ -222,7 +226,6 @@ def scale(path: Path) -> dict[str, float]:
     from sfumato.anonymize.release import write as write_rows
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.exact import reveal
-    from sfumato.engine.open import open_table
 
     hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
     attributes = [
@@ -233,42 +236,70 @@ def scale(path: Path) -> dict[str, float]:
     ]
     domain = Domain(tuple(attributes))
     criteria = (KAnonymity(10),)
-    clock = [time.process_time()]
-    encoded = open_table(path).encode(domain)
-    clock.append(time.process_time())
+    roots, steps = [os.getpid()], {}
+    table, copy = ENGINES[engine](path)
+    clock = cpu(roots)
+
+    def lap(name: str) -> None:
+        nonlocal clock
+        now = cpu(roots)
+        steps[name], clock = now - clock, now
+
+    encoded = table.encode(domain)
+    lap("encode")
     groups = reveal(encoded.groups(domain.names))
-    clock.append(time.process_time())
+    lap("group_by")
     sizes = {attribute.name: attribute.size for attribute in domain}
     data = from_groups(groups, domain.names, sizes=sizes)
     quasi = tuple(Quasi(name=name, hierarchy=hierarchies[name]) for name in domain.names)
-    aligned = tuple(each.aligned(domain[each.name]) for each in quasi)
     task = Problem(
         data=data,
-        hierarchies=aligned,
+        hierarchies=tuple(each.aligned(domain[each.name]) for each in quasi),
         criteria=criteria,
         allowed=allowed_rows("0.02", data.rows),
         weights=(1.0,) * len(quasi),
     )
     lattice = Lattice(task)
     best = optimal_search.search(lattice)
-    clock.append(time.process_time())
+    lap("search")
     asked = Asked("optimal", quasi, criteria, "0.02", {})
     plan = of_vector(lattice, best.node.vector, asked=asked, domain=domain, certificate=best.certificate)
-    clock.append(time.process_time())
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows(encoded, plan, (), Path(folder) / "out.parquet", overwrite=False)
-    clock.append(time.process_time())
-    steps = dict(
-        zip(
-            ("encode", "group_by", "search", "recount", "apply"), map(lambda a, b: b - a, clock, clock[1:]), strict=True
-        )
-    )
-    return {
-        "rows": data.rows,
-        "tuples": len(data.counts),
-        **steps,
-        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-    }
+    lap("recount")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_rows(encoded, plan, (), folder / "out.parquet", overwrite=False)
+        lap("apply")
+        write_rows(encoded, plan, (KEPT,), folder / "kept.parquet", overwrite=False)
+        lap("apply_kept")
+        peak = memory(roots)
+        copy([f"CAST({name} AS STRING) AS {name}" for name in domain.names], folder / "copy.parquet")
+        lap("plain_copy")
+    return {"engine": engine, "rows": data.rows, "tuples": len(data.counts), **steps, "peak_gb": peak}
+
+
+def duckdb(path: Path):
+    """The table on DuckDB, and how DuckDB copies columns of it."""
+    import duckdb
+
+    from sfumato.engine.open import open_table
+
+    def copy(columns: list[str], out: Path) -> None:
+        duckdb.execute(f"COPY (SELECT {', '.join(columns)} FROM '{path}') TO '{out}' (FORMAT parquet)")  # noqa: S608
+
+    return open_table(path), copy
+
+
+def spark(path: Path):
+    """The table on Spark with two local cores, and how Spark copies columns of it."""
+    from scale import spark_session
+
+    from sfumato.engine.spark import SparkTable
+
+    frame = spark_session().read.parquet(str(path))
+    return SparkTable(frame, "the table"), lambda columns, out: frame.selectExpr(*columns).write.parquet(out.as_uri())
+
+
+ENGINES = {"duckdb": duckdb, "spark": spark}
 
 
 def part(name: str, *arguments: str) -> object:
@@ -310,7 +341,11 @@ SCALE = """
 ## Many rows
 
 Adult with 10 % of the cells redrawn, nine quasi-identifiers, k = 10, at most 2 % suppressed: from one Parquet file to
-another. `apply` reads the file again, writes the rows in random order, and counts them again.
+another. CPU seconds and memory are of all processes: this one, and with Spark its Java and its Python workers.
+`encode` reads the file into codes and `group_by` counts them; `search` finds the recoding of least loss, `recount`
+verifies it on the tuples. `apply` writes all rows in random order and counts the file again; `apply_kept` does so
+beside a column that is kept, for which the file is read and encoded again. `plain_copy` is the engine by itself: it
+reads the nine columns as text and writes them to Parquet, in the order in which they come.
 """
 
 
@@ -327,7 +362,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="largest table of the last part")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--part", choices=["search", "scale", "make"])
-    parser.add_argument("--path", type=Path)
+    parser.add_argument("--engine", choices=ENGINES, default="duckdb", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--engines", default="duckdb", help="of the last part: duckdb, or duckdb,spark (takes JAVA_HOME)"
+    )
+    parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not DATA.is_dir():
         sys.exit(f"no UCI Adult in {DATA}; set SFUMATO_DATA")
@@ -335,7 +374,7 @@ def main() -> None:
         print(json.dumps(search()))
         return
     if options.part == "scale":
-        print(json.dumps(scale(options.path)))
+        print(json.dumps(scale(options.path, options.engine)))
         return
     if options.part == "make":
         make(options.path, options.rows)
@@ -353,7 +392,9 @@ def main() -> None:
         for rows in [size for size in (100_000, 1_000_000, 10_000_000) if size <= options.rows]:
             path = folder / "rows.parquet"
             part("make", "--rows", str(rows), "--path", str(path))
-            found["scale"].append(part("scale", "--path", str(path)))
+            found["scale"] += [
+                part("scale", "--path", str(path), "--engine", engine) for engine in options.engines.split(",")
+            ]
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(found), encoding="utf-8")
     PAGE.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

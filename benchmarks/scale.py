@@ -134,11 +134,9 @@ def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
     return measure(table, plain, [os.getpid()], arguments.plain, folder)
 
 
-def spark(path: Path, arguments: argparse.Namespace, folder: Path):
-    from pyspark import StorageLevel
+def spark_session():
+    """Spark on two cores of this machine."""
     from pyspark.sql import SparkSession
-
-    from sfumato.engine.spark import SparkTable
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     options = {"spark.driver.memory": "6g", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4",
@@ -146,7 +144,15 @@ def spark(path: Path, arguments: argparse.Namespace, folder: Path):
     builder = SparkSession.builder.master("local[2]")
     for option, value in options.items():
         builder = builder.config(option, value)
-    session = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def spark(path: Path, arguments: argparse.Namespace, folder: Path):
+    from pyspark import StorageLevel
+
+    from sfumato.engine.spark import SparkTable
+
+    session = spark_session()
     cached = session.read.parquet(str(path)).persist(StorageLevel.MEMORY_AND_DISK)
     cached.count()
 
