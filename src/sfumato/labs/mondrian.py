@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.anonymize import k_member_clustering, mondrian_cuts
-from sfumato.anonymize.local import EFFORT
 from sfumato.anonymize.loss import interval_loss_metric, loss_metric, weighted
 from sfumato.anonymize.mondrian_cuts import Cutter, Rule
 from sfumato.anonymize.partition import Partition
@@ -27,6 +26,7 @@ CUTTERS: Mapping[str, Cutter] = {
     "greedy": mondrian_cuts.greedy,
 }
 K_MEMBER = "k-member with local search"
+EFFORT = 1  # a sixth of what a release spends: the picture is the same, and the lab takes half a minute
 WEIGHTS = {"equal": (1.0, 1.0), "age counts threefold": (3.0, 1.0), "education_num counts threefold": (1.0, 3.0)}
 
 
@@ -80,7 +80,7 @@ def _notes() -> tuple[str, ...]:
     )
     better = (
         "k-member keeps tuples of k rows whole, fills the small ones from their neighbours, and improves by local"
-        " search; it is the default for local recoding."
+        " search; it is the default for local recoding. Here it searches a sixth as long as for a release."
     )
     critique = (
         "A plain sum takes a year of age and a year of school for equally important as soon as they are the same"
