@@ -1,13 +1,15 @@
 """k-member clustering on weighted tuples (Byun et al. 2007), improved by local search.
 
 Tuples with k rows or more stay whole and lend what they have beyond k.  A class grows by the box that adds
-least loss for each row that it brings in, all rows inside the box together, until it has k rows.
+least loss for each row that it brings in, all rows inside the box together, until it has k rows.  Where all attributes
+have hierarchies, cells that hold k rows become classes first, the finest ones first.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from sfumato.anonymize import precision_first
 from sfumato.anonymize.clusters import Clusters
 from sfumato.anonymize.grower import Grower
 from sfumato.anonymize.local_search import improve
@@ -39,6 +41,7 @@ def partition(space: Space, *, k: int, effort: int, rng: np.random.Generator) ->
 
 def _block(space: Space, block: Region, k: int, effort: int, rng: np.random.Generator) -> list[Group]:
     clusters = Clusters(space.part(block.tuples, block.rows), k)
+    precision_first.found(clusters)
     grower = Grower(clusters, rng)
     if not grower.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
         return [(block.tuples, block.rows)]
