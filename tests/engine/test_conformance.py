@@ -18,7 +18,7 @@ from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Recode
+from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
@@ -444,3 +444,8 @@ def test_profile_tells_the_owner_what_is_there(table, adapter, rows):
     assert profiles["word"].values is not None
     assert " a" in profiles["word"].values, "the draft shows padding"
     assert table.profile(2)[2].values is None
+    tiles = real.tiles
+    assert tiles, "the draft cannot see where rows are"
+    assert tiles == tuple(sorted(tiles))
+    assert tiles[0] == real.minimum
+    assert len(tiles) <= min(TILES, real.held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -32,6 +33,39 @@ def test_whole_numbers_are_listed_while_they_are_few_and_binned_to_round_bounds_
     (pay,) = drafted(pay=[-49_000, 1_345_000])
     assert (pay.minimum, pay.maximum, pay.edges[:3]) == (-50_000, 1_349_999, (-50_000, 0, 50_000))
     assert pay.declared <= 2 * BINS
+
+
+def test_a_number_that_many_rows_share_has_a_cell_of_its_own_and_cells_lie_where_rows_are() -> None:
+    random = np.random.default_rng(2)
+    gain = np.where(random.random(20_000) < 0.9, 0, random.lognormal(8, 1.2, 20_000).astype(int) + 1)
+    (drafted_gain,) = drafted(gain=gain.tolist())
+    assert drafted_gain.bounds(0) == (0, 0)
+    assert drafted_gain.unknown is Unknown.CLAMP
+    assert drafted_gain.declared <= 3 * BINS
+    low, high = np.array([drafted_gain.bounds(code) for code in range(drafted_gain.declared)]).T
+    codes = np.searchsorted(low, gain, side="right") - 1
+    even = ((low + high) / 2)[codes]  # what rows drawn evenly from their cells have on average
+    assert even.mean() == pytest.approx(gain.mean(), rel=0.1)
+    (income,) = drafted(income=(np.sort(random.lognormal(10, 1, 5000)) + 0.5).tolist())
+    counts, _ = np.histogram(random.lognormal(10, 1, 5000), income.edges)
+    assert counts.max() < 500  # equal widths would put thousands in one cell
+
+
+def test_what_the_owner_has_to_look_at_is_said() -> None:
+    numbers = np.arange(900) * 1_000_003 + 100_000_000
+    reals = np.where(np.arange(900) % 3 == 0, 0.0, np.arange(900) + 0.25)
+    hints = draft_domain(open_table(pa.table({"ssn": numbers, "pay": reals, "age": np.arange(900) % 300}))).hints
+    assert set(hints) == {"ssn", "pay"}
+    assert "identifier" in hints["ssn"]
+    assert "spread" in hints["pay"]
+    texts = [str(number) for number in numbers] + ["N"]
+    assert set(draft_domain(open_table(pa.table({"ssn": texts}))).hints) == {"ssn"}
+
+
+def test_a_time_is_left_out_with_what_to_do() -> None:
+    moments = pa.array([0, 1], pa.timestamp("us"))
+    left_out = drafted(left_out=True, when=moments, known=["a", "b"])
+    assert "years, days or hours" in left_out["when"]
 
 
 def test_real_numbers_are_binned_from_their_finite_extremes() -> None:

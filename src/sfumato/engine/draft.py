@@ -4,12 +4,17 @@ What it says about people (extremes, categories) is not private, so it is marked
 refuse it.  A column of numbers with a few codes among them ("N") is drafted as numbers, and the codes, like
 numbers out of range, as one cell of unknown values.  Columns that cannot be described by a list of values or
 a range are left out, and named.
+
+Cells of numbers lie closer where there are more rows, and a whole number that many rows share (no gain, no
+income) has a cell of its own: rows are drawn evenly from a cell, so a wide one around it would make them up.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.port import Kind, Profile, Table
@@ -17,14 +22,18 @@ from sfumato.errors import TableError
 
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
 BINS = 32
+_UNIQUE = 0.9  # share of rows with a number of their own
+
+Tiles = tuple[int | float, ...]
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A domain marked as a draft, and the columns it leaves out with the reason."""
+    """A domain marked as a draft, the columns it leaves out with the reason, and those to look at with what to see."""
 
     domain: Domain
     left_out: dict[str, str]
+    hints: dict[str, str]
 
 
 def draft_domain(table: Table) -> Draft:
@@ -33,16 +42,18 @@ def draft_domain(table: Table) -> Draft:
     Raises:
         TableError: no column can be described.
     """
-    attributes, left_out = [], {}
+    attributes, left_out, hints = [], {}, {}
     for profile in table.profile(MOST_VALUES):
         drafted = _attribute(profile)
         if isinstance(drafted, str):
             left_out[profile.column.name] = drafted
         else:
             attributes.append(drafted)
+            if hint := _hint(profile if profile.numbers is None else profile.numbers):
+                hints[profile.column.name] = hint
     if not attributes:
         raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
-    return Draft(Domain(tuple(attributes), draft=True), left_out)
+    return Draft(Domain(tuple(attributes), draft=True), left_out, hints)
 
 
 def _attribute(profile: Profile) -> Attribute | str:
@@ -51,9 +62,9 @@ def _attribute(profile: Profile) -> Attribute | str:
         return "no values at all"
     match column.kind, profile.minimum, profile.maximum:
         case Kind.INTEGER, int(low), int(high):
-            return _integer(column.name, low, high, nullable=nullable)
+            return _integer(column.name, low, high, profile.tiles, nullable=nullable)
         case Kind.REAL, float(low), float(high):
-            return _real(column.name, low, high, nullable=nullable)
+            return _real(column.name, low, high, profile.tiles, nullable=nullable)
         case Kind.REAL, _, _:
             return "no finite number"
         case ((Kind.TEXT | Kind.BOOLEAN), _, _) if profile.values is not None:
@@ -64,26 +75,65 @@ def _attribute(profile: Profile) -> Attribute | str:
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
         case Kind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
+        case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):
+            return (
+                f"a {column.type.lower()} is neither a list nor a number: draft from a column of years, days or hours"
+            )
         case _:
             return f"no mapping for the type {column.type}"
 
 
-def _integer(name: str, low: int, high: int, *, nullable: bool) -> Integer | str:
+def _hint(profile: Profile) -> str | None:
+    """What the owner should see to before accepting the column."""
+    if profile.column.kind is Kind.INTEGER and profile.held > MOST_VALUES and profile.distinct > _UNIQUE * profile.held:
+        return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
+    if profile.column.kind is Kind.REAL and _frequent(profile.tiles):
+        return (
+            "some number fills many rows, and is spread over its cell when rows are drawn: if the column is made of "
+            "whole numbers declare it so, with a cell for that number alone"
+        )
+    return None
+
+
+def _integer(name: str, low: int, high: int, tiles: Tiles, *, nullable: bool) -> Integer | str:
     if max(abs(low), abs(high)) >= 1 << 53:
         return "whole numbers of 2^53 and more: leave it out, or declare it as categories"
     edges = None
     if high - low >= MOST_VALUES:
         width = round(_round_width((high - low + 1) / BINS))
         low, high = low // width * width, high // width * width + width - 1
-        edges = tuple(range(low, high + 1, width))
+        grid = list(range(low, high + 1, width))
+        alone = {edge for value in _frequent(tiles) for edge in (value, value + 1)}
+        edges = tuple(sorted({int(edge) for edge in (*_edges(grid, width, tiles), *alone) if low <= edge <= high}))
     return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
 
 
-def _real(name: str, low: float, high: float, *, nullable: bool) -> Real:
+def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -> Real:
     width = _round_width(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
-    edges = tuple(float(f"{step * width:.12g}") for step in range(first, last + 1))
+    grid = [step * width for step in range(first, last + 1)]
+    edges = tuple(sorted({float(f"{edge:.12g}") for edge in _edges(grid, width, tiles)}))
     return Real(name=name, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
+
+
+def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
+    """Round numbers between the tiles, and the grid where there are none within its width."""
+    between = []
+    for low, high in pairwise(sorted(set(tiles))):
+        step = _round_within(high - low)
+        between.append(math.floor(high / step) * step)
+    sparse = [edge for edge in grid[1:-1] if all(abs(edge - other) >= width for other in between)]
+    return [grid[0], *between, *sparse, grid[-1]]
+
+
+def _frequent(tiles: Tiles) -> set[float]:
+    return {low for low, high in pairwise(tiles) if low == high}
+
+
+def _round_within(width: float) -> float:
+    """The last 1, 2 or 5 times a power of ten that is not above ``width``."""
+    power: float = 10.0 ** math.floor(math.log10(width))
+    return next(step * power for step in (5, 2, 1, 0.5) if step * power <= width * (1 + 1e-9))
 
 
 def _round_width(width: float) -> float:

@@ -31,7 +31,7 @@ from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.relabelling import relabelled
-from sfumato.engine.sources import Source, quoted
+from sfumato.engine.sources import CsvFile, Source, quoted
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
 
@@ -87,8 +87,15 @@ class DuckTable:
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
         """Facts for a draft domain.  Not private: for the owner of the table only."""
         with self.reading() as cursor:
-            profiler = Profiler(lambda text: cursor.sql(text).fetchall(), DIALECT, self.source.relation(cursor))
-            return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+            relation = self.source.relation(cursor)
+            if isinstance(self.source, CsvFile):  # parsed once, not for every fact of every column
+                cursor.execute(f"CREATE TEMP TABLE profiled AS SELECT * FROM {relation}")
+                relation = "profiled"
+            try:
+                profiler = Profiler(lambda text: cursor.sql(text).fetchall(), DIALECT, relation)
+                return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+            finally:
+                cursor.execute("DROP TABLE IF EXISTS profiled")
 
     def values(self, name: str) -> pa.ChunkedArray:
         """One column as it stands.  Not private: for the owner of the table only."""

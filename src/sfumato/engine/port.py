@@ -47,6 +47,10 @@ class Column:
     type: str
 
 
+TILES = 32
+"""Parts of equally many rows that a column of numbers is profiled in."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a draft domain is made from: read off the data, for its owner's eyes only.
@@ -54,15 +58,19 @@ class Profile:
     ``values`` are the distinct non-null values in order, or None where there are more than the limit.
     ``numbers`` describes the numbers of a text column that has more values than that, nearly all of them
     numbers, and a few codes beside them, such as "N" for "not applicable".
+    ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order, where a column holds more
+    different numbers than the limit, or further apart: a number that fills a part stands there twice.
     """
 
     column: Column
+    held: int
     distinct: int
     missing: int
     minimum: object
     maximum: object
     values: tuple[object, ...] | None
     numbers: Profile | None = None
+    tiles: tuple[int | float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.engine.dialect import NUMBER, Dialect, number
-from sfumato.engine.port import Column, Kind, Profile
+from sfumato.engine.port import TILES, Column, Kind, Profile
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
 
@@ -47,7 +47,11 @@ class Profiler:
             found = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
             values = tuple(_typed(value, kind) for (value,) in found)
         missing = rows - held
-        profile = Profile(replace(column, kind=kind), distinct, missing, _typed(low, kind), _typed(high, kind), values)
+        low, high = _typed(low, kind), _typed(high, kind)
+        profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values)
+        wide = isinstance(low, int | float) and isinstance(high, int | float) and high - low >= distinct_limit
+        if kind is Kind.REAL or (kind is Kind.INTEGER and wide):
+            return replace(profile, tiles=self._tiles(value, kind, finite))
         if values is None and kind is Kind.TEXT and column.kind is Kind.TEXT:
             return replace(profile, numbers=self._numbers(column, missing))
         return profile
@@ -56,14 +60,23 @@ class Profiler:
         """The numbers of a text column that holds only a few distinct texts beside them."""
         text, value = self.dialect.text(self.dialect.name(column.name)), number(self.dialect, column)
         spelled = f"{self.dialect.matches(text, NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"
-        ((others, distinct, low, high, fractions),) = self.query(
-            f"SELECT COUNT(DISTINCT CASE WHEN NOT ({spelled}) THEN {text} END), COUNT(DISTINCT {value}), "
-            f"MIN({value}), MAX({value}), COUNT(CASE WHEN NOT ({_whole(value)}) THEN 1 END) FROM {self.relation}"
+        ((held, others, distinct, low, high, fractions),) = self.query(
+            f"SELECT COUNT({value}), COUNT(DISTINCT CASE WHEN NOT ({spelled}) THEN {text} END), "
+            f"COUNT(DISTINCT {value}), MIN({value}), MAX({value}), "
+            f"COUNT(CASE WHEN NOT ({_whole(value)}) THEN 1 END) FROM {self.relation}"
         )
         if others > _FEW_CODES or not distinct:
             return None
         kind = Kind.REAL if fractions else Kind.INTEGER
-        return Profile(replace(column, kind=kind), distinct, missing, _typed(low, kind), _typed(high, kind), None)
+        tiles = self._tiles(value, kind, "1 = 1")
+        low, high = _typed(low, kind), _typed(high, kind)
+        return Profile(replace(column, kind=kind), held, distinct, missing, low, high, None, tiles=tiles)
+
+    def _tiles(self, value: str, kind: Kind, finite: str) -> tuple[int | float, ...]:
+        values = f"SELECT {value} AS x FROM {self.relation} WHERE {value} IS NOT NULL AND {finite}"
+        tiles = f"SELECT x, NTILE({TILES}) OVER (ORDER BY x) AS tile FROM ({values}) AS found"
+        found = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
+        return tuple(int(least) if kind is Kind.INTEGER else float(least) for (least,) in found)
 
     def _value(self, column: Column, kind: Kind) -> str:
         name = self.dialect.name(column.name)

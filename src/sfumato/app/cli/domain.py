@@ -38,6 +38,8 @@ def draft(
     text = dump(drafted.domain)
     for name, reason in drafted.left_out.items():
         remark(f"Left out {name}: {reason}.")
+    for name, hint in drafted.hints.items():
+        remark(f"Look at {name}: {hint}.")
     if out is None:
         typer.echo(text, nl=False)
     else:
