@@ -174,7 +174,7 @@ def main() -> None:
     lines = [
         f"Replies a second at {CONNECTIONS} connections: different counts, each charged, journalled and stored in",
         "SQLite with full sync before its reply leaves, against the same server returning a constant after the same",
-        f"checks. Alternating rounds of {seconds:g} s in one run; the target is a ratio of {TARGET}. The bundled census",
+        f"checks. Rounds of {seconds:g} s in turns, in one run; the target is a ratio of {TARGET}. The bundled census",
         "has 15 attributes, and no statement is sent twice, so that each is parsed. The million children have two, and",
         "56 statements are sent at 60 losses each, so that parsing is remembered. Of both the exact table of the",
         "attributes asked about is kept inside the vault after the first question, so that no other reads a row.",
