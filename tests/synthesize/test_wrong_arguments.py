@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato import synthesize
-from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Rho
@@ -73,6 +73,16 @@ def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, va
 def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> None:
     with pytest.raises(InputError):
         synthesize.aim(vault, loss=Rho(1), total=synthesize.Summed(), workload=MARGINALS, zeros=zeros)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"], METHODS["auto"]])
+@pytest.mark.parametrize("size", [1 << 23, 10**12])
+def test_an_attribute_of_more_cells_than_can_be_counted_is_refused_before_the_charge(method, size) -> None:
+    fine = Integer(name="id", minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
+    vault = FakeVault(ArrayTable(Domain((fine, *DOMAIN)), np.ones((9, 3), dtype=np.int64)), seed=1)
+    with pytest.raises(SizeError, match=r"id has .* cells"):
+        method(vault, loss=Rho(1), total=synthesize.Summed())
     assert not vault.reserved
 
 

@@ -23,7 +23,7 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share, one_way_share
+from sfumato.synthesize.beginning import State, begin, count_share, one_way_share, refuse_fine
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import (
@@ -122,6 +122,7 @@ def describe(
             "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
             culprit=workload,
         )
+    refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
     workload.attributes(vault.domain)
     return {

@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
+from sfumato.errors import SizeError
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
@@ -18,6 +19,7 @@ from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.total import Charged, Public, Summed, Total
 from sfumato.synthesize.zeros import Zeros, barred
+from sfumato.vault.checks import check_size
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
@@ -101,6 +103,22 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     return State(coarsenings, observations, fit(observations, model), measured)
+
+
+def refuse_fine(domain: Domain, most: int) -> None:
+    """Refuse attributes of more than ``most`` cells, before anything is charged: all are measured cell by cell.
+
+    Raises:
+        SizeError: there is one, or all together are more than the vault counts at once.
+    """
+    for attribute in domain:
+        if attribute.size > most:
+            raise SizeError(
+                f"{attribute.name} has {attribute.size:,} cells, more than the {most:,} of one marginal; group them by "
+                "edges in the domain, or leave the attribute out",
+                culprit=attribute.name,
+            )
+    check_size(domain, [Marginal((name,)) for name in domain.names])
 
 
 def count_share(total: Total) -> Fraction:

@@ -19,7 +19,7 @@ import numpy as np
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share
+from sfumato.synthesize.beginning import State, begin, count_share, refuse_fine
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, learn, reference
@@ -59,6 +59,7 @@ def mst(
     """
     totals.refuse_wrong(loss, total)
     limits = limits or Limits()
+    refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
     parameters = {"total": totals.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
     settled = vault.release(

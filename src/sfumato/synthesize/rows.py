@@ -76,6 +76,8 @@ def _column(attribute: Attribute, codes: Codes, random: np.random.Generator) -> 
     match attribute:
         case Categorical():
             return _categorical(attribute, codes)
+        case Integer(minimum=minimum, edges=None):
+            return pa.array(minimum + inside.astype(np.int64), pa.int64(), mask=~declared)
         case Integer():
             low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.int64).T
             return pa.array(random.integers(low[inside], high[inside], endpoint=True), pa.int64(), mask=~declared)
