@@ -45,6 +45,15 @@ def test_edges_lie_on_a_grid_that_does_not_depend_on_the_data():
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
 
 
+def test_a_number_that_most_rows_share_leaves_bins_for_the_others():
+    random = np.random.default_rng(1)
+    values = np.where(random.random(30_000) < 0.92, 0.0, random.lognormal(12, 0.6, 30_000).clip(0, 1e6))
+    edges = private_edges(vault_of(values), "income", loss=Rho("0.1"), bins=8)
+    assert 7 <= len(edges) <= 9
+    counts, _ = np.histogram(values, edges)
+    assert counts[1:].max() < 0.5 * (values > 0).sum()
+
+
 def test_an_empty_table_gives_no_edges_to_speak_of():
     edges = private_edges(vault_of(np.zeros(0)), "income", loss=Rho("0.5"), bins=8)
     assert edges[0] == 0.0

@@ -30,8 +30,11 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
     """Edges of about ``bins`` bins that hold about as many rows each, at ``loss``.
 
     Adding or removing one row moves one bin of each level by one: each level has sensitivity one and
-    takes an equal part of the loss.  The first and the last edge are the declared bounds.  Put the edges
-    into the domain and open the vault again, with the same ledger, to release with them.
+    takes an equal part of the loss.  Of a real attribute the first and the last edge are the declared bounds; of an
+    integer one the edges are the first values of bins, as the domain takes them, and the last bin ends at the
+    declared maximum.  A number that many rows share fills a bin of its own as far as five levels of quarters can
+    single it out, and the other bins divide the rest.  Put the edges into the domain and open the vault again, with
+    the same ledger, to release with them.
 
     Raises:
         QueryError: the attribute is not numeric, or fewer than two bins are asked for.
@@ -93,12 +96,12 @@ def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
 
 
 def _merged(edges: list[float], counts: NDArray[np.float64], bins: int) -> list[float]:
-    """Neighbours joined until each bin holds about its share; the last holds what is left."""
-    target = float(counts.sum()) / bins
+    """Neighbours joined until each bin holds about its share of what the bins before it left over."""
+    left = float(counts.sum())
     found, held = [edges[0]], 0.0
     for edge, count in zip(edges[1:-1], counts[:-1], strict=True):
         held += float(count)
-        if held >= target > 0:
+        if len(found) < bins and held >= left / (bins - len(found) + 1) > 0:
             found.append(edge)
-            held = 0.0
+            left, held = left - held, 0.0
     return [*found, edges[-1]]
