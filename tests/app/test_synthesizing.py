@@ -218,3 +218,12 @@ def test_a_refusal_names_the_option_that_mends_it(arguments, says, desk: Path) -
 def test_a_claim_is_among_the_options_that_are_required(command, more, desk: Path) -> None:
     terms = ("people.csv", "out.csv", "--domain", "people.yaml", "--holdout", "h.csv", *more)
     assert "Missing option '--claim'" in sfumato(command, *terms, cwd=desk, code=2).stderr
+
+
+def test_the_census_comes_with_its_domain_and_its_promise(tmp_path: Path) -> None:
+    printed = json.loads(sfumato("data", "census", cwd=tmp_path).stdout)
+    assert {path.name for path in tmp_path.iterdir()} == {"census.parquet", "census.yaml", "census.json"}
+    assert json.loads((tmp_path / "census.json").read_text()) == printed
+    assert "epsilon = 4" in printed["guarantee"]
+    assert printed["rows"] == pq.read_table(tmp_path / "census.parquet").num_rows
+    assert "--overwrite" in sfumato("data", "census", cwd=tmp_path, code=2).stderr

@@ -24,7 +24,10 @@ def data(
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a bundled table as NAME.parquet with its accepted domain NAME.yaml."""
+    """Write a bundled table as NAME.parquet with its accepted domain NAME.yaml.
+
+    The census is itself a release: census.json beside it says of what, under which promise, and by which command.
+    """
     from sfumato import data as bundled
     from sfumato.vault.rows import Rows, free, save_text
 
@@ -41,11 +44,15 @@ def data(
         "zoo": bundled.zoo,
     }
     rows, description = out / f"{name}.parquet", out / f"{name}.yaml"
-    for path in (rows, description):
-        free(path, overwrite=overwrite)
+    statement = out / f"{name}.json" if name == "census" else None
+    for path in (rows, description, statement):
+        if path is not None:
+            free(path, overwrite=overwrite)
     Rows(tables[name]()).write(rows, overwrite=overwrite)
     save_text(description, bundled.domain_text(name), overwrite=overwrite)
     remark(f"Wrote {rows} and {description}.")
-    if name == "census":
-        released = bundled.census_release()
-        result(released, json.dumps(released, indent=2), as_json=True)
+    if statement is not None:
+        text = json.dumps(bundled.census_release(), indent=2, ensure_ascii=False)
+        save_text(statement, text + "\n", overwrite=overwrite)
+        remark(f"Wrote {statement}: what these rows are a release of, the promise made, and the command.")
+        typer.echo(text)
