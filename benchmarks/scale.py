@@ -220,7 +220,8 @@ def write(rows: int, engine: str, result: dict[str, float]) -> None:
         "All 455 three-way marginals of 15 columns. CPU seconds of all processes that work for the engine. The\n"
         "ratio is plain `COUNT(*) … GROUP BY` over the same columns in the same engine, one query each, to ours\n"
         "(encoding not counted on either side). **The plain figure is extrapolated**: only so many of the 455 queries\n"
-        "were run as stands in brackets, evenly spread, and their time was multiplied. Made by `python benchmarks/scale.py`.\n"
+        "were run as stands in brackets, evenly spread, and their time was multiplied. Made by\n"
+        "`python benchmarks/scale.py`.\n"
     )
     old = REPORT.read_text(encoding="utf-8").split("## ")[1:] if REPORT.exists() else []
     sections = {part.splitlines()[0]: part.strip().splitlines()[4:] for part in old}
