@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 
 import pytest
@@ -126,6 +127,46 @@ def test_a_table_of_a_database_is_of_one_version_too(tmp_path, postgres):
         server.stop()
         with engine.begin() as connection:
             connection.execute(text("DROP TABLE folk"))
+        engine.dispose()
+
+
+def test_a_table_is_read_again_where_its_connection_died_and_refused_where_it_cannot_be(tmp_path, postgres):
+    address = make_url(postgres)
+    engine = create_engine(address.set(drivername="postgresql+psycopg"))
+    mark = secrets.token_hex(8)
+    named = f"FROM pg_stat_activity WHERE application_name = '{mark}'"
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE folk AS SELECT 30 AS age FROM generate_series(1, 1000)"))
+    place = address.update_query_dict({"table": "folk", "application_name": mark})
+    domain = {**DOMAIN, "attributes": {"age": DOMAIN["attributes"]["age"]}}
+    server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1).start()
+
+    def cut() -> int:
+        with engine.begin() as connection:
+            return len(connection.execute(text(f"SELECT pg_terminate_backend(pid, 10000) {named}")).all())
+
+    try:
+        steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+        source = place.render_as_string(hide_password=False)
+        steward.register("people", source=source, domain=domain, limit="10")
+        first = analyst.ask("people", COUNT, epsilon="1").rows
+        assert cut() == 1
+        assert analyst.ask("people", COUNT, epsilon="1").rows == first
+        assert spent(server) == 1
+        assert cut() == 1, "the stored answer too is of a table that was looked at"
+        statement = f"{COUNT} WHERE age < 50"
+        assert abs(analyst.ask("people", statement, epsilon="1").rows[0]["values"][0]["estimate"] - 1000) < 60
+        assert spent(server) == 2
+        assert cut() == 1
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE folk"))
+        found = problem(lambda: analyst.ask("people", f"{COUNT} WHERE age < 60", epsilon="1"))
+        assert (found["type"], found["status"], found["charged"]) == ("/problems/data-unavailable", 503, False)
+        assert spent(server) == 2
+    finally:
+        server.stop()
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE IF EXISTS folk"))
         engine.dispose()
 
 
