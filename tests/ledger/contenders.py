@@ -10,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
+from threading import BrokenBarrierError
 
 from tests.ledger.asking import ask
 
@@ -45,14 +46,14 @@ def outcome(call: Callable[[], object]) -> object:
 
 def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> None:
     """Open the ledger when all others do, ask when all others do, and report what came of it."""
-
-    def race() -> object:
+    try:
         everybody.wait(_PATIENCE)
         with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
             everybody.wait(_PATIENCE)
-            return ask(ledger, number)
-
-    results.send(type(outcome(race)).__name__)
+            results.send(type(outcome(lambda: ask(ledger, number))).__name__)
+    except (SfumatoError, BrokenBarrierError) as error:
+        everybody.abort()  # nobody need wait for one who does not come
+        results.send(f"{type(error).__name__}: {error}")
     results.close()
 
 

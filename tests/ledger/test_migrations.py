@@ -66,6 +66,19 @@ def test_preparing_twice_changes_nothing(store, monkeypatch):
     store.prepare(create=False)
 
 
+def test_who_waited_for_the_lock_finds_the_tables_made(url, store, monkeypatch):
+    with closing(Store(url)) as late:
+        founding = late.founding
+
+        def overtaken():
+            store.prepare(create=True)
+            return founding()
+
+        monkeypatch.setattr(late, "founding", overtaken)
+        monkeypatch.setattr(late, "_migrate", pytest.fail)
+        late.prepare(create=True)
+
+
 def test_a_failed_migration_leaves_no_trace(store, monkeypatch):
     monkeypatch.setattr("alembic.command.upgrade", _half)
     with pytest.raises(ZeroDivisionError):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -15,6 +15,9 @@ from sqlalchemy.exc import ArgumentError
 from sfumato.errors import InputError, LedgerError, MissingLedgerError
 from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _PATIENCE = 30  # seconds to wait for a lock
 _SILENCE = 5  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
@@ -81,8 +84,10 @@ class Store:
             )
         if self._file:
             self._use_write_ahead_log()
+        migrations = self._migrations()  # before the lock: importing Alembic takes long where the machine is busy
         with self.founding() as connection:
-            self._migrate(connection)
+            if self._revision_in(connection) != REVISION:  # nobody was faster
+                self._migrate(connection, migrations)
 
     def close(self) -> None:
         """Close all connections."""
@@ -90,9 +95,12 @@ class Store:
 
     def _revision(self) -> str | None:
         with self.reading() as connection:
-            tables = inspect(connection).get_table_names()
-            if VERSION_TABLE in tables:
-                return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+            return self._revision_in(connection)
+
+    def _revision_in(self, connection: Connection) -> str | None:
+        tables = inspect(connection).get_table_names()
+        if VERSION_TABLE in tables:
+            return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
         if self._file and tables:
             raise LedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
         return None
@@ -111,16 +119,21 @@ class Store:
                     raise
                 time.sleep(0.01)
 
-    def _migrate(self, connection: Connection) -> None:
-        from alembic import command
+    def _migrations(self) -> Config:
+        from alembic import command  # noqa: F401  # imported now and not under the lock
         from alembic.config import Config
-        from alembic.util import CommandError
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-        config.attributes["connection"] = connection
+        return config
+
+    def _migrate(self, connection: Connection, migrations: Config) -> None:
+        from alembic import command
+        from alembic.util import CommandError
+
+        migrations.attributes["connection"] = connection
         try:
-            command.upgrade(config, "head")
+            command.upgrade(migrations, "head")
         except CommandError as error:
             raise LedgerError(
                 f"the ledger {self.place} was written by a newer version; update Sfumato", culprit=self.place
