@@ -23,8 +23,10 @@ from sfumato.privacy.loss import Epsilon
 ANALYSTS = ("ann", "bob", "cyd")
 _PATIENCE = 60
 _PRELOAD = (
-    "sfumato.ledger",
+    "__main__",
+    "tests.ledger.contenders",
     "alembic.command",
+    "psycopg",
     "sqlalchemy.dialects.sqlite",
     "sqlalchemy.dialects.postgresql.psycopg",
 )
