@@ -146,7 +146,8 @@ class Query:
                 cells that an attribute does not have, or too many groups.
         """
         for leaf in _leaves(self.where):
-            if not all(0 <= code < domain[leaf.attribute].size for code in leaf.codes):
+            size = domain[leaf.attribute].size
+            if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
                 raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
         if len(set(self.by)) != len(self.by):
             raise QueryError("an attribute stands twice in the groups", culprit=self.by)
@@ -190,7 +191,7 @@ def _leaves(where: Predicate | None) -> list[Among]:
 
 
 def _is_set_of_codes(codes: object) -> bool:
-    return isinstance(codes, frozenset) and all(isinstance(code, int) for code in codes)
+    return isinstance(codes, frozenset) and all(issubclass(kind, int) for kind in set(map(type, codes)))
 
 
 def _parts(predicate: Predicate) -> tuple[Predicate, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from itertools import groupby
+from collections.abc import Iterator, Set
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer
 from sfumato.domain.attribute import null_code
@@ -48,7 +47,7 @@ def _condition(where: Predicate, domain: Domain) -> str:
             return f"not {_condition(part, domain)}"
 
 
-def _among(attribute: Attribute, codes: Collection[int]) -> str:
+def _among(attribute: Attribute, codes: Set[int]) -> str:
     """The cells, or those that are left out, whichever are fewer to name."""
     named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
     word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
@@ -56,15 +55,16 @@ def _among(attribute: Attribute, codes: Collection[int]) -> str:
     return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
 
 
-def _stretches(attribute: Attribute, codes: Collection[int]) -> Iterator[str]:
+def _stretches(attribute: Attribute, codes: Set[int]) -> Iterator[str]:
     """Declared cells of numbers that follow each other as one, every other cell by itself."""
     declared = sorted(code for code in codes if code < attribute.declared)
     if isinstance(attribute, Categorical):
         yield from (str(attribute.values[code]) for code in declared)
     else:
-        for _, run in groupby(enumerate(declared), key=lambda placed: placed[1] - placed[0]):
-            codes_in_turn = [code for _, code in run]
-            low, high = attribute.bounds(codes_in_turn[0])[0], attribute.bounds(codes_in_turn[-1])[1]
+        first = [code for code in declared if code - 1 not in codes]
+        last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
+        for start, end in zip(first, last, strict=True):
+            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
             between = "to" if isinstance(attribute, Integer) else "to below"
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)
