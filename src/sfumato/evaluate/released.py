@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -59,10 +60,35 @@ class Released:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @cached_property
+    def plain(self) -> tuple[bool, ...]:
+        """For each attribute, whether its cells are its leaves, so that codes are codes of the domain."""
+        return tuple(
+            cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells
+        )
+
+    def rounded(self, column: int) -> Weights:
+        """Weights of the cells of a column in multiples of 2^-16."""
+        return np.asarray(np.round(self.cells[column] * _STEP) / _STEP, dtype=np.float32)
+
     def weights(self) -> Weights:
         """One row a released row, one column a leaf of any attribute: shape ``(rows, sum of domain.shape)``."""
-        blocks = [cells[self.codes[:, column]] for column, cells in enumerate(self.cells)]
-        return np.concatenate([np.round(block * _STEP) / _STEP for block in blocks], axis=1, dtype=np.float32)
+        blocks = [self.rounded(column)[self.codes[:, column]] for column in range(len(self.domain))]
+        return np.concatenate(blocks, axis=1, dtype=np.float32)
+
+    def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
+        """Share of the rows that meet a condition on every attribute, as ``marginal`` would sum it.
+
+        Args:
+            attributes: names.
+            allowed: for each of them which leaves meet the condition, shape ``(leaves,)``.
+        """
+        met = np.ones(len(self))
+        for name, leaves in zip(attributes, allowed, strict=True):
+            column = self.domain.index(name)
+            chances = leaves.astype(np.float64) if self.plain[column] else self.cells[column] @ leaves
+            met *= np.asarray(chances, dtype=np.float64)[self.codes[:, column]]
+        return float(met.mean())
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
         """Shares of the cells of a marginal; a generalised cell spreads its mass evenly over its leaves.
@@ -86,7 +112,7 @@ class Released:
             key += self.codes[:, column]
         table = np.bincount(key, minlength=math.prod(distinct)).reshape(distinct) / len(self)
         for axis, column in enumerate(columns):
-            if not _is_identity(self.cells[column]):
+            if not self.plain[column]:
                 spread = np.tensordot(table, self.cells[column], axes=(axis, 0))
                 table = np.moveaxis(spread, -1, axis)
         return np.asarray(table, dtype=np.float64)
@@ -95,12 +121,12 @@ class Released:
         """One leaf for every cell, uniform over its compatible leaves: rows that a learner can read."""
         drawn = np.empty_like(self.codes)
         for column, cells in enumerate(self.cells):
-            cumulative = np.cumsum(cells, axis=1, dtype=np.float64)
-            cumulative[:, -1] = 1.0
             place = self.codes[:, column]
-            if _is_identity(cells):
+            if self.plain[column]:
                 drawn[:, column] = place
                 continue
+            cumulative = np.cumsum(cells, axis=1, dtype=np.float64)
+            cumulative[:, -1] = 1.0
             luck = generator.random(len(self))
             drawn[:, column] = (cumulative[place] <= luck[:, None]).sum(axis=1)
         return Rows(self.domain, drawn)
@@ -124,6 +150,3 @@ def spread(sets: NDArray[np.bool_]) -> Weights:
     """Weights of cells given as sets of leaves: shape ``(cells, leaves)``, every row summing to one."""
     return np.asarray(sets / sets.sum(axis=1, keepdims=True), dtype=np.float32)
 
-
-def _is_identity(cells: Weights) -> bool:
-    return cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all())

@@ -27,8 +27,7 @@ def infer(
         generator: breaks ties.
     """
     others = close - similarity.of_column(people, secret)
-    nearest = (others == others.max(axis=1, keepdims=True)).astype(np.float32)
-    votes = nearest @ similarity.leaves_of(secret).T  # (targets, values)
+    votes = similarity.votes(others == others.max(axis=1, keepdims=True), secret)  # (targets, values)
     ties = votes == votes.max(axis=1, keepdims=True)
     guess = np.argmax(ties * (1 - generator.random(votes.shape)), axis=1)
     return np.asarray(guess == people[:, secret])

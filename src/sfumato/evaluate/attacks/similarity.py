@@ -1,12 +1,12 @@
-"""How well every released row fits a target: one matrix product serves every family.
+"""How well every released row fits a target: the number of columns where they agree.
 
-The similarity of target q to row r over some columns is onehot(q) . W_r: the columns where they agree,
-a generalised cell counting 1/|set|.  (The distance is the number of columns minus that.)
+The similarity of target q to row r over some columns counts 1 for a cell that is q's own, and 1/|set| for a
+generalised cell whose set holds q's.  (The distance is the number of columns minus that.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,54 +16,63 @@ from sfumato.domain import Domain
 from sfumato.evaluate.released import Released, Weights
 from sfumato.evaluate.rows import Codes
 
-_CHUNK = 1 << 22  # similarities held at once
+_CHUNK = 1 << 19  # similarities held at once: few enough for a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """A release, ready to be compared with targets."""
+    """A release, ready to be compared with targets: one narrow array of codes a column.
+
+    ``cells[j]`` is None where the cells of column j are its leaves, otherwise their weights, shape
+    ``(distinct cells, leaves)`` in multiples of 2^-16.
+    """
 
     domain: Domain
-    transposed: Weights  # (leaves, rows)
+    codes: tuple[NDArray[np.unsignedinteger], ...]  # (rows,) each
+    cells: tuple[Weights | None, ...]
 
     @staticmethod
     def to(release: Released) -> Similarity:
         """Compare targets with the rows of ``release``."""
-        return Similarity(release.domain, np.ascontiguousarray(release.weights().T))
+        codes = [column.astype(np.min_scalar_type(int(column.max()))) for column in release.codes.T]
+        cells = [None if plain else release.rounded(column) for column, plain in enumerate(release.plain)]
+        return Similarity(release.domain, tuple(codes), tuple(cells))
 
     @property
     def rows(self) -> int:
         """Number of released rows."""
-        return int(self.transposed.shape[1])
+        return len(self.codes[0])
 
     def chunks(self, people: int) -> Iterator[slice]:
-        """Slices of targets whose similarities fit in memory together."""
+        """Slices of targets whose similarities fit in the cache together."""
         step = max(1, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
-    def over(self, targets: Codes, columns: range | list[int]) -> Weights:
+    def over(self, targets: Codes, columns: Sequence[int]) -> Weights:
         """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16."""
-        leaves = np.concatenate([np.arange(*self._span(column)) for column in columns])
-        start = dict(zip(columns, self._starts(columns), strict=True))
-        onehot = np.zeros((len(targets), len(leaves)), dtype=np.float32)
-        people = np.arange(len(targets))
+        plain = [column for column in columns if self.cells[column] is None]
+        agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(plain)))
+        for column in plain:
+            agree += self.codes[column] == targets[:, [column]]
+        close = agree.astype(np.float32)
         for column in columns:
-            onehot[people, start[column] + targets[:, column]] = 1
-        whole = len(leaves) == len(self.transposed)
-        return np.asarray(onehot @ (self.transposed if whole else self.transposed[leaves]), dtype=np.float32)
+            if self.cells[column] is not None:
+                close += self.of_column(targets, column)
+        return close
 
     def of_column(self, targets: Codes, column: int) -> Weights:
-        """Similarities over one column, by lookup: shape ``(targets, rows)``."""
-        return self.transposed[self._span(column)[0] + targets[:, column]]
+        """Similarities over one column: shape ``(targets, rows)``."""
+        cells = self.cells[column]
+        if cells is None:
+            return np.asarray(self.codes[column] == targets[:, [column]], dtype=np.float32)
+        return np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
 
-    def leaves_of(self, column: int) -> Weights:
-        """Weights of one column: shape ``(leaves of the column, rows)``."""
-        return self.transposed[slice(*self._span(column))]
-
-    def _span(self, column: int) -> tuple[int, int]:
-        start = sum(self.domain.shape[:column])
-        return start, start + self.domain.shape[column]
-
-    def _starts(self, columns: range | list[int]) -> NDArray[np.intp]:
-        sizes = [self.domain.shape[column] for column in columns]
-        return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+    def votes(self, chosen: NDArray[np.bool_], column: int) -> NDArray[np.float64]:
+        """Weight of each leaf of a column among the ``chosen`` rows, (targets, rows): shape ``(targets, leaves)``."""
+        cells = self.cells[column]
+        distinct = self.domain.shape[column] if cells is None else len(cells)
+        counts = np.array(
+            [np.bincount(self.codes[column][np.flatnonzero(rows)], minlength=distinct) for rows in chosen],
+            dtype=np.float64,
+        )
+        return counts if cells is None else np.asarray(counts @ cells.astype(np.float64))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.evaluate.released import Released, Weights
+from sfumato.evaluate.released import Released
 from sfumato.evaluate.rows import Rows
 
 KNOWLEDGE = "nothing besides the release"
 _WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on other conditions
 _TRIALS = 100  # conditions tried of each width
 _SUBSETS = 20  # sets of columns tried of each width
-_ROUNDING = 0.01  # weights of a cell sum to one within the rounding of ``Released.weights``
 
 Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
 
@@ -26,7 +25,7 @@ def singled_out(
     released row has the same cells there.  Its number of columns is fitted on other conditions.
     """
     people = min(len(members), len(controls))
-    tables = [Released.of(table.sample(people, generator)).weights().T for table in (members, controls)]
+    tables = [table.sample(people, generator) for table in (members, controls)]
     widths = sorted({min(width, len(release.domain)) for width in _WIDTHS})
     gains = []
     for width in widths:
@@ -55,20 +54,17 @@ def _conditions(release: Released, *, count: int, width: int, generator: np.rand
     return np.concatenate(rows)[order], np.concatenate(used)[order]
 
 
-def _isolates(release: Released, conditions: Conditions, table: Weights) -> NDArray[np.bool_]:
+def _isolates(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.bool_]:
     return np.asarray(_matches(release, conditions, table) == 1)
 
 
-def _matches(release: Released, conditions: Conditions, table: Weights) -> NDArray[np.intp]:
-    """How many rows of ``table`` (leaves, rows) lie in each condition for certain."""
-    rows, used = conditions
-    asked = np.concatenate(
-        [
-            (release.cells[column] > 0)[release.codes[rows, column]] & used[:, [column]]
-            for column in range(len(release.domain))
-        ],
-        axis=1,
-    )
-    inside = asked.astype(np.float32) @ table  # (conditions, rows): how many columns lie in the condition
-    needed = used.sum(axis=1, keepdims=True) - _ROUNDING
-    return np.asarray(np.count_nonzero(inside >= needed, axis=1), dtype=np.intp)
+def _matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.intp]:
+    """How many rows of ``table`` lie in each condition."""
+    found = []
+    for row, used in zip(*conditions, strict=True):
+        inside = np.arange(len(table))
+        for column in np.flatnonzero(used):
+            leaves = release.cells[column][release.codes[row, column]] > 0
+            inside = inside[leaves[table.codes[inside, column]]]
+        found.append(len(inside))
+    return np.array(found, dtype=np.intp)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
-from sfumato.evaluate.released import Marginals
+from sfumato.evaluate.released import Marginals, Released
 
 _WIDTH_CELLS = 1 << 20  # conjunctions are drawn over marginals of at most so many cells
 _SANITY = 0.001  # relative errors are taken to at least one row in a thousand
@@ -25,6 +25,8 @@ class Conjunction:
 
     def answer(self, source: Marginals) -> float:
         """The share of people that satisfy every condition."""
+        if isinstance(source, Released):
+            return source.share(self.attributes, self.allowed)
         table = source.marginal(self.attributes)
         for allowed in self.allowed:  # contracts the leading axis
             table = np.tensordot(allowed.astype(np.float64), table, axes=(0, 0))
