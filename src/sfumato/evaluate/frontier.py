@@ -16,10 +16,11 @@ from sfumato.evaluate.panel import Panel
 from sfumato.evaluate.released import Marginals, Released
 from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.verdict import Verdict, judge
+from sfumato.evaluate.verdict import Entry, Verdict, judge
+from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.model.simulation import generator
 
-VERSION = 1
+VERSION = 2
 """Of the stored verdicts: raise it when their meaning changes."""
 
 _SHOWN_DIGITS = 3
@@ -47,9 +48,6 @@ class Frontier:
     failed: tuple[tuple[str, str], ...]
 
 
-Watch = Callable[[str, int, int], None]
-
-
 def baselines(panel: Panel, *, seed: int) -> tuple[Contender, ...]:
     """The ends of both scales: the table itself, other people, and independent columns."""
     return (
@@ -66,7 +64,8 @@ def frontier(
     target: str,
     seed: int,
     cache: Path | None = None,
-    watch: Watch | None = None,
+    watch: Callable[[str, int, int], None] | None = None,
+    stage: Watch = unwatched,
 ) -> Frontier:
     """Make and judge every contender, after the baselines.
 
@@ -79,6 +78,7 @@ def frontier(
         seed: the same people are attacked, and the same queries asked, for all.
         cache: folder that keeps verdicts, so that an interrupted run goes on where it was; as secret as the table.
         watch: told the name of each contender before it starts, its number and how many there are.
+        stage: told what comes next for that contender.
 
     Raises:
         InputError: two contenders of one name.
@@ -104,11 +104,10 @@ def frontier(
         found = judge(
             release,
             panel,
-            name=contender.name,
-            family=contender.family,
-            claim=contender.claim,
+            entry=Entry(contender.name, contender.family, contender.claim),
             target=target,
             seed=seed,
+            watch=stage,
         )
         verdicts.append(found)
         if path is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.intervals import Share, newcombe
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.released import Released
+from sfumato.evaluate.remembered import Remembered
+from sfumato.evaluate.rows import Rows, keys
 from sfumato.model.simulation import generator
 
 FEWEST = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
@@ -32,6 +35,11 @@ class Panel:
     def domain(self) -> Domain:
         """The description that all of them share."""
         return self.members.domain
+
+    @cached_property
+    def truth(self) -> Remembered:
+        """Exact marginals of the members, which every release is compared with."""
+        return Remembered(Released.of(self.members))
 
 
 def panel(members: Rows, holdout: Rows, *, seed: int) -> Panel:
@@ -57,18 +65,12 @@ def _refuse_overlap(members: Rows, holdout: Rows) -> None:
 
     Equal rows alone prove nothing, so the test is against that rate; a handful of shared people passes.
     """
-    own = _keys(members.codes)
-    values, counts = np.unique(own, return_counts=True)
-    again = Share(int(counts[counts > 1].sum()), len(own))
-    shared = Share(int(np.isin(_keys(holdout.codes), values).sum()), len(holdout))
+    numbers = keys(np.concatenate([members.codes, holdout.codes]), members.domain.shape)
+    counts = np.bincount(numbers[: len(members)], minlength=int(numbers.max()) + 1)
+    again = Share(int(counts[counts > 1].sum()), len(members))
+    shared = Share(int(np.count_nonzero(counts[numbers[len(members) :]])), len(holdout))
     if newcombe(shared, again, error=_CERTAINTY).low > 0:
         raise TableError(
             "the holdout repeats people of the table far more often than chance; give people who are not in it",
             culprit=shared.trials,
         )
-
-
-def _keys(codes: np.ndarray) -> np.ndarray:
-    """One opaque key a row, equal for equal rows."""
-    narrow = np.ascontiguousarray(codes, dtype=np.uint32)
-    return narrow.view(np.dtype((np.void, narrow.dtype.itemsize * narrow.shape[1]))).ravel()

@@ -63,9 +63,7 @@ class Released:
     @cached_property
     def plain(self) -> tuple[bool, ...]:
         """For each attribute, whether its cells are its leaves, so that codes are codes of the domain."""
-        return tuple(
-            cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells
-        )
+        return tuple(cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells)
 
     def rounded(self, column: int) -> Weights:
         """Weights of the cells of a column in multiples of 2^-16."""
@@ -149,4 +147,3 @@ class Released:
 def spread(sets: NDArray[np.bool_]) -> Weights:
     """Weights of cells given as sets of leaves: shape ``(cells, leaves)``, every row summing to one."""
     return np.asarray(sets / sets.sum(axis=1, keepdims=True), dtype=np.float32)
-

@@ -14,6 +14,8 @@ from sfumato.errors import TableError
 
 Codes = NDArray[np.intp]
 
+_LARGEST = 1 << 62  # of a key, before keys are numbered anew
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -44,6 +46,26 @@ class Rows:
     def sample(self, count: int, generator: np.random.Generator) -> Rows:
         """``count`` rows (all, where there are fewer), without replacement, in random order."""
         return self.take(generator.permutation(len(self))[:count])
+
+
+def keys(codes: Codes, shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """A number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
+
+    Args:
+        codes: of shape ``(rows, columns)``, not below zero.
+        shape: a number above all codes of each column.
+
+    >>> keys(np.array([[0, 2], [1, 0], [0, 2]]), (2, 3)).tolist()
+    [0, 1, 0]
+    """
+    found, cells = np.zeros(len(codes), dtype=np.intp), 1
+    for column, size in enumerate(shape):
+        if cells * size >= _LARGEST:
+            values, found = np.unique(found, return_inverse=True)
+            cells = len(values)
+        found = found * size + codes[:, column]
+        cells *= size
+    return np.unique(found, return_inverse=True)[1].astype(np.intp)
 
 
 def open_rows(path: str | Path, domain: Domain) -> Rows:

@@ -20,9 +20,10 @@ from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.intervals import Interval, Share
 from sfumato.evaluate.panel import Panel
 from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.rows import keys
 from sfumato.evaluate.utility.queries import QueryErrors
-from sfumato.evaluate.utility.scorecard import scorecard
-from sfumato.evaluate.utility.scores import marginal_distance
+from sfumato.evaluate.utility.scorecard import Scorecard, scorecard
+from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
@@ -31,6 +32,15 @@ _CURVE = 200  # points kept of a curve
 _CONFIDENCE = 0.05
 Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
 """Lower decile, median and upper decile of the errors of queries (None where there is none), and their number."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a release is called, its kind of method, and what it claims."""
+
+    name: str
+    family: str
+    claim: Claim
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,8 @@ class Verdict:
     association_difference: tuple[tuple[float, ...], ...]
     pair_distance: tuple[tuple[float, ...], ...]
     learning: tuple[str, str, float] | None  # target, measure, score
+    standard_errors: Mapping[str, float]  # of the figures that come from a sample
+    samples: Mapping[str, tuple[int, int]]  # what was taken of each, and how much there is
     propensity: float | None
     attacks: tuple[Advantage, ...]
     headline: Advantage
@@ -67,54 +79,84 @@ class Verdict:
     def from_json(value: Mapping[str, Any]) -> Verdict:
         """The verdict that ``to_json`` described."""
         fields = {key: _tuples(part) for key, part in value.items()}
-        for key in ("columns", "real_columns"):
+        for key in ("columns", "real_columns", "samples"):
             fields[key] = {name: _tuples(part) for name, part in value[key].items()}
+        fields["standard_errors"] = dict(value["standard_errors"])
         fields["attacks"] = tuple(_advantage(part) for part in value["attacks"])
         fields["headline"] = _advantage(value["headline"])
         return Verdict(**fields)
 
 
-def judge(release: Marginals, panel: Panel, *, name: str, family: str, claim: Claim, target: str, seed: int) -> Verdict:
+def judge(
+    release: Marginals, panel: Panel, *, entry: Entry, target: str, seed: int, watch: Watch = unwatched
+) -> Verdict:
     """Score and attack one release.
 
     Args:
         release: rows, answers, or reports.
         panel: the people it was made from, and others.
-        name: how reports call it.
-        family: the kind of method.
-        claim: what it promises.
+        entry: what it is called, and what it claims.
         target: the attribute that learners predict.
         seed: of queries, targets and learners: the same for releases that are compared.
+        watch: told what comes next.
     """
-    real = Released.of(panel.members)
-    scored = scorecard(release, panel, target=target, seed=seed)
-    attacked = attack(release, panel.members, panel.controls, claim=claim, seed=seed)
+    scored = scorecard(release, panel, target=target, seed=seed, watch=watch)
+    watch("attacks")
+    attacked = attack(release, panel.members, panel.controls, claim=entry.claim, seed=seed)
     names = panel.domain.names
-    distances = [[marginal_distance(real, release, (a, b) if a != b else (a,)) for b in names] for a in names]
     learned = scored.learning
+    one, two, three = scored.marginals
     return Verdict(
-        name=name,
-        family=family,
-        claim=str(claim),
-        claimed_epsilon=_epsilon(claim),
+        name=entry.name,
+        family=entry.family,
+        claim=str(entry.claim),
+        claimed_epsilon=_epsilon(entry.claim),
         attributes=names,
-        marginals=scored.marginals,
+        marginals=(one.value, two.value, three.value),
         query_errors=_grouped(scored.queries),
         query_error=scored.queries.mean_absolute,
         query_relative_error=scored.queries.mean_relative,
         association_gap=scored.association_gap,
         association_difference=_tuples(scored.association_difference.tolist()),
-        pair_distance=_tuples(distances),
+        pair_distance=_tuples(scored.pair_distance.tolist()),
         learning=None if learned is None else (learned.target, learned.measure, learned.score),
-        propensity=scored.propensity,
+        standard_errors=_standard_errors(scored),
+        samples=_samples(scored, attacked, release, panel),
+        propensity=None if scored.propensity is None else scored.propensity.value,
         attacks=attacked.results,
         headline=attacked.headline,
         curve=_thinned(attacked.curve),
         proven_epsilon=_proven(attacked),
         columns={each: _shares(release, each) for each in names},
-        real_columns={each: _shares(real, each) for each in names},
+        real_columns={each: _shares(panel.truth, each) for each in names},
         class_sizes=_class_sizes(release) if isinstance(release, Released) else None,
     )
+
+
+def _standard_errors(scored: Scorecard) -> dict[str, float]:
+    """Of every figure that comes from a sample.  Attacks have intervals instead."""
+    found = {"query error": scored.queries.standard_error}
+    if scored.marginals[2].taken < scored.marginals[2].all:
+        found["U3"] = scored.marginals[2].error
+    if scored.learning is not None:
+        found["learner"] = scored.learning.error
+    if scored.propensity is not None:
+        found["told apart"] = scored.propensity.error
+    return found
+
+
+def _samples(scored: Scorecard, attacked: Attacks, release: Marginals, panel: Panel) -> dict[str, tuple[int, int]]:
+    """What was looked at, and how much there is: exact figures have all."""
+    three = scored.marginals[2]
+    found = {"three-way marginals": (three.taken, three.all)}
+    if scored.learning is not None and scored.propensity is not None and isinstance(release, Released):
+        found["rows learned from"] = (scored.learning.trained, len(release))
+        found["people tested on"] = (scored.learning.tested, len(panel.controls))
+        found["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
+    tested = attacked.results[0].members.trials
+    found["members tested by attacks"] = (tested, len(panel.members))
+    found["controls tested by attacks"] = (tested, len(panel.controls))
+    return found
 
 
 def _epsilon(claim: Claim) -> float | None:
@@ -160,9 +202,8 @@ def _shares(source: Marginals, name: str) -> tuple[float, ...]:
 
 def _class_sizes(release: Released) -> tuple[float, ...]:
     """Classes are released rows that are equal in every column."""
-    _, places, counts = np.unique(release.codes, axis=0, return_inverse=True, return_counts=True)
-    sizes = counts[places.ravel()]
-    groups = np.bincount(np.searchsorted((2, 5, 10, 50), sizes, side="right"), minlength=5)
+    counts = np.bincount(keys(release.codes, tuple(len(cells) for cells in release.cells)))
+    groups = np.bincount(np.searchsorted((2, 5, 10, 50), counts, side="right"), weights=counts, minlength=5)
     return tuple((groups / len(release)).tolist())
 
 

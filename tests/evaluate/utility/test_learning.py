@@ -37,10 +37,10 @@ def test_a_release_that_lacks_classes_is_still_scored(everyone):
 
 
 def test_propensity_runs_from_nothing_to_everything(everyone):
-    same = propensity(everyone.members, everyone.others, seed=0)
+    same = propensity(everyone.members, everyone.others, seed=0).value
     codes = everyone.members.codes.copy()
     codes[:, 0] //= 2
-    moved = propensity(everyone.members, Rows(everyone.domain, codes), seed=0)
-    floor = propensity(everyone.members, independent(everyone.members, np.random.default_rng(0)), seed=0)
+    moved = propensity(everyone.members, Rows(everyone.domain, codes), seed=0).value
+    floor = propensity(everyone.members, independent(everyone.members, np.random.default_rng(0)), seed=0).value
     assert same < 0.1 < floor
     assert same < 0.1 < moved

@@ -13,13 +13,13 @@ def test_a_scorecard_of_rows_and_one_of_answers(everyone):
     rows = scorecard(others, everyone, target="rich", seed=3)
     assert rows.learning is not None
     assert rows.propensity is not None
-    one, two, three = rows.marginals
+    one, two, three = (score.value for score in rows.marginals)
     assert one > two > three > 0.3
     answered = Answered(everyone.domain, {(name,): others.marginal((name,)) for name in everyone.domain.names})
     answers = scorecard(answered, everyone, target="rich", seed=3)
     assert answers.learning is answers.propensity is None
-    assert answers.marginals[0] == one
-    assert answers.marginals[1] < two
+    assert answers.marginals[0].value == one
+    assert answers.marginals[1].value < two
     assert len(answers.queries.errors) == len(rows.queries.errors) == 1000
     assert answers.queries.truth == rows.queries.truth
     assert answers.association_gap[0] > rows.association_gap[0]

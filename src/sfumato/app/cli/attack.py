@@ -42,7 +42,8 @@ def attack(
     from sfumato.evaluate.files import open_panel, submissions
 
     described = load(domain)
-    submitted = submissions(releases, claim, hierarchy or [], described)
+    with working("Reading the releases"):
+        submitted = submissions(releases, claim, hierarchy or [], described)
     mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
         panel = open_panel(real, holdout, described, seed=seed)

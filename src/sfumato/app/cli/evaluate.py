@@ -61,7 +61,8 @@ def evaluate(
 
     free(out, overwrite=overwrite)
     described = load(domain)
-    submitted = submissions(releases, claim, hierarchy or [], described)
+    with working("Reading the releases"):
+        submitted = submissions(releases, claim, hierarchy or [], described)
     mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
         people = open_panel(real, holdout, described, seed=seed)
@@ -77,6 +78,7 @@ def evaluate(
             target=described[target].name if target else described.names[-1],
             seed=seed,
             watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
+            stage=lambda step: remark(f"      {step}"),
         )
     title = f"Evaluation of {len(submitted)} releases"
     page = evaluation_page(title, found.verdicts, described, journal=journal, internal=internal)

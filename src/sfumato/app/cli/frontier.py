@@ -61,6 +61,7 @@ def frontier(
         seed=seed,
         cache=cache,
         watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
+        stage=lambda step: remark(f"      {step}"),
     )
     for name, reason in found.failed:
         remark(f"Left out {name}: {reason}")

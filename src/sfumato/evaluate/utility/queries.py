@@ -46,6 +46,12 @@ class QueryErrors:
         return math.fsum(self.errors) / len(self.errors)
 
     @property
+    def standard_error(self) -> float:
+        """Of the mean absolute error, from the queries that were drawn."""
+        count = len(self.errors)
+        return float(np.std(self.errors, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+
+    @property
     def mean_relative(self) -> float:
         """Mean error relative to the true share, or to 0.1 % of the table where that is larger."""
         pairs = zip(self.errors, self.truth, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,51 +10,95 @@ from numpy.typing import NDArray
 
 from sfumato.evaluate.panel import Panel
 from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.remembered import Remembered
 from sfumato.evaluate.utility.association import associations, largest_gap
 from sfumato.evaluate.utility.learning import Learning, propensity, train_on_release
 from sfumato.evaluate.utility.queries import QueryErrors, draw_conjunctions, query_errors
-from sfumato.evaluate.utility.scores import marginal_score
+from sfumato.evaluate.utility.scores import Mean, marginal_distance, mean_of, sampled_score
+from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.model.simulation import generator
 
 _QUERIES = 1000
+_TRIPLES = 1000  # three-way marginals compared: all of them up to 19 attributes
 
 
 @dataclass(frozen=True, eq=False)
 class Scorecard:
     """Utility of one release.  ``learning`` and ``propensity`` are None for releases without rows."""
 
-    marginals: tuple[float, float, float]  # U_1, U_2, U_3
+    marginals: tuple[Mean, Mean, Mean]  # U_1, U_2, U_3
     queries: QueryErrors
+    pair_distance: NDArray[np.float64]  # total variation, (attributes, attributes); of one attribute on the diagonal
     association_difference: NDArray[np.float64]  # released minus real, (attributes, attributes)
     association_gap: tuple[float, str, str]
     learning: Learning | None
-    propensity: float | None
+    propensity: Mean | None
 
 
-def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int) -> Scorecard:
+def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int, watch: Watch = unwatched) -> Scorecard:
     """Score a release against the members of ``panel``.
 
     Args:
         release: rows, answers or reports.
         panel: the members it was made from, and real people it was not made from.
         target: the attribute that learners predict.
-        seed: of the queries drawn and the learners, so that releases are compared on the same ones.
+        seed: of the marginals and queries drawn and the learners, so that releases are compared on the same ones.
+        watch: told what comes next.
     """
-    real = Released.of(panel.members)
-    ways = min(3, len(panel.domain))
-    scores = [marginal_score(real, release, ways=min(way, ways)) for way in (1, 2, 3)]
+    real, seen = panel.truth, Remembered(release)
+    watch("all pairs of columns")
+    distances = _pair_distances(real, seen)
+    released, true = associations(seen), associations(real)
+    watch("three-way marginals and queries")
+    three = _triples(real, release, distances, seed=seed)
     queries = draw_conjunctions(panel.domain, count=_QUERIES, generator=generator(seed))
-    released, true = associations(release), associations(real)
+    errors = query_errors(real.source, release, queries)
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
+        watch(f"a learner of {target}")
         learned = train_on_release(rows, panel.controls, target=target, seed=seed)
+        watch("telling released from real rows")
         distinguished = propensity(panel.members, rows, seed=seed)
     return Scorecard(
-        marginals=(scores[0], scores[1], scores[2]),
-        queries=query_errors(real, release, queries),
+        marginals=(_one_way(distances), _two_way(distances), three),
+        queries=errors,
+        pair_distance=distances,
         association_difference=released - true,
         association_gap=largest_gap(true, released, panel.domain),
         learning=learned,
         propensity=distinguished,
     )
+
+
+def _pair_distances(real: Marginals, release: Marginals) -> NDArray[np.float64]:
+    names = real.domain.names
+    found = np.zeros((len(names), len(names)))
+    for first, one in enumerate(names):
+        found[first, first] = marginal_distance(real, release, (one,))
+        for second in range(first):
+            distance = marginal_distance(real, release, (names[second], one))
+            found[first, second] = found[second, first] = distance
+    return found
+
+
+def _one_way(distances: NDArray[np.float64]) -> Mean:
+    score = 1 - math.fsum(np.diagonal(distances)) / len(distances)
+    return Mean(score, 0.0, len(distances), len(distances))
+
+
+def _two_way(distances: NDArray[np.float64]) -> Mean:
+    """U_1 again where there is a single attribute."""
+    pairs = distances[np.triu_indices(len(distances), 1)]
+    return (
+        Mean(1 - mean_of(pairs.tolist(), of=len(pairs)).value, 0.0, len(pairs), len(pairs))
+        if len(pairs)
+        else _one_way(distances)
+    )
+
+
+def _triples(real: Marginals, release: Marginals, distances: NDArray[np.float64], *, seed: int) -> Mean:
+    """U_3, or the score of as many attributes as there are."""
+    if len(distances) < 3:  # noqa: PLR2004
+        return _two_way(distances)
+    return sampled_score(real, release, ways=3, most=_TRIPLES, generator=generator(seed))
