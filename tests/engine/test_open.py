@@ -46,6 +46,12 @@ def test_names_that_do_not_say_what_they_are(tmp_path):
     refused("ftp://host/table", InputError)
 
 
+def test_an_address_of_another_kind_is_refused_without_its_password():
+    with pytest.raises(InputError, match="scheme 'oracle'") as refusal:
+        open_table(f"oracle://ann:{SECRET}@db.example/census?table=people")
+    assert refusal.value.culprit == "oracle://db.example/census?table=people"
+
+
 @pytest.mark.parametrize(
     "source", [7, {"a": [1]}, [1, 2], None, object()], ids=["int", "dict", "list", "None", "object"]
 )

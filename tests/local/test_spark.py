@@ -61,9 +61,10 @@ def test_batches_that_are_no_reports_are_refused_and_counted(column: pa.Array) -
     assert (state.reports, state.refused) == (6, 1)
 
 
-def test_bytes_of_another_length_are_refused() -> None:
+@pytest.mark.parametrize("column", [[b"ab"], ["a" * 12], [1], [[1]], [1.5], [True], [None]], ids=repr)
+def test_what_is_no_bytes_of_the_length_of_a_report_is_refused(column: list[object]) -> None:
     spec, _ = SPECS["bytes"]
-    state = State.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array([b"ab"])})]))
+    state = State.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array(column)})]))
     assert (state.reports, state.refused) == (0, 1)
 
 

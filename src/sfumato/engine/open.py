@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sfumato.engine.address import shown
 from sfumato.engine.port import Table
 from sfumato.errors import InputError
 
@@ -45,5 +46,5 @@ def open_table(source: object) -> Table:
 
         return SqlTable(str(source))
     if separator:
-        raise InputError(f"cannot open a table by a URL of scheme {scheme!r}", culprit=source)
+        raise InputError(f"cannot open a table by a URL of scheme {scheme!r}", culprit=shown(source))
     return DuckTable(file_source(source))

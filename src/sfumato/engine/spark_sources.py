@@ -58,7 +58,7 @@ def spark_table(url: str) -> SparkTable:
         raise TableError(
             f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
             f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
-            culprit=place,
+            culprit=shown(place),
         ) from None
     return SparkTable(frame, title)
 

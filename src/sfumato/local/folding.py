@@ -67,13 +67,15 @@ class Folding:
         layout = self._spec.randomizer.layout
         if column.null_count:
             return None
+        # Spark has no unsigned integers and no bytes of a fixed size, so reports come back in wider types
+        kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
+        try:
+            packed = column.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
         if layout.width == 1:
-            try:  # Spark has no unsigned integers, so reports come back in wider types
-                narrow: Data = column.cast(pa.from_numpy_dtype(layout.dtype)).to_numpy(zero_copy_only=False)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return None
-            return narrow
-        packed = column.cast(pa.large_binary())
+            numbers: Data = packed.to_numpy(zero_copy_only=False)
+            return numbers
         if not pc.all(pc.equal(pc.binary_length(packed), layout.width)).as_py():
             return None
         content = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint8)
