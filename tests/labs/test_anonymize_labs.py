@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ def test_samarati_puts_the_published_time_beside_ours(samarati: LabResult) -> No
 
 def test_mondrian_by_k(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mondrian, "EFFORT", 0)  # the full effort is for the slow tests of k-member
-    result = load("mondrian").run(options)
+    steps: list[str] = []
+    result = load("mondrian").run(replace(options, progress=steps.append))
+    assert [step for step in steps if step.startswith("k = ")] == [f"k = {k}: cuts, then k-member" for k in mondrian.KS]
     rows = result.tables["by_k"]
     assert list(rows[0]) == ["k", "groups", "lm", "method"]
     published = [row for row in rows if row["method"] == "published"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,10 @@ from sfumato.errors import InputError
 from sfumato.report.page import Page, Plot, Row, Table
 
 __all__ = ["Lab", "LabResult", "Options", "Plot", "Row", "Table"]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +25,13 @@ class Options:
         runs: how often every procedure is repeated; figures are averages over the runs.
         seed: of the simulation, so that a run of the lab can be repeated.
         data: a file to use in place of the bundled or fetched table, where the lab reads one.
+        progress: is told each step of a long lab, in a few words, when it begins.
     """
 
     runs: int
     seed: int
     data: Path | None = None
+    progress: Callable[[str], None] = field(default=silent, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.runs < 1:

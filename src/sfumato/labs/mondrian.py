@@ -54,7 +54,8 @@ def run(options: Options) -> LabResult:
     """The published table to the last digit, its extension to gender, and better cuts beside them."""
     rows, warnings = available(options.data)
     two, three = study(rows, gender=False), study(rows, gender=True)
-    by_k, by_attribute = _by_k(two, options.seed)
+    by_k, by_attribute = _by_k(two, options)
+    options.progress("gender and weights")
     return LabResult(
         lab="mondrian",
         title=TITLE,
@@ -114,12 +115,13 @@ def cut(space: Space, cutter: Cutter, k: int) -> Partition:
     return mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
 
 
-def _by_k(two: Study, seed: int) -> tuple[Table, Table]:
+def _by_k(two: Study, options: Options) -> tuple[Table, Table]:
     rows: list[Row] = []
     attributes: list[Row] = []
     for k in KS:
+        options.progress(f"k = {k}: cuts, then k-member")
         found = {name: cut(two.space, cutter, k) for name, cutter in CUTTERS.items()}
-        rng = np.random.default_rng([seed, k])
+        rng = np.random.default_rng([options.seed, k])
         found[K_MEMBER] = k_member_clustering.partition(two.space, k=k, effort=EFFORT, rng=rng)
         for method, partition in found.items():
             losses = two.losses(partition)

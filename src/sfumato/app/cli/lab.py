@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,8 +36,9 @@ def lab(
     experiment = load(name)
     if data is not None and not experiment.reads_data:
         raise InputError(f"the lab {name!r} reads no file; leave --data out", culprit=data)
-    with working(f"Running {experiment.title}"):
-        found = experiment.run(_options(runs, seed, data))
+    options = _options(runs, seed, data)
+    with working(f"Running {experiment.title}") as progress:
+        found = experiment.run(replace(options, progress=progress))
     if out is not None:
         from sfumato.report.page import write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -36,16 +36,16 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 @contextmanager
-def working(description: str) -> Iterator[None]:
-    """Show on a terminal that something is going on, with the time it has taken."""
+def working(description: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on; what is yielded takes the step that begins, in a few words."""
     if not sys.stderr.isatty():
         remark(f"{description} ...")
-        yield
+        yield lambda step: remark(f"  {step} ...")
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(description):
-        yield
+    with Console(stderr=True).status(description) as status:
+        yield lambda step: status.update(f"{description}: {step}")
 
 
 def _cell(value: object) -> str:
