@@ -17,6 +17,7 @@ from sfumato.app.cli.evaluating import (
     SeedOption,
     TargetOption,
     mention,
+    sample_lines,
 )
 from sfumato.app.cli.ledger import existing
 from sfumato.app.cli.opening import DatasetOption, DomainOption
@@ -100,4 +101,8 @@ def evaluate(
         for verdict in found.verdicts
     ]
     value = [without_exact_shares(verdict).to_json() for verdict in found.verdicts]
-    result({"page": str(out), "releases": value}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
+    result(
+        {"page": str(out), "releases": value},
+        f"{columns(lines)}\n\n{sample_lines(found.verdicts)}\n\nPage: {out}",
+        as_json=as_json,
+    )

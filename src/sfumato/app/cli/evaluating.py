@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sfumato.evaluate.attacks.advantage import Advantage
     from sfumato.evaluate.files import Submitted
+    from sfumato.evaluate.verdict import Verdict
 
 RealArgument = Annotated[str, typer.Argument(help="The protected table: a CSV or Parquet file.")]
 ReleasesArgument = Annotated[list[Path], typer.Argument(help="Released files, by us or by another tool.")]
@@ -65,3 +66,13 @@ def attack_lines(release: str, results: Sequence[Advantage], headline: Advantage
         }
         for name, result in named
     ]
+
+
+def sample_lines(verdicts: Sequence[Verdict]) -> str:
+    """A line for each release: how much of everything was looked at, and the standard errors."""
+    lines = []
+    for verdict in verdicts:
+        taken = ", ".join(f"{some} of {all_} {what}" for what, (some, all_) in verdict.samples.items())
+        errors = ", ".join(f"{what} {error:.2g}" for what, error in verdict.standard_errors.items())
+        lines.append(f"{verdict.name}: {taken}; standard errors: {errors}.")
+    return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 from sfumato.app.report.pictures import Picture, Row, baseline
@@ -64,10 +64,15 @@ def evaluation_page(
         query_picture(verdicts),
         learning_picture(verdicts, journal),
     )
-    return _render(title, pictures, _overview(verdicts), internal=internal)
+    return _render(
+        title,
+        pictures,
+        {"utility": _utility(verdicts), "risk": _risk(verdicts), "samples": _samples(verdicts)},
+        internal=internal,
+    )
 
 
-def _overview(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
+def _utility(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
     floor, ceiling = baseline(verdicts, FLOOR), baseline(verdicts, CEILING)
     rows: list[Row] = []
     for verdict in verdicts:
@@ -84,15 +89,42 @@ def _overview(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
                 "U2 from floor (0) to other people (1)": scale,
                 "query error": verdict.query_error,
                 "learner": None if verdict.learning is None else verdict.learning[2],
-                "worst attack": verdict.headline.attack,
-                "advantage": verdict.headline.value,
-                "95 % interval": f"{verdict.headline.interval.low:+.3f} to {verdict.headline.interval.high:+.3f}",
+                "told apart": verdict.propensity,
             }
         )
     return tuple(rows)
 
 
-def _render(title: str, pictures: tuple[Picture, ...], overview: tuple[Row, ...], *, internal: bool) -> str:
+def _risk(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
+    return tuple(
+        {
+            "release": verdict.name,
+            "guarantee": verdict.claim,
+            "worst attack": verdict.headline.attack,
+            "advantage": verdict.headline.value,
+            "95 % interval": f"{verdict.headline.interval.low:+.3f} to {verdict.headline.interval.high:+.3f}",
+            "bound": verdict.headline.bound,
+        }
+        for verdict in verdicts
+    )
+
+
+def _samples(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
+    """How much of everything was looked at, and what that leaves uncertain; attacks have intervals instead."""
+    rows: list[Row] = []
+    for verdict in verdicts:
+        row: dict[str, str | int | float | None] = {"release": verdict.name}
+        row |= {what: f"{taken} of {everything}" for what, (taken, everything) in verdict.samples.items()}
+        rows.append(row)
+    for verdict in verdicts:
+        errors: dict[str, str | int | float | None] = {"release": verdict.name}
+        rows.append(errors | {f"standard error of {what}": error for what, error in verdict.standard_errors.items()})
+    return tuple(rows)
+
+
+def _render(
+    title: str, pictures: tuple[Picture, ...], overview: Mapping[str, tuple[Row, ...]], *, internal: bool
+) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
 

@@ -227,6 +227,7 @@ def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Pic
             "target": verdict.learning[0],
             "measure": verdict.learning[1],
             "score": verdict.learning[2],
+            "standard error": verdict.standard_errors["learner"],
             "told apart from real rows": verdict.propensity,
         }
         for verdict in verdicts
