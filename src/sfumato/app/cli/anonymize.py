@@ -12,6 +12,7 @@ from sfumato.app.anonymizing import release as searched
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.app.cli.outputs import refuse_clashes
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def anonymize(
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
     from sfumato.anonymize.hierarchy_file import read_folder
-    from sfumato.vault.rows import free
+    from sfumato.vault.opening import beside
 
     ready(out, overwrite=overwrite)
-    if recoding is not None:
-        free(recoding, overwrite=overwrite)
+    described = beside_table(table, domain)
+    refuse_clashes([out, recoding], inputs=[table, described, ledger or beside(described)], overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
     wanted = Wanted(
         quasi_identifiers(names(quasi), found, missing), criteria(k, criterion or ()), suppression, names(keep), seconds
@@ -71,7 +72,7 @@ def anonymize(
     check(method, wanted)
     vault = vault_for(
         table,
-        domain=beside_table(table, domain),
+        domain=described,
         ledger=ledger,
         dataset=dataset,
         limit=limit,

@@ -11,6 +11,7 @@ from sfumato.app.cli.anonymize import KeepOption, NearDomainOption, beside_table
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, vault_for
 from sfumato.app.cli.output import Json, Overwrite, working
+from sfumato.app.cli.outputs import refuse_clashes
 
 
 def apply(
@@ -29,12 +30,15 @@ def apply(
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
     from sfumato.anonymize.recoding import load
+    from sfumato.vault.opening import beside
 
     ready(out, overwrite=overwrite)
+    described = beside_table(table, domain)
+    refuse_clashes([out], inputs=[recoding, table, described, ledger or beside(described)], overwrite=overwrite)
     saved = load(recoding)
     vault = vault_for(
         table,
-        domain=beside_table(table, domain),
+        domain=described,
         ledger=ledger,
         dataset=dataset,
         limit=limit,

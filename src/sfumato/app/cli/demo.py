@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.output import Json, columns, result, working
+from sfumato.app.cli.outputs import folder
 
 if TYPE_CHECKING:
     from sfumato.labs.demonstration import Demonstration
@@ -25,7 +26,7 @@ def demo(
     from sfumato.labs.demonstration import demonstrate
     from sfumato.report.page import write
 
-    out.mkdir(parents=True, exist_ok=True)
+    folder(out)
     with working("Releasing a synthetic table of a million children"):
         children = demonstrate(out)
     rows = out / "synthetic.parquet"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result
+from sfumato.app.cli.outputs import folder
 
 app = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
 
@@ -30,7 +31,7 @@ def draft(
     if out is None:
         typer.echo("---\n".join(texts.values()), nl=False)
         return
-    out.mkdir(exist_ok=True)
+    folder(out)
     for name in texts:
         free(out / f"{name}.yaml", overwrite=overwrite)
     for name, text in texts.items():

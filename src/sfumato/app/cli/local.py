@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.app.cli.outputs import refuse_clashes
 from sfumato.errors import InputError, ReportError
 
 if TYPE_CHECKING:
@@ -71,10 +72,9 @@ def randomize(
     """Randomise a column of a table to reports: one report a row, so a row must be a person."""
     from sfumato.local import Client
     from sfumato.local.reports import write_reports
-    from sfumato.vault.rows import free
 
     agreed = _read(path)
-    free(out, overwrite=overwrite)
+    refuse_clashes([out], inputs=[path, table], overwrite=overwrite)
     with working(f"Randomising {column}"):
         reports = Client(agreed).randomize_batch(_column(table, column))
         write_reports(out, reports)

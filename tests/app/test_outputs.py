@@ -1,0 +1,54 @@
+"""Where the command line writes: never over what it reads, and in a sentence where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.app.test_cli import sfumato
+
+from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.errors import InputError
+
+SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")
+QUASI = ("--quasi", "carrots", "--k", "5", "--limit", "1")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    sfumato("data", "zoo", cwd=tmp_path)
+    sfumato(*SPEC, cwd=tmp_path)
+    sfumato("anonymize", "zoo.parquet", *QUASI, "--out", "a.csv", "--recoding", "recoding.yaml", cwd=tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("anonymize", "zoo.parquet", *QUASI, "--out", "zoo.parquet"),
+        ("anonymize", "zoo.parquet", *QUASI, "--out", "same.csv", "--recoding", "same.csv"),
+        ("anonymize", "zoo.parquet", *QUASI, "--out", "b.csv", "--recoding", "zoo.yaml"),
+        ("anonymize", "zoo.parquet", *QUASI, "--out", "b.csv", "--recoding", "zoo.ledger"),
+        ("apply", "recoding.yaml", "zoo.parquet", "--limit", "1", "--out", "zoo.parquet"),
+        ("local", "randomize", "spec.json", "zoo.parquet", "--column", "carrots", "--out", "zoo.parquet"),
+    ],
+    ids=lambda arguments: f"{arguments[0]} {arguments[-1]}",
+)
+def test_no_command_writes_over_what_it_reads_or_twice_to_one_file(arguments: tuple[str, ...], desk: Path) -> None:
+    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+    refused = sfumato(*arguments, "--overwrite", cwd=desk, code=2)
+    assert "is read, or written already, by this command" in refused.stderr
+    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+
+
+@pytest.mark.parametrize("address", ["{}", "spark:{}", "sqlite:///{}"])
+def test_a_file_is_known_by_any_of_its_addresses(address: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is read"):
+        refuse_clashes([tmp_path / "t"], inputs=[address.format(tmp_path / "t")], overwrite=True)
+    refuse_clashes([tmp_path / "t"], inputs=[address.format(tmp_path / "u")], overwrite=True)
+
+
+@pytest.mark.parametrize("arguments", [("demo",), ("hierarchy", "draft", "zoo.yaml", "carrots")])
+@pytest.mark.parametrize("out", ["spec.json", "spec.json/below"])
+def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out: str, desk: Path) -> None:
+    assert "cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=desk, code=2).stderr
