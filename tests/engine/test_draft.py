@@ -77,6 +77,15 @@ def test_real_numbers_are_binned_from_their_finite_extremes() -> None:
     assert drafted(left_out=True, score=[float("inf"), float("nan")], known=["a", "a"]) == {"score": "no finite number"}
 
 
+@pytest.mark.parametrize("lowest", [-1, 0])
+@pytest.mark.parametrize("largest", [2**53 - 1, 1.7e308, 1.7976931348623157e308])
+def test_a_number_that_stands_for_none_leaves_out_its_column_and_no_other(largest, lowest) -> None:
+    columns = {"x": [*range(MANY), largest, lowest * largest], "known": ["a"] * (MANY + 2)}
+    draft = draft_domain(open_table(pa.table(columns)))
+    assert draft.domain.names == ("known",)
+    assert list(draft.left_out) == ["x"]
+
+
 def test_numbers_with_a_few_codes_among_them_are_numbers_and_the_codes_are_unknown() -> None:
     texts = [str(number) for number in range(MANY)] + ["N", "refused", None]
     (income,) = drafted(income=texts)

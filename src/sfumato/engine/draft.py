@@ -23,6 +23,7 @@ from sfumato.errors import TableError
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
 BINS = 32
 _UNIQUE = 0.9  # share of rows with a number of their own
+_LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
 
 Tiles = tuple[int | float, ...]
 
@@ -96,19 +97,22 @@ def _hint(profile: Profile) -> str | None:
 
 
 def _integer(name: str, low: int, high: int, tiles: Tiles, *, nullable: bool) -> Integer | str:
-    if max(abs(low), abs(high)) >= 1 << 53:
-        return "whole numbers of 2^53 and more: leave it out, or declare it as categories"
     edges = None
-    if high - low >= MOST_VALUES:
+    if wide := high - low >= MOST_VALUES:
         width = round(_round_width((high - low + 1) / BINS))
         low, high = low // width * width, high // width * width + width - 1
+    if max(abs(low), abs(high)) >= 1 << 53:
+        return "whole numbers of 2^53 and more: leave it out, or declare it as categories"
+    if wide:
         grid = list(range(low, high + 1, width))
         alone = {edge for value in _frequent(tiles) for edge in (value, value + 1)}
         edges = tuple(sorted({int(edge) for edge in (*_edges(grid, width, tiles), *alone) if low <= edge <= high}))
     return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
 
 
-def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -> Real:
+def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -> Real | str:
+    if max(abs(low), abs(high)) > _LARGEST:
+        return "numbers beyond 1e307: make those that stand for none missing, or declare a range"
     width = _round_width(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
     grid = [step * width for step in range(first, last + 1)]
