@@ -19,9 +19,9 @@ def jobs(url):
 
 
 @pytest.fixture
-def dead(monkeypatch):
+def dead(jobs, monkeypatch):
     """Every worker has been silent for too long."""
-    monkeypatch.setattr("sfumato.ledger.jobs.LEASE", timedelta(microseconds=-1))
+    monkeypatch.setattr(jobs, "lease", timedelta(microseconds=-1))
 
 
 def test_a_job_is_queued_runs_and_is_done(jobs):

@@ -16,7 +16,7 @@ from sfumato.ledger.schema import service_job
 from sfumato.ledger.store import Store
 
 LEASE = timedelta(seconds=30)
-"""A worker says more often than this that it is at a job; one that was silent for so long has died."""
+"""A worker says more often than this that it is at a job; one that is silent for longer has died."""
 
 _job = service_job
 _INTERRUPTED = (
@@ -53,10 +53,15 @@ class Job:
 
 
 class Jobs:
-    """The jobs of a server, over a store that is prepared."""
+    """The jobs of a server, over a store that is prepared.
 
-    def __init__(self, store: Store) -> None:
+    Attributes:
+        lease: how long a worker may be silent; the same in all processes of a server.
+    """
+
+    def __init__(self, store: Store, *, lease: timedelta = LEASE) -> None:
         self._store = store
+        self.lease = lease
 
     def add(self, dataset: str, owner: str, request: Mapping[str, Any]) -> str:
         """Queue a job; returns its id."""
@@ -102,7 +107,7 @@ class Jobs:
         if row is None:
             return None
         found = _as_job(row)
-        if found.state.value in _OPEN and datetime.now(UTC) - found.updated > LEASE:
+        if found.state.value in _OPEN and datetime.now(UTC) - found.updated > self.lease:
             self._bury(row)
             return self.job(job_id)
         return found

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import RowMapping, insert, select, update
 
 from sfumato.errors import InputError
-from sfumato.ledger.jobs import Jobs
+from sfumato.ledger.jobs import LEASE, Jobs
 from sfumato.ledger.schema import service_dataset, service_key
 from sfumato.ledger.store import Store
 
@@ -68,10 +68,10 @@ class Key:
 class Registry:
     """Datasets, keys and jobs of a server."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, lease: timedelta = LEASE) -> None:
         self._store = store
         store.prepare(create=True)
-        self.jobs = Jobs(store)
+        self.jobs = Jobs(store, lease=lease)
 
     def alive(self) -> None:
         """Ask the database anything.

@@ -1,20 +1,29 @@
-"""Servers with a fault built in, which the tests of safety must catch.  Applications for uvicorn to make."""
+"""Servers for the tests of safety: with a fault built in, which the tests must catch, or one that stops in the middle.
+
+Applications for uvicorn to make.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, Unpack
 
 from fastapi import FastAPI
 from sqlalchemy import event, text
 
-from sfumato.app.http import server
+from sfumato.app.http import making, server
+from sfumato.app.http.service import Service
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, Question, Receipt, reservation
 from sfumato.ledger.ledger import Terms
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import Charge, admits
 
+HALT = "SFUMATO_TEST_HALT"  # names the step at which the first release halts, and a file that gets the worker's number
+LEASE = timedelta(seconds=5)
 _THINKING = 2.0  # seconds between looking and spending, in which all others look too
 
 
@@ -47,6 +56,22 @@ def without_lock_and_check() -> FastAPI:
 
     Store.__init__ = forgetful  # type: ignore[method-assign]
     return without_lock()
+
+
+def halting() -> FastAPI:
+    """Halts its first background release for good before it is charged, or between the charge and the end."""
+    step, file = os.environ[HALT].split(":", 1)
+    function = {"before the charge": "synthesized", "after the charge": "_csv"}[step]
+    going_on = getattr(making, function)
+
+    def halt(*arguments: object) -> object:
+        if not Path(file).exists():
+            Path(file).write_text(str(os.getpid()))
+            time.sleep(3600)
+        return going_on(*arguments)
+
+    setattr(making, function, halt)
+    return server.create(Service(os.environ[server.LEDGER], lease=LEASE))
 
 
 def drop_the_checks(url: str) -> None:

@@ -19,7 +19,7 @@ from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.http.service import Service
 from sfumato.errors import InputError, LedgerError
-from sfumato.ledger.jobs import LEASE, Job, Jobs, State
+from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.vault import Vault
 
@@ -114,7 +114,7 @@ def _alive(jobs: Jobs, job_id: str) -> Iterator[None]:
     over = threading.Event()
 
     def beat() -> None:
-        while not over.wait(LEASE.total_seconds() / 6):
+        while not over.wait(jobs.lease.total_seconds() / 6):
             try:
                 jobs.beat(job_id)
             except LedgerError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from sfumato.app.http.refusal import RefusalError, unreadable
@@ -12,6 +13,7 @@ from sfumato.app.losses import limit_of
 from sfumato.engine.sources import same_place
 from sfumato.errors import EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.jobs import LEASE
 from sfumato.ledger.readings import Readings
 from sfumato.ledger.registry import Dataset, Registry, refuse_name
 from sfumato.ledger.store import Store
@@ -27,12 +29,13 @@ class Service:
 
     Args:
         url: of the database that holds ledgers and registry: ``sqlite:///FILE`` or ``postgresql://...``.
+        lease: how long the worker of a background job may be silent before the job has failed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, lease: timedelta = LEASE) -> None:
         self.url = url
         self._store = Store(url)
-        self.registry = Registry(self._store)
+        self.registry = Registry(self._store, lease=lease)
         self.tables = Tables(Readings(self._store))
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
