@@ -38,6 +38,13 @@ class Domain:
         if len(set(self.names)) != len(self.names):
             raise DomainError("a domain declares an attribute twice", culprit=self.names)
 
+    def __hash__(self) -> int:
+        return self._hash  # domains are keys of many caches, and have long tuples of edges and values
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.attributes, self.unit, self.draft))
+
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
 

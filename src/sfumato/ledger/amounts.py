@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.errors import LossError
 from sfumato.ledger.question import canonical
@@ -32,6 +33,7 @@ def loss_text(loss: Loss) -> str:
             return canonical({"epsilon": str(epsilon), "delta": str(delta)})
 
 
+@lru_cache(maxsize=256)
 def loss_from(text: str) -> Loss:
     """Read what :func:`loss_text` wrote."""
     match json.loads(text):
@@ -50,7 +52,12 @@ def charge_text(charge: Charge) -> list[str | None]:
 
 def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     """Read what :func:`charge_text` wrote."""
-    return Charge(None if epsilon is None else Fraction(epsilon), Fraction(rho), Fraction(delta))
+    return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
+
+
+@lru_cache(maxsize=1024)  # what one transaction writes, the next one reads
+def _fraction(text: str) -> Fraction:
+    return Fraction(text)
 
 
 def add(spent: Charge, charge: Charge) -> Charge:

@@ -28,9 +28,11 @@ def canonical(value: JSON) -> str:
     return json.dumps(_spelled(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
+_ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling for
+
+
 def _spelled(value: JSON) -> JSON:
-    kind = type(value)
-    if value is None or kind is str or kind is int or kind is bool:  # most are, and matching below takes longer
+    if type(value) in _ATOMS:  # most are, and matching below takes longer
         return value
     match value:
         case bool() | int() | str():
@@ -39,6 +41,8 @@ def _spelled(value: JSON) -> JSON:
             return int(value) if value.is_integer() else value
         case Mapping() if all(isinstance(key, str) for key in value):
             return {key: _spelled(item) for key, item in value.items()}
+        case list() if _ATOMS.issuperset(map(type, value)):  # the cells of a condition
+            return value
         case Sequence() if not isinstance(value, bytes | bytearray):
             return [_spelled(item) for item in value]
         case _:

@@ -43,13 +43,10 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
                 number = None
             case float():
                 number = Fraction(repr(float(value)))
-            case str() if "/" in value:
-                number = Fraction(value.strip()) if len(value) <= _DIGITS else None
-            case str() if not _PLAIN.fullmatch(value.strip()):
-                number = None
-            case str() | Decimal():
-                decimal = Decimal(value)
-                number = Fraction(decimal) if _short(decimal) else None
+            case str():
+                number = _spelled(value)
+            case Decimal():
+                number = Fraction(value) if _short(value) else None
             case Fraction():
                 number = value
             case _:
@@ -59,6 +56,16 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
     if number is None:
         raise LossError(f"{name} must be a finite number, not {str(value)[:_SHOWN]!r}", culprit=value)
     return number
+
+
+@lru_cache(maxsize=1024)  # a server reads the same losses and edges again and again
+def _spelled(text: str) -> Fraction | None:
+    if "/" in text:
+        return Fraction(text.strip()) if len(text) <= _DIGITS else None
+    if not _PLAIN.fullmatch(text.strip()):
+        return None
+    decimal = Decimal(text)
+    return Fraction(decimal) if _short(decimal) else None
 
 
 def _short(number: Decimal) -> bool:

@@ -8,6 +8,7 @@ with one meaning may still differ, and are then paid for twice, never confused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import assert_never
 
 from sfumato.domain import Domain
@@ -16,6 +17,7 @@ from sfumato.domain.predicate import All, Among, Any, Not, Predicate
 _NOBODY = Any(())
 
 
+@lru_cache(maxsize=1024)  # a condition is put into words and asked
 def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
     """The normal form; None where the predicate holds for every row by its shape.
 

@@ -16,6 +16,7 @@ from typing import Any
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.attribute import null_code
 from sfumato.domain.predicate import All, Among, Predicate
+from sfumato.errors import QueryError
 from sfumato.query.normal import normal
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
 from sfumato.query.tree import Ladder, ladder
@@ -84,11 +85,14 @@ def plan(query: Query, domain: Domain) -> Plan:
     """
     query.check(domain)
     where = normal(query.where, domain)
+    words = in_words(query, domain)
     needed = [_tally(aggregate, query.by, where, domain) for aggregate in query.aggregates]
+    if len(needed) == 1:
+        return Plan(tuple(needed), (0,), words)
     distinct = sorted({tally.key: tally for tally in needed}.items())
     places = {key: place for place, (key, _) in enumerate(distinct)}
     source = tuple(places[tally.key] for tally in needed)
-    return Plan(tuple(tally for _, tally in distinct), source, in_words(query, domain))
+    return Plan(tuple(tally for _, tally in distinct), source, words)
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:
@@ -107,7 +111,9 @@ def _unit(attribute: Integer | Real, width: float, most: int) -> Fraction:
     """The smallest power of ten that divides ``width`` into at most so many steps; 1 for integers where it does."""
     if isinstance(attribute, Integer) and width <= most:
         return Fraction(1)
-    return Fraction(10) ** max(math.ceil(math.log10(width / most)), _FINEST)
+    if not math.isfinite(width):
+        raise QueryError(f"the bounds of {attribute.name!r} are too far apart for doubles; declare tighter ones")
+    return Fraction(10) ** math.ceil(math.log10(max(width / most, 10.0**_FINEST)))
 
 
 def leaves(domain: Domain, name: str) -> Ladder:

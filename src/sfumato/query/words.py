@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer
 from sfumato.domain.attribute import null_code
@@ -47,7 +48,7 @@ def _condition(where: Predicate, domain: Domain) -> str:
             return f"not {_condition(part, domain)}"
 
 
-def _among(attribute: Attribute, codes: Set[int]) -> str:
+def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
     """The cells, or those that are left out, whichever are fewer to name."""
     named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
     word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
@@ -55,7 +56,7 @@ def _among(attribute: Attribute, codes: Set[int]) -> str:
     return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
 
 
-def _stretches(attribute: Attribute, codes: Set[int]) -> Iterator[str]:
+def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
     """Declared cells of numbers that follow each other as one, every other cell by itself."""
     declared = sorted(code for code in codes if code < attribute.declared)
     if isinstance(attribute, Categorical):
