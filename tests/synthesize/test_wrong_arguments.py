@@ -11,6 +11,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.annealed import annealed
+from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.matrix import matrix
 from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.fake import FakeVault
@@ -86,6 +87,14 @@ def test_an_attribute_of_more_cells_than_can_be_counted_is_refused_before_the_ch
     assert not vault.reserved
 
 
+@pytest.mark.parametrize(
+    "limits", [{"marginal": 10**9}, {"marginal": 0}, {"cells": -1}, {"candidates": 1.5}, {"cells": "many"}]
+)
+def test_limits_that_the_vault_would_refuse_in_the_middle_are_refused_when_they_are_made(limits) -> None:
+    with pytest.raises(InputError, match="limits are whole numbers"):
+        Limits(**limits)
+
+
 def test_a_public_count_is_whole_and_a_share_exact() -> None:
     for count in (1.5, "5", 0):
         with pytest.raises(InputError, match="whole"):
@@ -102,6 +111,10 @@ def test_samples_and_conditions_of_the_wrong_form_are_refused(vault) -> None:
             release.sample(rows)
     with pytest.raises(SizeError, match="ask for fewer rows"):
         release.sample(10**11)
+    endless = synthesize.mst(vault, loss=Rho(1), total=synthesize.Public(10**11))
+    for draw in (endless.codes, endless.sample, lambda: endless.rows):
+        with pytest.raises(SizeError, match="ask for fewer rows"):
+            draw()
     for codes in (3, ["x"], "x", [], [3], [0.5]):
         with pytest.raises(QueryError, match="give a list of some"):
             release.model.given({"a": codes})

@@ -26,6 +26,7 @@ from sfumato.vault.questions import Groups, Marginal, Measurement
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
+_LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss, what is asked for would be none
 _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
 
 
@@ -87,7 +88,7 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     rows = total.count if isinstance(total, Public) else max(1.0, float(counted[0].counts))
     parts = division.shares(domain.shape)
     if share is None:
-        share = fraction(one_way_share(division, domain, rows)) * (1 - count_share(total))
+        share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = doors.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     kept = {name for zero in zeros for name in zero.attributes}
     coarsenings = {

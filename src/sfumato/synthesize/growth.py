@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
+from sfumato.errors import InputError
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.sampling import Codes, sample
@@ -30,6 +31,7 @@ from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance, Marginal, Measurement
 
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the doors
+_MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
@@ -46,11 +48,21 @@ class Limits:
         candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of
             them are likely to matter; their scores share one loss.
         marginal: cells of one marginal over the codes, which is what the vault counts.
+
+    Raises:
+        InputError: no whole numbers, or marginals larger than the vault counts at once.
     """
 
     cells: int = 400_000
     candidates: int = 400
     marginal: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        sound = all(type(limit) is int and limit > 0 for limit in (self.cells, self.candidates, self.marginal))
+        if not sound or self.marginal > _MOST_MARGINAL:
+            raise InputError(
+                f"limits are whole numbers from 1, and one marginal has at most {_MOST_MARGINAL:,} cells", culprit=self
+            )
 
 
 @dataclass(frozen=True, eq=False)

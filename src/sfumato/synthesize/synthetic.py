@@ -85,7 +85,12 @@ class Synthetic(Release):
         return self._drawn(None, generator(self.seed))
 
     def codes(self) -> Codes:
-        """The cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``."""
+        """The cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``.
+
+        Raises:
+            SizeError: as ``rows``.
+        """
+        refuse_large(self.model.total, len(self.model.domain))
         return self.model.sample(generator(self.seed))
 
     def sample(self, rows: int | None = None) -> Rows:
