@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.utility.scores import marginal_score, rescaled
+from sfumato.evaluate.utility.scores import marginal_score, rescaled, sampled_score
 
 
 def test_u2_by_hand(people):
@@ -34,3 +34,14 @@ def test_the_scale_runs_from_independent_columns_to_other_people(everyone):
     assert rescaled(low, floor=low, ceiling=high) == 0
     assert rescaled(high, floor=low, ceiling=high) == 1
     assert np.isnan(rescaled(1, floor=1, ceiling=1))
+
+
+def test_a_sample_of_marginals_lies_within_its_standard_error(everyone):
+    real, other = Released.of(everyone.members), Released.of(independent(everyone.members, np.random.default_rng(0)))
+    exact = marginal_score(real, other, ways=3)
+    every = sampled_score(real, other, ways=3, most=20, generator=np.random.default_rng(0))
+    assert (every.value, every.error, every.taken, every.all) == (pytest.approx(exact), 0, 20, 20)
+    draws = [sampled_score(real, other, ways=3, most=8, generator=np.random.default_rng(seed)) for seed in range(400)]
+    spread = np.std([draw.value for draw in draws])
+    assert spread == pytest.approx(np.sqrt(np.mean([draw.error**2 for draw in draws])), rel=0.2)
+    assert np.mean([draw.value for draw in draws]) == pytest.approx(exact, abs=6 * spread / 20)
