@@ -205,6 +205,34 @@ def test_annealing_considers_all_marginals_inside_the_workload():
     assert found[("a",)] * 3 == found[("a", "b", "c")]
 
 
+def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_expect():
+    doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
+    state = begin(doors, Allowance(Rho(1)), Public(ROWS), share=None, zeros=())
+    candidates = {("a",): 1, ("a", "b"): 3}
+    errors = annealing._errors(state, candidates, 2.5, generator(1))
+    assert errors.weights == (1, 3)
+    assert errors.penalties == (Fraction(10), Fraction(40))  # 4 and 16 cells
+    for distance in errors.distances:
+        np.testing.assert_array_equal(
+            distance.reference, np.rint(state.model.expected(distance.attributes)).astype(int).ravel()
+        )
+
+
+def test_a_group_carries_the_noise_of_all_its_codes_and_a_table_measured_twice_less_than_either():
+    doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
+    state = begin(doors, Allowance(Rho(1)), Public(ROWS), share=Fraction(1, 10**6), zeros=())
+    groups = state.coarsenings["n"].groups
+    (deviation,) = (table.deviation for table in state.measured if table.attributes == ("n",))
+    observed = {observation.attributes: observation for observation in state.observations}
+    assert len(set(groups)) < len(groups)
+    np.testing.assert_allclose(observed["n",].variance, np.bincount(groups) * deviation**2)
+    (again,) = doors.measure([state.question(("n",))], Rho("0.1"))
+    pooled = {each.attributes: each for each in state.learn([again]).observations}["n",]
+    old, new = 1 / observed["n",].variance, 1 / again.noise.variance
+    np.testing.assert_allclose(pooled.variance, 1 / (old + new))
+    np.testing.assert_allclose(pooled.counts, (old * observed["n",].counts + new * again.values) / (old + new))
+
+
 @METHODS
 def test_one_attribute_is_enough(method):
     domain = Domain((Categorical(name="a", values=("x", "y"), unknown=Unknown.DROP),))
