@@ -115,15 +115,17 @@ def test_threads_read_a_column_once():
 @given(
     st.sampled_from([(0.0, 0.1, 7), (-3.0, 1 / 3, 50), (1e9, 1e-6, 40), (-8e307, 4e307, 4), (0.0, 100 / 4096, 4096)]),
     st.lists(st.floats(allow_nan=True) | st.integers(-5, 4100), min_size=1, max_size=50),
+    st.sampled_from([-0.25, 0.0, 0.25]),
 )
-def test_bins_by_division_are_those_of_a_search_among_the_edges(shape, places):
+def test_bins_by_division_are_those_of_a_search_among_the_edges(shape, places, moved):
     start, width, bins = shape
     edges = start + np.arange(bins + 1) * width
+    edges[-1] += moved * width  # the last need not lie on the grid
     near = np.array([edges[int(place) % (bins + 1)] for place in places if np.isfinite(place)] or [0.0])
     numbers = np.concatenate(
         [np.array(places, dtype=float), near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]
     )
-    assert columns._divided(numbers, edges).tolist() == columns._searched(numbers, edges).tolist()
+    assert columns._divided(numbers, edges, width).tolist() == columns._searched(numbers, edges).tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-(1 << 40), 1 << 40)), max_size=40))

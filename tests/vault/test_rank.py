@@ -13,6 +13,7 @@ from scipy import stats
 
 from sfumato.domain import Domain, Real, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.engine.statements import even_width
 from sfumato.errors import BudgetError, QueryError, SizeError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import NOTHING
@@ -21,8 +22,9 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault import rank
 from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import RankErrors
+from sfumato.vault.questions import Bins, RankErrors
 from sfumato.vault.sensitivity import selection_sensitivity
+from sfumato.vault.session import _chooser
 from sfumato.vault.tallies import Tallies
 from sfumato.vault.vault import Vault
 
@@ -64,6 +66,12 @@ def test_cells_of_a_bin_have_the_errors_of_the_definition_and_none_less_than_the
     cells = [rank._cells(tallies, asked, bin_, below).tolist() for bin_ in range(3)]
     assert list(chain.from_iterable(cells)) == brute(values, probability)
     assert [min(each) for each in cells] == bins.tolist()
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 4096))
+def test_engines_find_the_cells_of_a_bin_by_division(start, width, parts):
+    edges = [*rank._divided(start, start + width, parts)[:-1].tolist(), start + width]
+    assert even_width(edges) is not None
 
 
 @given(VALUES, PROBABILITIES, VALUES.filter(lambda more: len(more) == 1), st.integers(1, 3))
@@ -108,11 +116,21 @@ def test_bins_that_are_opened_when_drawn_change_nothing_in_the_distribution(epsi
         assert stats.chisquare(counts, 4000 * off).pvalue < 1e-6
 
 
-@given(values=VALUES, more=VALUES.filter(lambda more: len(more) == 1), probability=PROBABILITIES)
-def test_no_cell_tells_neighbours_apart_by_more_than_epsilon(values, more, probability):
-    sensitivity = selection_sensitivity(domain(), RankErrors("x", probability, EDGES, PARTS))
-    left, right = (exact(rows, probability, 0.9, sensitivity) for rows in (values, values + more))
-    assert np.abs(np.log(left) - np.log(right)).max() <= 0.9 + 1e-12
+def logarithms(values, asked, mechanism):
+    """Of the probabilities of all cells, by the counts and the weights that the door draws with."""
+    tallies = Tallies(table(values))
+    below = np.concatenate([[0], np.cumsum(tallies.answers([Bins("x", EDGES, ())])[0])])
+    scores = np.concatenate([-rank._cells(tallies, asked, bin_, below) for bin_ in range(len(EDGES) - 1)])
+    logs = float(mechanism._rate) * scores.astype(float)
+    return logs - np.logaddexp.reduce(logs)
+
+
+@given(VALUES, PROBABILITIES, VALUES.filter(lambda more: len(more) == 1), st.integers(1, 3))
+def test_no_cell_tells_neighbours_apart_by_more_than_epsilon(values, probability, more, unit_rows):
+    asked = RankErrors("x", probability, EDGES, PARTS)
+    mechanism = _chooser(Epsilon("0.9"), selection_sensitivity(domain(unit_rows), asked))
+    left, right = (logarithms(rows, asked, mechanism) for rows in (values, values + more * unit_rows))
+    assert np.abs(left - right).max() <= 0.9 + 1e-12
 
 
 @pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.125")], ids=str)
@@ -133,8 +151,9 @@ def test_the_door_charges_what_it_was_given(loss):
         (RankErrors("x", Fraction(1, 2), EDGES, 0), SizeError),
         (RankErrors("x", Fraction(1, 2), EDGES, 1 << 26), SizeError),
         (RankErrors("x", Fraction(1, 2), (1.0, 1.0 + 2.0**-40), 1 << 12), QueryError),
+        (RankErrors("x", Fraction(1, 2), (0.0, 1e-320), 1 << 12), QueryError),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_what_cannot_be_chosen_is_refused_before_the_charge(tmp_path, asked, error):
     with open_ledger(f"sqlite:///{tmp_path}/x.ledger", dataset="x", limit=Epsilon(1)) as ledger:

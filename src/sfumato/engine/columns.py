@@ -18,7 +18,7 @@ from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate, named
 from sfumato.engine.condition import holds
 from sfumato.engine.plan import Counts, Plan
-from sfumato.engine.statements import numeric, uniform
+from sfumato.engine.statements import even_width, numeric
 from sfumato.engine.tally import Tally, totals
 
 Codes = NDArray[np.unsignedinteger[Any]]
@@ -216,10 +216,10 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
     """Index of each number's bin, the last closed on both sides; as many as there are bins for those in none."""
     bins = len(edges) - 1
     found = np.empty(len(numbers), dtype=np.min_scalar_type(bins))
-    even = uniform(edges.tolist())
+    width = even_width(edges.tolist())
     for start in range(0, len(numbers), _SLICE):
         rows = slice(start, start + _SLICE)
-        found[rows] = _divided(numbers[rows], edges) if even else _searched(numbers[rows], edges)
+        found[rows] = _searched(numbers[rows], edges) if width is None else _divided(numbers[rows], edges, width)
     return found
 
 
@@ -231,17 +231,16 @@ def _searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArr
     return found
 
 
-def _divided(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Bins of one width by division; numbers so near an edge that rounding may decide are searched for."""
+def _divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
+    """Bins of one width by division; numbers so near an edge that rounding may decide, or in the last, are searched."""
     bins = len(edges) - 1
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is searched for
-        width = edges[1] - edges[0]
         # an edge, a difference and a quotient are each rounded by half a unit in the last place of numbers no larger
         doubt = 8 * np.finfo(np.float64).eps * (np.abs(edges).max() / width + bins)
         place = (numbers - edges[0]) / width
         whole = np.floor(place)
         place -= whole
-    clear = (place > doubt) & (place < 1 - doubt) & (whole >= 0) & (whole < bins)  # never for NaN
+    clear = (place > doubt) & (place < 1 - doubt) & (whole >= 0) & (whole < bins - 1)  # never for NaN
     unclear = np.flatnonzero(~clear)
     whole[unclear] = 0
     found: NDArray[np.int64] = whole.astype(np.int64)

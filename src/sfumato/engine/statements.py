@@ -171,16 +171,26 @@ def increasing(edges: Sequence[float]) -> list[float]:
     return found
 
 
-def uniform(edges: Sequence[float]) -> bool:
-    """Whether all edges are the first plus a multiple of the first width, to the last bit."""
-    start, width = edges[0], edges[1] - edges[0]
-    return all(edge == start + place * width for place, edge in enumerate(edges))
+def even_width(edges: Sequence[float]) -> float | None:
+    """The width of which all edges but the last are multiples beyond the first, to the last bit; None: there is none.
+
+    The first bin's width, or the average of all of them: one of these it is where edges were computed from a width.
+
+    >>> even_width([0.0, 0.25, 0.5, 0.75]), even_width([0.0, 0.1, 1.0, 2.0])
+    (0.25, None)
+    """
+    start, bins = edges[0], len(edges) - 1
+    for width in (edges[1] - start, (edges[-1] - start) / bins):
+        if all(edge == start + place * width for place, edge in enumerate(edges[:-1])):
+            return width
+    return None
 
 
 def _bin(value: str, edges: list[float]) -> str:
     """Index of the bin of ``value``; many bins of one width are computed, a few or uneven ones looked up."""
-    start, width, bins = edges[0], edges[1] - edges[0], len(edges) - 1
-    if bins < _MANY_BINS or not uniform(edges):
+    start, bins = edges[0], len(edges) - 1
+    width = even_width(edges) if bins >= _MANY_BINS else None
+    if width is None:
         return bin_number(value, edges[:-1])
     guess = f"LEAST(GREATEST(FLOOR(({value} - {real(start)}) / {real(width)}), 0), {bins - 1})"
     # the quotient may be rounded past an edge by one ulp: compare with the edges themselves

@@ -7,6 +7,7 @@ that no sum overflows 64 bits: a sum that wraps around would move further than i
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -119,7 +120,7 @@ def check_scores(domain: Domain, scores: Scores) -> None:
                 raise QueryError("a quantile lies strictly between 0 and 1, in at most millionths", culprit=probability)
             if parts < 1 or (len(edges) - 1) * parts > _MOST_CELLS:
                 raise SizeError(f"a quantile is chosen among at most {_MOST_CELLS:,} cells", culprit=parts)
-            if float(np.diff(edges).min()) / parts < _APART * max(map(abs, edges)):
+            if float(np.diff(edges).min()) / parts < max(_APART * max(map(abs, edges)), sys.float_info.min):
                 raise QueryError("the cells of a quantile are too narrow for doubles; ask for fewer", culprit=parts)
         case _:
             assert_never(scores)
