@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.errors import DomainError, QueryError
+from sfumato.errors import DomainError, LossError, QueryError
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.query import ask, choose_quantile
@@ -30,9 +30,9 @@ def test_a_chosen_quantile_is_nearer_to_the_truth_than_one_read_off_a_tree(encod
 @pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.5")], ids=str)
 @pytest.mark.parametrize("probability", [Fraction(1, 2), Fraction(1, 10)], ids=str)
 def test_it_misses_the_rank_by_no_more_than_it_says(encoded, table, loss, probability):
-    ages = np.sort(table["age"].to_numpy())
+    ages, vault = np.sort(table["age"].to_numpy()), FakeVault(encoded, seed=5)
     for _ in range(20):
-        found = choose_quantile(FakeVault(encoded, seed=5), Quantile("age", probability), loss=loss)
+        found = choose_quantile(vault, Quantile("age", probability), loss=loss)
         (bound,) = found.expected_error.values()
         low, high = (np.searchsorted(ages, found.value, side=side) for side in ("left", "right"))
         assert low - bound <= float(probability) * len(ages) <= high + bound
@@ -54,6 +54,7 @@ def test_it_is_charged_once_filtered_and_free_when_repeated(vault):
     assert first.value == again.value
     assert "nothing" in again.cost
     assert vault.ledger.spent().epsilon == 1
+    assert [entry.asked for entry in vault.ledger.journal()] == ["chosen median(income) where sex in F"]
     choose_quantile(vault, MEDIAN, loss=Epsilon(1))
     assert vault.ledger.spent().epsilon == 2
 
@@ -67,4 +68,13 @@ def test_what_has_no_quantile_is_refused_for_free(vault):
             choose_quantile(vault, quantile, loss=Epsilon(1))
     with pytest.raises(QueryError):
         choose_quantile(vault, Quantile("age", Fraction(1, 10**9)), loss=Epsilon(1))
+    for wrong in (0.1, "1", None):
+        with pytest.raises(LossError):
+            choose_quantile(vault, MEDIAN, loss=wrong)
     assert vault.ledger.spent() == NOTHING
+
+
+@pytest.mark.parametrize("wrong", [0.5, "1/2", 1, None])
+def test_a_probability_is_a_fraction(wrong):
+    with pytest.raises(QueryError, match="fraction"):
+        Quantile("income", wrong)

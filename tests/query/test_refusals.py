@@ -5,19 +5,20 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.query.conftest import DOMAIN, rows
 
-from sfumato.domain import Domain, Unit
+from sfumato.domain import Domain, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.open import open_table
-from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, TableError
+from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, cost, count, sql
+from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
 from sfumato.query.batch_rows import Batch
 from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
 from sfumato.query.sql import parse
@@ -151,6 +152,28 @@ def test_statements_that_parse_but_cannot_be_asked_are_free(people):
     assert people.ledger.spent() == before
 
 
+BOUNDS = [(-1.7e308, 1.7e308), (0.0, 1.7e308), (0.0, 5e-324), (-5e-324, 1e-300), (1.0, 1.0000000000000002)]
+OF_NUMBERS = [Count("x"), Total("x"), Mean("x"), Variance("x"), Quantile("x", Fraction(1, 2)), Extreme("x", True)]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+@pytest.mark.parametrize("aggregate", OF_NUMBERS, ids=str)
+def test_numbers_near_the_ends_of_doubles_are_answered_or_refused_for_nothing(bounds, aggregate):
+    domain = Domain((Real(name="x", edges=bounds, unknown=Unknown.CLAMP),))
+    encoded = open_table(pa.table({"x": list(bounds)})).encode(domain)
+    for asked in (
+        lambda vault: ask(vault, Query((aggregate,)), loss=Epsilon(1)),
+        lambda vault: choose_quantile(vault, Quantile("x", Fraction(1, 3)), loss=Epsilon(1)),
+    ):
+        vault = FakeVault(encoded, seed=1)
+        try:
+            asked(vault)
+        except (QueryError, SizeError):
+            assert not vault.reserved
+        else:
+            assert len(vault.reserved) == 1
+
+
 def test_conditions_that_an_engine_might_fail_over_are_refused():
     deep = Among("sex", frozenset({0}))
     for _ in range(5000):
@@ -172,6 +195,15 @@ def test_a_confidence_that_has_no_interval_is_refused_by_preview_and_answer_alik
     ):
         with pytest.raises(LossError):
             refused()
+
+
+def test_columns_that_the_table_does_not_have_cost_an_adaptive_session_nothing(people):
+    session, before = Adaptive(people, budget=EpsilonDelta(2, "1e-3")), people.ledger.spent()
+    for columns, error in [(("nope",), TableError), (("city", "city"), QueryError)]:
+        with pytest.raises(error):
+            session.ask(Query((Distinct(),), discovered=columns), loss=EpsilonDelta("0.5", "1e-6"))
+    assert session.spent == NOTHING
+    assert people.ledger.spent() == before
 
 
 def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):

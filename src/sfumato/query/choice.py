@@ -13,13 +13,14 @@ from fractions import Fraction
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate
-from sfumato.errors import QueryError
+from sfumato.errors import LossError, QueryError
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Loss
 from sfumato.query.ask import Keeper
 from sfumato.query.normal import normal
 from sfumato.query.question import Quantile, Query, numeric
 from sfumato.query.tally import leaves
+from sfumato.query.words import in_words
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
 from sfumato.vault.payload import Payload
@@ -58,8 +59,11 @@ def choose_quantile(
 
     Raises:
         QueryError, DomainError: the question does not fit the domain; nothing was spent.
+        LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    if not isinstance(loss, Loss):
+        raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
     asked = errors(domain, quantile, normal(query.where, domain))
@@ -69,9 +73,8 @@ def choose_quantile(
     def run(doors: Doors) -> Payload:
         return {"cell": doors.select(asked, loss)}
 
-    settled = vault.release(
-        Request("query", "choice", {"scores": canonical.question(asked)}), loss, run, retry_key=retry_key
-    )
+    request = Request("query", "choice", {"scores": canonical.question(asked)}, f"chosen {in_words(query, domain)}")
+    settled = vault.release(request, loss, run, retry_key=retry_key)
     bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
     start, end = asked.edges[bin_], asked.edges[bin_ + 1]
     attribute = numeric(domain, quantile.of)

@@ -76,6 +76,8 @@ class Quantile:
     probability: Fraction
 
     def __post_init__(self) -> None:
+        if not isinstance(self.probability, Fraction):
+            raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
         if not 0 < self.probability < 1:
             raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
 

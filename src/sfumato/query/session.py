@@ -99,10 +99,13 @@ class Adaptive:
         Raises:
             BudgetError: the loss does not fit what is left; nothing was spent.
             LossError: it is no loss, or the budget does not have its measure.
+            TableError: values are to be found in a column that the table does not have; nothing was spent.
         """
         _refuse_no_loss(loss, "loss")
         key = _key(query, self._vault.domain, loss)
         charge = price(query, self._vault.domain, loss)
+        if query.discovered:
+            self._vault.refuse_keys(query.discovered)  # what the table lacks is found out before it is booked
         with self._lock:
             new, before = key not in self._asked, self.spent
             if new:
