@@ -65,6 +65,9 @@ ATTRIBUTES = [
     Real(name="unsigned", edges=(0.0, 9007199254740993.0, 9223372036854775808.0, 2.0**64), unknown=C),
     Real(name="precise", edges=(-1e-19, 0.0, 0.1, 0.30000000000000004, 7.0, 1e18), unknown=C, nullable=True),
     Integer(name="precise", minimum=-1, maximum=7, unknown=K),
+    Categorical(name="word", values=("a",), unknown=D),
+    Integer(name="whole", minimum=0, maximum=99, edges=(0,), unknown=K),
+    Real(name="real", edges=(0.0, 8.0), unknown=K),
 ]
 
 
@@ -77,6 +80,17 @@ def test_each_odd_value_falls_into_its_cell(table, adapter, oracle, rows, attrib
     assert counts[0].dtype == np.int64
     np.testing.assert_array_equal(counts[0], expected.marginal([attribute.name]))
     np.testing.assert_array_equal(counts[1], [len(expected.codes)])
+
+
+ONE_CELL = Real(name="real", edges=(0.0, 8.0), unknown=K)
+
+
+@pytest.mark.parametrize("attributes", [(ONE_CELL,), (ONE_CELL, FLAG), (FLAG, ONE_CELL)], ids=range(3))
+def test_attributes_of_one_cell_have_a_version_like_any_other(table, attributes):
+    domain = Domain(attributes)
+    version = table.encode(domain).version
+    assert version == table.encode(domain).version
+    assert version != table.encode(Domain((WHOLE, *attributes))).version
 
 
 @pytest.mark.parametrize("unknown", list(Unknown))

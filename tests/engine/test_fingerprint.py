@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sfumato.engine.fingerprint import Fingerprint, words_of
 
-SHAPE = (3, 1 << 16, 1 << 31, 1 << 20, 5)
+SHAPE = (1, 3, 1 << 16, 1, 1 << 31, 1 << 20, 5)
 ROWS = st.lists(st.tuples(*(st.integers(0, size - 1) for size in SHAPE)), max_size=20)
 
 
@@ -34,7 +34,7 @@ def test_any_changed_row_matters(rows, data):
 
 
 def test_the_same_row_twice_does_not_cancel():
-    row = (1, 2, 3, 4, 0)
+    row = (0, 1, 2, 0, 3, 4, 0)
     assert len({digest([row] * times) for times in range(9)}) == 9
 
 
@@ -49,3 +49,12 @@ def test_the_key_matters():
     found = Fingerprint((2,))
     found.add([np.array([1], np.uint8)], [])
     assert found.digest("a") != found.digest("b")
+
+
+def test_attributes_of_one_cell_alone_tell_numbers_of_rows_apart():
+    digests = set()
+    for rows in (1, 2):
+        found = Fingerprint((1, 1))
+        found.add([np.zeros(rows, np.uint8)] * 2, [])
+        digests.add(found.digest("key"))
+    assert len(digests) == 2

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, time
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -17,7 +18,8 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
-from sfumato.errors import InputError, SfumatoError, TableError
+from sfumato.engine.port import Recode
+from sfumato.errors import EngineError, InputError, SfumatoError, TableError
 
 WORD = Categorical(name="word", values=("a",), unknown=Unknown.CATEGORY)
 SECRET = "s3cr3t"  # noqa: S105 - a value of a table, not a password
@@ -147,6 +149,51 @@ def test_a_file_that_vanishes_after_opening(tmp_path):
     with pytest.raises(SfumatoError) as refusal:
         table.encode(Domain((WORD,)))
     assert "\n" not in str(refusal.value)
+
+
+def rewrite(file):
+    new = file.with_suffix(".new")
+    new.write_text("word,note\nb,y\n")
+    new.replace(file)
+
+
+@pytest.mark.parametrize("change", [lambda file: file.unlink(), rewrite], ids=["deleted", "replaced"])
+def test_a_file_that_changes_after_its_encoding_has_no_version_to_charge_for(tmp_path, change):
+    file = tmp_path / "t.csv"
+    file.write_text("word,note\na,x\n")
+    encoded = open_table(file).encode(Domain((WORD,)))
+    assert encoded.version == encoded.version
+    change(file)
+    with pytest.raises(EngineError, match="was written since it was encoded; open it again"):
+        _ = encoded.version
+
+
+READ_AGAIN = {
+    "keys": lambda encoded: encoded.keys(("word",)),
+    "rows": lambda encoded: encoded.whole(),
+    "raw columns": lambda encoded: encoded.recoded(
+        Recode(("word",), (np.zeros(2, np.uint8),), np.zeros((1, 1), np.uint8), pa.table({"word": ["all"]})), ("note",)
+    ),
+}
+
+
+@pytest.mark.parametrize("door", READ_AGAIN.values(), ids=READ_AGAIN)
+def test_what_reads_a_file_again_never_returns_another_ones_content(tmp_path, door):
+    file = tmp_path / "t.csv"
+    file.write_text("word,note\na,x\n")
+    encoded = open_table(file).encode(Domain((WORD,)))
+    door(encoded)
+    rewrite(file)
+    with pytest.raises(EngineError, match="open it again"):
+        door(encoded)
+
+
+def test_a_column_of_another_length_is_refused(tmp_path):
+    store = open_table(pa.table({"word": ["a", "a"]})).encode(Domain((WORD,)))._store
+    store.column("c0", np.empty(2, dtype=np.uint8))
+    for rows in (1, 3):
+        with pytest.raises(EngineError, match=f"has 2 encoded rows of the pyarrow frame, not {rows}"):
+            store.column("c0", np.empty(rows, dtype=np.uint8))
 
 
 def test_names_with_odd_characters(tmp_path):

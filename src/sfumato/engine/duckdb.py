@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.relabelling import relabelled
-from sfumato.engine.sources import CsvFile, Source, quoted
+from sfumato.engine.sources import CsvFile, Source, Stamps, quoted
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
 
@@ -67,6 +67,7 @@ class DuckTable:
             "max_temp_directory_size": SPILL,
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
+            "preserve_insertion_order": True,  # columns are read one by one: a row is the same place in each
         }
         options |= {"threads": threads} if threads else {}
         options |= {"memory_limit": memory} if memory else {}
@@ -106,11 +107,11 @@ class DuckTable:
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
-        name = self.fresh_name()
+        name, stamps = self.fresh_name(), self.source.stamps()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
-        store = DuckStore(self, encoding, name)
+        store = DuckStore(self, encoding, name, stamps)
         return EncodedRows(store, self, Columns(domain, rows, store.column))
 
     def fresh_name(self) -> str:
@@ -166,16 +167,19 @@ class DuckStore:
 
     cover_cells = COVER_CELLS
 
-    def __init__(self, table: DuckTable, encoding: Encoding, relation: str) -> None:
+    def __init__(self, table: DuckTable, encoding: Encoding, relation: str, stamps: Stamps) -> None:
         self._table = table
         self._encoding = encoding
+        self._stamps = stamps
         self.relation = relation
         self.domain = encoding.domain
         self.dialect = encoding.dialect
         weakref.finalize(self, _drop, table, relation)
 
     def ready(self) -> None:
-        """Always: the codes are in this process."""
+        """Refuse where files were written since the encoding: keys and raw columns would come out of them."""
+        if self._table.source.stamps() != self._stamps:
+            raise EngineError(f"{self._table.source.title} was written since it was encoded; open it again")
 
     def query(self, statement: str) -> pa.Table:
         """The result of a grouping query."""
@@ -193,10 +197,13 @@ class DuckStore:
     def column(self, name: str, into: NDArray[Any]) -> None:
         """Fill an array with a column of codes, or of numbers as doubles with NaN for none."""
         wanted = name if name.startswith("c") else f"COALESCE(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
-        start = 0
+        filled = 0
         for batch in self._stream([wanted], "1 = 1"):
-            into[start : start + batch.num_rows] = batch.column(0).to_numpy()
-            start += batch.num_rows
+            part = into[filled : filled + batch.num_rows]
+            part[:] = batch.column(0).to_numpy()[: len(part)]
+            filled += batch.num_rows
+        if filled != len(into):
+            raise EngineError(f"DuckDB has {filled} encoded rows of {self._table.source.title}, not {len(into)}")
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Codes in batches."""
@@ -222,6 +229,7 @@ class DuckStore:
             present = " AND ".join(f"{name} IS NOT NULL" for name in names)
             held = f"(FROM ({select}) AS carried WHERE {present}) AS held"
             found = cursor.sql(bounded_keys(held, names, self._encoding)).to_arrow_table()
+        self.ready()
         return found.rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
@@ -231,7 +239,8 @@ class DuckStore:
             names = [f"c{self.domain.index(name)}" for name in recode.attributes]
             listed = ", ".join([*names, *(f"r{place}" for place in range(len(raw)))])
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {self.relation}").fetchall()
-            reader = cursor.sql(f"SELECT {listed} FROM {relation}").to_arrow_reader(4 * BATCH_ROWS)
+            stream = cursor.sql(f"SELECT {listed} FROM {relation}").to_arrow_reader(4 * BATCH_ROWS)
+            reader = pa.RecordBatchReader.from_batches(stream.schema, self._of_one_state(stream))
             return _delivered(cursor, relabelled(reader, recode, raw, about=rows, folder=self._table.scratch), out)
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -252,6 +261,11 @@ class DuckStore:
                 yield name
             finally:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def _of_one_state(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; refuses in the end where the files that they are read from were written meanwhile."""
+        yield from batches
+        self.ready()
 
     def _stream(self, columns: list[str], where: str) -> Iterator[pa.RecordBatch]:
         with self._table.reading() as cursor:

@@ -203,6 +203,7 @@ class EncodedRows:
         """Number of rows before the domain drops any: one attribute is encoded again, every value of it kept."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
         again = self._table.encode(Domain((loose,), unit=self.domain.unit))
+        self._store.ready()  # both were read from the same files
         return Exact(int(reveal(again.marginals([()])[0]).sum()))
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:

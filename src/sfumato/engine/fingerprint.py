@@ -60,9 +60,9 @@ class Fingerprint:
     def _packed(self, codes: Sequence[NDArray[np.integer]]) -> list[Words]:
         """Mixed-radix words, as many attributes in each as fit 63 bits."""
         words: list[Words] = []
-        cells = _WORD
+        cells = 1
         for code, size in zip(codes, self._shape, strict=True):
-            if cells * size > _WORD:
+            if not words or cells * size > _WORD:
                 words.append(code.astype(np.uint64))
                 cells = size
             else:

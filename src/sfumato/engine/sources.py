@@ -38,6 +38,10 @@ class Source(Protocol):
         """What stands after FROM, on this connection."""
         ...
 
+    def stamps(self) -> Stamps:
+        """See :func:`stamps`."""
+        ...
+
 
 @dataclass(frozen=True)
 class CsvFile:
@@ -60,6 +64,10 @@ class CsvFile:
             f"strict_mode=true, compression={quoted('gzip' if _is_gzip(self.path) else 'none')})"
         )
 
+    def stamps(self) -> Stamps:
+        """Of the one file."""
+        return stamps(str(self.path))
+
 
 @dataclass(frozen=True)
 class ParquetFiles:
@@ -76,6 +84,10 @@ class ParquetFiles:
         """A ``read_parquet`` without columns made from directory names."""
         return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
 
+    def stamps(self) -> Stamps:
+        """Of every file that matches now."""
+        return stamps(self.pattern)
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -88,6 +100,10 @@ class Frame:
         """A view of the table, without copying it."""
         connection.register("sfumato_frame", self.table)
         return "sfumato_frame"
+
+    def stamps(self) -> Stamps:
+        """None: nobody else writes to it."""
+        return ()
 
 
 def file_source(path: str | Path) -> CsvFile | ParquetFiles:
