@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import resource
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from sfumato.anonymize.source import population
 from sfumato.anonymize.spelling import parse
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
-from sfumato.errors import DomainError, InfeasibleError, InputError
+from sfumato.errors import DomainError, InfeasibleError, InputError, SfumatoError
 from sfumato.vault.vault import Vault
 
 ROWS = 400
@@ -182,6 +183,52 @@ def test_written_files_hold_the_same_classes(method: str, suffix: str, tmp_path:
     assert sorted(p.name for p in tmp_path.iterdir() if "out" in p.name) == [path.name]
     with pytest.raises(InputError, match="exists"):
         release.write(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_kept_text_may_hold_line_ends_and_quotes(suffix: str, tmp_path: Path) -> None:
+    notes = ["two\nlines", 'a "quote", and a comma', "", "\r\n"] * (ROWS // 4)
+    source = vault(tmp_path, people().append_column("note", pa.array(notes)))
+    release = anonymize.mondrian(source, quasi=["age"], criteria=K3, keep=["note"])
+    path = tmp_path / f"out{suffix}"
+    release.write(path)
+    if suffix == ".parquet":
+        found = pyarrow.parquet.read_table(path)["note"].to_pylist()
+    else:
+        with path.open(encoding="utf-8", newline="") as file:
+            found = [row["note"] for row in csv.DictReader(file)]
+    assert Counter(found) == Counter(notes)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_release_without_rows_is_a_file_with_a_header(suffix: str, tmp_path: Path) -> None:
+    release = anonymize.apply(vault(tmp_path, people(1, 2)), released("optimal", vault(tmp_path, people())).recoding)
+    assert release.facts["suppressed"] == 2
+    path = tmp_path / f"out{suffix}"
+    release.write(path)
+    read = pyarrow.parquet.read_table(path) if suffix == ".parquet" else pyarrow.csv.read_csv(path)
+    assert (len(read), read.column_names) == (0, ["age", "town"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_full_disk_is_named_and_nothing_is_left(suffix: str, tmp_path: Path) -> None:
+    release = anonymize.mondrian(vault(tmp_path, people(0, 40_000)), quasi=["age"], criteria=K3, keep=["name"])
+    before = sorted(tmp_path.iterdir())
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 13, most))  # a file that grows beyond fails, as on a full disk
+    try:
+        with pytest.raises(SfumatoError, match=f"cannot write .*out{suffix}: ") as failure:
+            release.write(tmp_path / f"out{suffix}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert failure.value.exit_code == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_column_cannot_pass_for_the_number_of_rows(tmp_path: Path) -> None:
+    table = people().append_column("rows of the class", pa.array([1] * ROWS))
+    with pytest.raises(InputError, match="rename it"):
+        anonymize.mondrian(vault(tmp_path, table), quasi=["age"], criteria=K3, keep=["rows of the class"])
 
 
 def test_a_planted_broken_rewriting_never_leaves(tmp_path: Path) -> None:

@@ -130,14 +130,13 @@ def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
     """Strict: the safe cut of any quasi-identifier that leaves the least loss (normalised certainty penalty)."""
-    found: list[tuple[float, int, int]] = []
-    for attribute in range(space.points.shape[1]):
-        ranks, _ = _large(_cuts(space, region, attribute), region, rule)
-        if len(ranks):
-            losses = _losses(space, region, attribute, ranks)
-            found += zip(losses, [attribute] * len(losses), ranks.tolist(), strict=True)
-    for _, attribute, rank in sorted(found):
-        if (halves := _divided(space, region, rule, attribute=attribute, ranks=np.array([rank]))) is not None:
+    cuts = [_large(_cuts(space, region, attribute), region, rule) for attribute in range(space.points.shape[1])]
+    losses = np.concatenate([_losses(space, region, attribute, cut) for attribute, cut in enumerate(cuts)])
+    attributes = np.repeat(np.arange(len(cuts)), [len(ranks) for ranks, _ in cuts])
+    ranks = np.concatenate([ranks for ranks, _ in cuts])
+    for best in losses.argsort(kind="stable").tolist():
+        cut = ranks[best : best + 1]
+        if (halves := _divided(space, region, rule, attribute=int(attributes[best]), ranks=cut)) is not None:
             return halves
     return None
 
@@ -173,8 +172,8 @@ def _widest_first(space: Space, region: Region) -> Sequence[int]:
 def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
     """Ranks after which the region may be cut, ascending, and the rows up to each."""
     held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
-    ranks = np.flatnonzero(held)
-    before = np.cumsum(held[ranks]).astype(np.int64)[:-1]
+    ranks = held.nonzero()[0]
+    before = held[ranks].cumsum().astype(np.int64)[:-1]
     allowed = space.scales[attribute].cuts(space.codes[attribute][ranks])
     return ranks[:-1][allowed], before[allowed]
 
@@ -186,18 +185,19 @@ def _large(cuts: tuple[Integers, Integers], region: Region, rule: Rule) -> tuple
     return ranks[large], before[large]
 
 
-def _losses(space: Space, region: Region, attribute: int, ranks: Integers) -> list[float]:
-    """Loss of both sides for a cut after each of these ranks."""
+def _losses(space: Space, region: Region, attribute: int, cuts: tuple[Integers, Integers]) -> Losses:
+    """Loss of both sides for each of these cuts."""
+    ranks, before = cuts
+    if not len(ranks):
+        return np.zeros(0)
     points = space.points[region.tuples]
-    order = np.argsort(points[:, attribute], kind="stable")
-    points, rows = points[order], region.rows[order]
-    at = np.searchsorted(points[:, attribute], ranks, side="right")
-    upward = np.minimum.accumulate(points)[at - 1], np.maximum.accumulate(points)[at - 1]
-    back = points[::-1]
-    downward = np.minimum.accumulate(back)[::-1][at], np.maximum.accumulate(back)[::-1][at]
-    before = np.cumsum(rows)[at - 1]
-    losses: list[float] = (before * space.cost(*upward) + (region.size - before) * space.cost(*downward)).tolist()
-    return losses
+    points = points[points[:, attribute].argsort(kind="stable")]
+    at = points[:, attribute].searchsorted(ranks, side="right")
+    ends = np.concatenate([points, -points], axis=1)  # their minima are both ends of a box
+    sides = np.concatenate([np.minimum.accumulate(ends)[at - 1], np.minimum.accumulate(ends[::-1])[-1 - at]])
+    width = points.shape[1]
+    costs = space.cost(sides[:, :width], -sides[:, width:])  # of one row in each left side, then in each right
+    return np.asarray(before * costs[: len(at)] + (region.size - before) * costs[len(at) :])
 
 
 def _nonempty(tuples: Integers, rows: Integers) -> Region:

@@ -152,12 +152,14 @@ class _Expected:
         Raises:
             InfeasibleError: a row that belongs to no class.
         """
+        if not batch.num_rows:
+            return
         keys = np.zeros(batch.num_rows, dtype=np.int64)
         for name, codes in self.codes.items():
             column = batch.column(name)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
-            if encoded.null_count or not len(place):
+            if encoded.null_count:
                 raise InfeasibleError(DIFFERENT)
             if name in self.prefixes:
                 keys = _places(self.prefixes[name], keys)

@@ -79,6 +79,8 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
         raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
     if vault.domain.unit.column in keep:
         raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=keep)
+    if ROWS in (*names, *keep):
+        raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
     if len(set(keep)) != len(keep):
         raise InputError("a kept column is named twice", culprit=keep)
     plan = decide()

@@ -281,9 +281,14 @@ def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.
     if out.suffix == ".parquet":
         write_batches(rows, rows.schema, out)
         return None
+    import duckdb
+
     with complete(out) as part:
         cursor.register("sfumato_rewritten", rows)
-        cursor.execute(f"COPY sfumato_rewritten TO {quoted(str(part))} (FORMAT csv, HEADER)")
+        try:
+            cursor.execute(f"COPY sfumato_rewritten TO {quoted(str(part))} (FORMAT csv, HEADER)")
+        except duckdb.IOException:  # of the file that is written: the table has been read by now
+            raise OSError(f"cannot write {out.name}") from None
     return None
 
 

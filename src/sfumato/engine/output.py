@@ -72,7 +72,8 @@ def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     options = csv.ConvertOptions(
         include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
-    with csv.open_csv(path, convert_options=options) as reader:
+    lines = csv.ParseOptions(newlines_in_values=True)  # a column that is kept may hold any text
+    with csv.open_csv(path, parse_options=lines, convert_options=options) as reader:
         yield from reader
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.engine.output import discard
 from sfumato.errors import InputError, SfumatoError
 
 
@@ -94,11 +95,13 @@ def whole(path: str | Path, write: Callable[[Path], None]) -> None:
     try:
         partial.touch(exist_ok=False)  # with the permissions that the process gives to new files
         write(partial)
+        if partial.is_dir():
+            target.unlink(missing_ok=True)  # a directory takes no file's place
         partial.replace(target)
     except OSError as error:
         raise SfumatoError(f"cannot write {target}: {error.strerror or 'the disk failed'}", culprit=target) from error
     finally:
-        partial.unlink(missing_ok=True)
+        discard(partial)
 
 
 def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
