@@ -140,7 +140,7 @@ class Session:
         try:
             yield
         except sa.exc.DBAPIError as error:
-            self._lost = error.connection_invalidated or (error.orig is not None and error.orig.args[:1] == (_KILLED,))
+            self._lost = error.connection_invalidated or _KILLED in _codes(error)
             if not self._lost:
                 self._connection.rollback()
             raise EngineError(self._meaning(error), culprit=self._title) from None
@@ -148,9 +148,13 @@ class Session:
     def _meaning(self, error: Any) -> str:  # noqa: ANN401 - an error of SQLAlchemy, imported lazily
         if self._lost:
             return f"the connection to {self._title} was lost; open it again"
-        codes = {getattr(error.orig, "sqlstate", None), *error.orig.args[:1]}
-        meant = (text.format(self._title) for known, text in _MEANINGS if known & codes)
+        meant = (text.format(self._title) for known, text in _MEANINGS if known & _codes(error))
         return next(meant, f"the database failed over {self._title}: {type(error.orig).__name__}")
+
+
+def _codes(error: Any) -> frozenset[object]:  # noqa: ANN401 - an error of SQLAlchemy, imported lazily
+    """SQLSTATE of PostgreSQL's driver, number of MariaDB's."""
+    return frozenset({getattr(error.orig, "sqlstate", None), *error.orig.args[:1]})
 
 
 def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, imported lazily
@@ -159,7 +163,7 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
     try:
         return engine.connect().execution_options(no_parameters=True)
     except sa.exc.DBAPIError as error:
-        said, codes = str(error.orig), error.orig.args[:1] if error.orig is not None else ()
+        said, codes = str(error.orig), _codes(error)
         known = (
             text
             for marks, text in _REFUSALS
