@@ -180,7 +180,12 @@ def test_bins(encoded, expected, value, edges):
 
 
 def test_many_bins_of_one_width(encoded, expected):
-    for value, edges in (("real", np.linspace(-2.5, 2.5, 401)), ("real", np.arange(201) * 0.1), ("whole", range(200))):
+    for value, edges in (
+        ("real", np.linspace(-2.5, 2.5, 401)),
+        ("real", np.arange(201) * 0.1),
+        ("real", [*(-2.4 + np.arange(300) * (2.9 / 300)), 0.5]),  # as a bin is divided to choose a quantile
+        ("whole", range(200)),
+    ):
         wanted = expected.bins(value, [float(edge) for edge in edges], ("flag",))
         np.testing.assert_array_equal(reveal(encoded.bins(value, [float(edge) for edge in edges], ("flag",))), wanted)
 
