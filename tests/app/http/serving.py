@@ -34,6 +34,7 @@ DOMAIN = {
     },
 }
 ROWS = 1000
+PATIENCE = 240  # seconds for a server to come up: on a machine that does much else it takes more than a minute
 ROOT = Path(__file__).parents[3]
 
 
@@ -79,8 +80,8 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
             try:
                 if httpx.get(f"{self.address}/readyz", trust_env=False).is_success:
                     return self
