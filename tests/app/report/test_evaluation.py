@@ -59,7 +59,7 @@ def test_ten_pictures_each_with_caption_words_and_numbers(page):
     images = [attributes for name, attributes in elements.tags if attributes.get("role") == "img"]
     assert len(images) == 10
     assert all(len((attributes["aria-label"] or "").split()) > 5 for attributes in images)
-    assert sum(name == "table" for name, _ in elements.tags) == 11
+    assert sum(name == "table" for name, _ in elements.tags) == 13
     ids = {attributes.get("id") for _, attributes in elements.tags}
     assert set(charts(text)) <= ids
 
