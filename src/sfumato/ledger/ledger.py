@@ -10,7 +10,6 @@ from sfumato.errors import InputError, LedgerError, LimitError, LossError, Missi
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
 from sfumato.ledger.books import Books
-from sfumato.ledger.driver import Driver
 from sfumato.ledger.enrolment import enrol, journalled_version
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.found import Wanted, together
@@ -248,8 +247,8 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
 
 
 def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> None:
-    with store.writing() as connection:
-        books = Books(Driver(connection), dataset, together(ticket.wanted for ticket in tickets))
+    with store.committing() as driver:
+        books = Books(driver, dataset, together(ticket.wanted for ticket in tickets))
         for ticket in tickets:
             ticket.attempt(books)
         books.close()

@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError
+from sfumato.ledger.driver import Driver, transaction
 from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 30  # seconds to wait for a lock
 _SILENCE = 5  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
+_BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written
 _FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
 
@@ -55,6 +57,15 @@ class Store:
             connection.execution_options(writing=True).begin(),
         ):
             yield connection
+
+    @contextmanager
+    def committing(self) -> Iterator[Driver]:
+        """A transaction like that of :meth:`writing`, straight through the driver."""
+        with (
+            spoken_plainly(self.place),
+            transaction(self.engine, begin=_BEGIN_WRITING if self._file else None) as driver,
+        ):
+            yield driver
 
     @contextmanager
     def founding(self) -> Iterator[Connection]:
@@ -165,7 +176,7 @@ def _sqlite(address: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get("writing", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        connection.exec_driver_sql(_BEGIN_WRITING if writing else "BEGIN")
 
     return engine
 

@@ -15,7 +15,7 @@ from sfumato.app.http.tables import Loaded
 from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope
-from sfumato.privacy.loss import plain
+from sfumato.privacy.loss import decimals, plain
 from sfumato.query import accuracy, ask, cost, whole_counts
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
@@ -103,7 +103,7 @@ def budgets(loaded: Loaded, key: Key) -> dict[str, Any]:
     account = loaded.ledger.remaining()
     found: dict[str, Any] = {
         "dataset": str(account),
-        "left": None if account.left is None else plain(account.left),
+        "left": None if account.left is None else decimals(account.left, up=False),
         "yours": str(loaded.ledger.remaining(key.name)),
     }
     if key.scope is Scope.STEWARD:

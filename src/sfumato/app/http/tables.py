@@ -74,7 +74,9 @@ class Tables:
         held = self._held.get(name)
         if held is None or not self._fits(held, loaded.dataset):
             with self._locks[name]:
-                held = self._current(loaded)
+                held = self._held.get(name)  # of many who found it outdated together, one looks it up
+                if held is None or not self._fits(held, loaded.dataset):
+                    held = self._current(loaded)
         return held.vault
 
     def begin(self, loaded: Loaded, fresh: Fresh) -> None:
