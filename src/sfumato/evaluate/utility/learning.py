@@ -18,6 +18,8 @@ from sfumato.model.simulation import generator
 _BINS = 255  # the largest number of categories that histogram gradient boosting takes
 _REGRESSION_CELLS = 10  # a number with more cells than this is predicted as a number
 _TREES = 60
+_STOPPABLE = 1000  # rows of which a tenth can say when to stop
+_STOPPABLE_CLASS = 20  # rows a class, so that the tenth holds every class
 _TRAINED = 40_000  # released rows that a learner sees; there the score has long stopped to grow
 _TESTED = 20_000  # real rows that it is tested on
 _TOLD_APART = 20_000  # rows of each kind
@@ -43,8 +45,8 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     """Gradient boosting (scikit-learn) trained on released rows, tested on real ones.
 
     A category is predicted as a class (area under the ROC curve; the mean over classes, one against the
-    rest, for more than two), a number with more than ten cells as a number (R2).  Above 10 000 rows boosting
-    stops when a tenth of the released rows, kept aside, is predicted no better: without, it learns the noise.
+    rest, for more than two), a number with more than ten cells as a number (R2).  From 1000 rows on (20 a class)
+    boosting stops when a tenth of the released rows, kept aside, is predicted no better: without, it learns the noise.
     At most 40 000 rows are trained on and 20 000 tested.
 
     Raises:
@@ -67,7 +69,9 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     given, asked = np.delete(train.codes, place, axis=1), np.delete(test.codes, place, axis=1)
     mask = np.delete(_categorical(domain), place)
     if regression:
-        model = HistGradientBoostingRegressor(max_iter=_TREES, categorical_features=mask, random_state=seed)
+        model = HistGradientBoostingRegressor(
+            max_iter=_TREES, categorical_features=mask, random_state=seed, early_stopping=len(given) >= _STOPPABLE
+        )
         with _one_thread():
             model.fit(given, labels)
             found = _r2(truth, model.predict(asked))
@@ -115,7 +119,10 @@ def _probabilities(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     kept = _often(labels)
-    model = HistGradientBoostingClassifier(max_iter=_TREES, categorical_features=mask, random_state=seed)
+    enough = max(_STOPPABLE, _STOPPABLE_CLASS * len(np.unique(labels[kept])))
+    model = HistGradientBoostingClassifier(
+        max_iter=_TREES, categorical_features=mask, random_state=seed, early_stopping=int(kept.sum()) >= enough
+    )
     with _one_thread():
         model.fit(given[kept], labels[kept])
         return np.asarray(model.predict_proba(asked), dtype=np.float64)
