@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,26 @@ def race_of_processes(url, numbers):
         child.join()
         receiver.close()
     return outcomes
+
+
+def test_a_journal_is_whole_at_every_moment_of_writing(url, ledger):
+    over = threading.Event()
+
+    def write():
+        with open_people(url) as other:
+            for number in itertools.count():
+                ask(other, number, None)
+                if over.is_set():
+                    return
+
+    with ThreadPoolExecutor(1) as pool:
+        writing, heads = pool.submit(write), set()
+        try:
+            while len(heads) < 8 and not writing.done():
+                heads.add(ledger.verify())
+        finally:
+            over.set()
+        writing.result()
 
 
 class CheckThenSpend(Ledger):

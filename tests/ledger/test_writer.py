@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+from sqlalchemy import text
 from tests.ledger.asking import TENTH, ask, spent_epsilon
 
+from sfumato.ledger import open_ledger
+from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 
@@ -75,6 +79,23 @@ def test_what_the_database_refuses_does_not_take_the_others_with_it(ledger, monk
     assert float(spent_epsilon(ledger)) == 0.3
     assert gate.groups == [1, 3, 1, 1, 1]
     ledger.verify()
+
+
+def test_a_lock_that_is_not_given_is_waited_for_once_by_all(url, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.store._PATIENCE", 1)
+    monkeypatch.setattr("sfumato.ledger.store._SILENCE", 600)
+    with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
+        with closing(Store(url)) as other, other.writing() as connection:
+            if connection.dialect.name == "postgresql":  # SQLite locks everything when the transaction begins
+                connection.execute(text("SELECT * FROM ledger_dataset FOR UPDATE"))
+            gate = Gate(ledger, waiting=7)
+            outcomes = gate.run([lambda number=number: ask(ledger, number) for number in range(8)])
+        assert {str(outcome).partition(" is ")[2] for outcome in outcomes} == {
+            "locked by another program; close it or try again later"
+        }
+        assert gate.groups == [1, 7]
+        assert ask(ledger, 0).charged
+        ledger.verify()
 
 
 def test_an_interrupted_writer_leaves_the_others_in_line(ledger):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from sfumato.errors import LedgerError
 
@@ -41,6 +41,14 @@ def spoken_plainly(place: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise LedgerError(f"the ledger {place} {_reason(error)}", culprit=place) from error
+
+
+def failed_for_all(error: Exception) -> bool:
+    """Whether the database failed whoever writes to it, and did not refuse one of several entries.
+
+    Trying each alone would be in vain then, and take as long again for every one: the patience for a lock, say.
+    """
+    return isinstance(error, LedgerError) and not isinstance(error.__cause__, IntegrityError | DataError)
 
 
 def _reason(error: SQLAlchemyError) -> str:

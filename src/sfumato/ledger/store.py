@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 _PATIENCE = 30  # seconds to wait for a lock
-_SILENCE = 5  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
+_SILENCE = 15  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
+# Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction.
+_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 _BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written
 _FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
@@ -39,13 +41,18 @@ class Store:
         address = _address(url)
         self.place = address.set(drivername=address.get_backend_name(), query={}).render_as_string(hide_password=True)
         self._file = address.database if address.get_backend_name() == "sqlite" else None
+        self._snapshot: dict[str, Any] = {} if self._file else _SNAPSHOT
         with spoken_plainly(self.place):
             self.engine = _sqlite(address) if self._file else _postgresql(address)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads, on one consistent state."""
-        with spoken_plainly(self.place), self.engine.connect() as connection, connection.begin():
+        """A transaction that only reads, all of it from the state at its first statement."""
+        with (
+            spoken_plainly(self.place),
+            self.engine.connect() as connection,
+            connection.execution_options(**self._snapshot).begin(),
+        ):
             yield connection
 
     @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from sfumato.errors import SfumatoError
 from sfumato.ledger.books import Books
+from sfumato.ledger.failures import failed_for_all
 from sfumato.ledger.found import Wanted
 
 T = TypeVar("T")
@@ -119,11 +120,12 @@ class Writer:
         try:
             self._transact(group)
         except Exception as error:  # noqa: BLE001  # handed to whoever waits for it
-            if len(group) == 1:
-                group[0].fail(error)
+            if len(group) > 1 and not failed_for_all(error):
+                for ticket in group:  # one that the database refuses must not take the others with it
+                    self._commit([ticket])
                 return
-            for ticket in group:  # one that the database refuses must not take the others with it
-                self._commit([ticket])
+            for ticket in group:
+                ticket.fail(error)
         else:
             for ticket in group:
                 ticket.done = True
