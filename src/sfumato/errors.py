@@ -6,6 +6,7 @@
     │   ├── TableError          the table cannot be read, or does not fit its description
     │   ├── LossError           a privacy parameter that is not a finite positive number
     │   ├── QueryError          a question outside the closed language of questions
+    │   ├── RetryKeyError       a retry key that stands for another question
     │   ├── SizeError           the computation would not fit in memory
     │   └── ReportError         local reports that are corrupt, or belong to another spec
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
@@ -53,6 +54,10 @@ class LossError(InputError):
 
 class QueryError(InputError):
     """A question outside the closed language of questions."""
+
+
+class RetryKeyError(InputError):
+    """A retry key that stands for another question."""
 
 
 class SizeError(InputError):

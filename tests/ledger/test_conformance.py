@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from tests.ledger.asking import TENTH, ask, behind_its_back, question, spent_epsilon, unfreeze
 
-from sfumato.errors import BudgetError, InputError, LedgerError, LossError
+from sfumato.errors import BudgetError, InputError, LedgerError, LossError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
@@ -141,9 +141,15 @@ def test_a_retry_key_returns_what_it_returned(ledger):
     assert (again.number, again.answer, again.charged) == (first.number, b"x", False)
 
 
+def test_the_journal_can_be_read_from_any_entry(ledger):
+    for number in range(3):
+        ask(ledger, number, None)
+    assert [[entry.number for entry in ledger.journal(after=after)] for after in (0, 2, 3)] == [[1, 2, 3], [3], []]
+
+
 def test_a_retry_key_serves_one_question_only(ledger):
     ask(ledger, 0, retry_key="r1")
-    with pytest.raises(InputError, match="another question"):
+    with pytest.raises(RetryKeyError, match="another question"):
         ask(ledger, 1, retry_key="r1")
     assert spent_epsilon(ledger) == Fraction(1, 10)
 

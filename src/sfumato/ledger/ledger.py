@@ -74,7 +74,7 @@ class Ledger:
 
         Raises:
             BudgetError: the limit or the analyst's cap does not admit the charge; nothing was spent.
-            InputError: the retry key was used for another question.
+            RetryKeyError: the retry key was used for another question.
             LossError: the limit does not have the measure of the charge.
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
                 same question again never pays twice.
@@ -149,9 +149,9 @@ class Ledger:
         with self._store.reading() as connection:
             return reading.analyst_accounts(connection, self.dataset)
 
-    def journal(self) -> Iterator[Entry]:
-        """All entries in order."""
-        last = 0
+    def journal(self, *, after: int = 0) -> Iterator[Entry]:
+        """Entries with numbers above ``after``, in order; all without it."""
+        last = after
         while True:
             with self._store.reading() as connection:
                 page = reading.entries(connection, self.dataset, after=last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sfumato.errors import BudgetError, InputError
+from sfumato.errors import BudgetError, InputError, RetryKeyError
 from sfumato.ledger.account import Account, in_words
 from sfumato.ledger.amounts import loss_text
 from sfumato.ledger.books import Books
@@ -42,13 +42,13 @@ def reserve(books: Books, order: Order) -> Receipt:
 
     Raises:
         BudgetError: the dataset's limit or the analyst's cap does not admit the charge.
-        InputError: the retry key stands for another question.
+        RetryKeyError: the retry key stands for another question.
         LossError: the limit does not have the measure of the charge.
     """
     event, key = order.event, order.event.key
     known = None if order.retry_key is None else books.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
-        raise InputError("this retry key was used for another question; use a new one", culprit=order.retry_key)
+        raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
     found = books.release(key)
     receipt = _release(books, event) if found is None else _repeat(books, event, *found)
     if order.retry_key is not None and known is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sfumato.domain import Unit
-from sfumato.ledger import Entry, Kind
+from sfumato.ledger import Entry, Kind, Receipt
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
@@ -31,6 +31,15 @@ def cost(charge: Charge | None) -> str:
     if charge.delta:
         parts.append(f"delta {decimals(charge.delta, up=True)}")
     return ", ".join(parts)
+
+
+def billed(receipt: Receipt, charge: Charge | None) -> str:
+    """What an answer cost the dataset, and whoever asked where that is something else."""
+    if charge is None or receipt.charged:
+        return cost(charge)
+    if receipt.charged_analyst:
+        return f"nothing of the dataset; your account: {cost(charge)}"
+    return "nothing: asked and answered before"
 
 
 def paid(entry: Entry) -> str:

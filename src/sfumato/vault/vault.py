@@ -26,7 +26,7 @@ from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
 from sfumato.vault.payload import Payload, decode, encode
-from sfumato.vault.promise import cost, promise
+from sfumato.vault.promise import billed, promise
 from sfumato.vault.purse import Purse
 from sfumato.vault.questions import Measurable, Measurement, Scores
 from sfumato.vault.sensitivity import selection_sensitivity
@@ -236,7 +236,7 @@ class Vault:
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
             guarantee=statement,
-            cost=cost(charge) if receipt.charged or charge is None else "nothing: asked and answered before",
+            cost=billed(receipt, charge),
             provenance={
                 "family": request.family,
                 "method": request.method,

@@ -203,6 +203,12 @@ def test_bodies_that_are_too_large_or_no_json_are_refused(server):
         many = client.post(
             address, json={"sql": COUNT, "loss": {"epsilon": "1"}}, headers={"Idempotency-Key": "x" * 201}
         )
+        odd = client.post(
+            address,
+            json={"sql": COUNT, "loss": {"epsilon": "1"}},
+            headers={"Idempotency-Key": "r\u00a01".encode("latin-1")},
+        )
+    assert (odd.status_code, odd.json()["type"]) == (422, "/problems/request-refused")
     assert (large.status_code, streamed.status_code) == (413, 413)
     assert large.json()["type"] == streamed.json()["type"] == "/problems/body-too-large"
     for reply in (broken, unknown, many):

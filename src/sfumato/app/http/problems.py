@@ -27,6 +27,7 @@ from sfumato.errors import (
     LedgerError,
     LossError,
     QueryError,
+    RetryKeyError,
     SfumatoError,
     SizeError,
     TableError,
@@ -43,14 +44,17 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (LossError, ("loss-refused", "The privacy loss cannot be taken", 422, True, False)),
     (SizeError, ("too-large", "The question is too large", 422, True, False)),
     (TableError, ("table-unusable", "The table cannot be used", 422, False, None)),
+    (
+        RetryKeyError,
+        ("idempotency-key-reused", "This Idempotency-Key stands for another request", 409, False, False),
+    ),
     (InputError, ("request-refused", "The request makes no sense", 422, True, False)),
     (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
-_REUSED = "idempotency-key-reused"
 _FIXED = {
-    _REUSED: "Use a new key for a new question.",
+    "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never paid for twice.",
     "data-unavailable": "What was charged stands; the same question asked again is free.",
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
@@ -74,8 +78,6 @@ def problem(error: Exception) -> dict[str, Any]:
                 more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
-            if "retry key" in str(error):
-                return document(_REUSED, "This Idempotency-Key stands for another request", 409, _FIXED[_REUSED], more)
             return document(name, title, status, str(error) if shown else _FIXED[name], more)
     return document("internal", "The server failed", 500, _FIXED["internal"], {"charged": None})
 

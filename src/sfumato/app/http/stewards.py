@@ -53,9 +53,8 @@ def journal(
 ) -> dict[str, Any]:
     """Entries after a number: for stewards all, for analysts their own."""
     own = None if key.scope is Scope.STEWARD else key.name
-    return {
-        "entries": [entry(each) for each in entries(worker.loaded(name).ledger.journal(), own) if each.number > after]
-    }
+    found = worker.loaded(name).ledger.journal(after=after)
+    return {"entries": [entry(each) for each in entries(found, own)]}
 
 
 @router.get("/datasets/{name}/verify")
