@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 
@@ -25,7 +26,7 @@ def dead(jobs, monkeypatch):
 
 
 def test_a_job_is_queued_runs_and_is_done(jobs):
-    job = jobs.add("people", "ann", {"method": "histogram"})
+    job = jobs.add("people", "ann", {"method": "histogram"}, most=9)
     assert (jobs.job(job).state, jobs.job(job).progress) == (State.QUEUED, 0)
     jobs.advance(job, 0.5, "half")
     assert (jobs.job(job).state, jobs.job(job).note) == (State.RUNNING, "half")
@@ -36,7 +37,7 @@ def test_a_job_is_queued_runs_and_is_done(jobs):
 
 @pytest.mark.parametrize("started", [True, False])
 def test_a_job_whose_worker_died_has_failed_and_says_what_became_of_the_charge(jobs, dead, started):
-    job = jobs.add("people", "ann", {})
+    job = jobs.add("people", "ann", {}, most=9)
     if started:
         jobs.advance(job, 0.5, "half")
     found = jobs.job(job)
@@ -47,7 +48,7 @@ def test_a_job_whose_worker_died_has_failed_and_says_what_became_of_the_charge(j
 
 
 def test_a_worker_that_says_so_is_alive(jobs):
-    job = jobs.add("people", "ann", {})
+    job = jobs.add("people", "ann", {}, most=9)
     before = jobs.job(job).updated
     jobs.beat(job)
     assert jobs.job(job).updated > before
@@ -55,7 +56,7 @@ def test_a_worker_that_says_so_is_alive(jobs):
 
 
 def test_a_job_that_stirs_while_it_is_buried_lives(jobs, dead, monkeypatch):
-    job = jobs.add("people", "ann", {})
+    job = jobs.add("people", "ann", {}, most=9)
     bury = type(jobs)._bury
 
     def stirred(self, row):
@@ -68,8 +69,36 @@ def test_a_job_that_stirs_while_it_is_buried_lives(jobs, dead, monkeypatch):
 
 
 def test_what_is_over_stays_over(jobs, dead):
-    done, failed = (jobs.add("people", "ann", {}) for _ in range(2))
+    done, failed = (jobs.add("people", "ann", {}, most=9) for _ in range(2))
     jobs.finish(done, {}, b"")
     jobs.fail(failed, "no budget")
     assert jobs.job(done).state is State.DONE
     assert jobs.job(failed).note == "no budget"
+
+
+def test_a_buried_job_stays_buried_unless_it_brings_its_rows(jobs, dead):
+    job = jobs.add("people", "ann", {}, most=9)
+    assert jobs.job(job).state is State.FAILED
+    said = jobs.job(job).note
+    jobs.advance(job, 0.9, "nearly")
+    jobs.fail(job, "something else")
+    assert (jobs.job(job).state, jobs.job(job).note) == (State.FAILED, said)
+    jobs.finish(job, {"guarantee": "some"}, b"a,b")
+    assert (jobs.job(job).state, jobs.rows(job)) == (State.DONE, b"a,b")
+    jobs.fail(job, "too late")
+    assert jobs.job(job).state is State.DONE
+
+
+def test_each_owner_has_so_many_open_jobs_and_no_more(jobs):
+    with ThreadPoolExecutor(4) as pool:
+        added = list(pool.map(lambda _: jobs.add("people", "ann", {}, most=2), range(4)))
+    kept = [job for job in added if job is not None]
+    assert len(kept) == 2
+    assert jobs.add("people", "bob", {}, most=2) is not None
+    jobs.finish(kept[0], {}, b"")
+    assert jobs.add("people", "ann", {}, most=2) is not None
+    assert jobs.add("others", "ann", {}, most=2) is None
+
+
+def test_jobs_whose_worker_died_do_not_count(jobs, dead):
+    assert all(jobs.add("people", "ann", {}, most=1) for _ in range(2))

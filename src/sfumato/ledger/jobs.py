@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy import RowMapping, func, insert, select, update
 
 from sfumato.ledger.schema import service_job
 from sfumato.ledger.store import Store
@@ -63,8 +63,8 @@ class Jobs:
         self._store = store
         self.lease = lease
 
-    def add(self, dataset: str, owner: str, request: Mapping[str, Any]) -> str:
-        """Queue a job; returns its id."""
+    def add(self, dataset: str, owner: str, request: Mapping[str, Any], *, most: int) -> str | None:
+        """Queue a job; returns its id, or None where ``most`` jobs of the owner are open already."""
         job = secrets.token_hex(12)
         row = {
             "id": job,
@@ -76,27 +76,31 @@ class Jobs:
             "note": "waiting",
             "updated": _now(),
         }
-        with self._store.writing() as connection:
+        alive = (datetime.now(UTC) - self.lease).isoformat(timespec="microseconds")
+        open_ones = (_job.c.owner == owner) & _job.c.state.in_(_OPEN) & (_job.c.updated >= alive)
+        with self._store.founding() as connection:  # nobody else counts meanwhile
+            if connection.execute(select(func.count()).where(open_ones)).scalar_one() >= most:
+                return None
             connection.execute(insert(_job).values(row))
         return job
 
     def beat(self, job_id: str) -> None:
         """Say that the worker of an open job lives."""
-        with self._store.writing() as connection:
-            where = (_job.c.id == job_id) & _job.c.state.in_(_OPEN)
-            connection.execute(update(_job).where(where).values(updated=_now()))
+        self._update(job_id)
 
     def advance(self, job_id: str, progress: float, note: str) -> None:
-        """Say how far a job is."""
+        """Say how far an open job is."""
         self._update(job_id, state=State.RUNNING.value, progress=progress, note=note)
 
     def finish(self, job_id: str, statement: Mapping[str, Any], rows: bytes) -> None:
-        """Store what a job made."""
-        text = json.dumps(statement)
-        self._update(job_id, state=State.DONE.value, progress=1.0, note="done", statement=text, rows=rows)
+        """Store what a job made, also where it was thought to have failed as its worker was silent for too long."""
+        made = {"progress": 1.0, "note": "done", "statement": json.dumps(statement), "rows": rows}
+        with self._store.writing() as connection:
+            done = update(_job).where(_job.c.id == job_id).values(state=State.DONE.value, updated=_now(), **made)
+            connection.execute(done)
 
     def fail(self, job_id: str, note: str) -> None:
-        """Say why a job made nothing."""
+        """Say why an open job made nothing."""
         self._update(job_id, state=State.FAILED.value, note=note)
 
     def job(self, job_id: str) -> Job | None:
@@ -125,8 +129,10 @@ class Jobs:
             connection.execute(update(_job).where(where).values(failed))
 
     def _update(self, job_id: str, **values: object) -> None:
+        """Change a job, unless it is over."""
+        where = (_job.c.id == job_id) & _job.c.state.in_(_OPEN)
         with self._store.writing() as connection:
-            connection.execute(update(_job).where(_job.c.id == job_id).values(updated=_now(), **values))
+            connection.execute(update(_job).where(where).values(updated=_now(), **values))
 
 
 def _now() -> str:

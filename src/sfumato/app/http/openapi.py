@@ -45,6 +45,7 @@ _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward
 _ALWAYS = (401, 403, 413, 422, 500, 503)
 _OPEN = (413, 500)  # of operations that need no key
 _TEXTS = {"/metrics": "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
+_BACKGROUND = ("/releases", "/anonymizations")
 _MEANINGS = {
     401: "No key, or one that opens nothing",
     403: "A budget that does not admit this, or something for stewards only",
@@ -52,6 +53,7 @@ _MEANINGS = {
     409: "A name or key that is taken, a table that has changed, or a release that is not ready",
     413: "A body that is too large",
     422: "A request, question or loss that is refused",
+    429: "Too many releases of yours that are not done yet",
     500: "The server failed",
     503: "The ledger or the data cannot be reached now",
 }
@@ -93,7 +95,8 @@ def _statuses(path: str, method: str) -> tuple[int, ...]:
         return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
     named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
     taken = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
-    return (*_ALWAYS, *named, *taken)
+    many = (HTTPStatus.TOO_MANY_REQUESTS,) if method == "post" and path.endswith(_BACKGROUND) else ()
+    return (*_ALWAYS, *named, *taken, *many)
 
 
 def _response(status: int) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from sfumato.vault.vault import Vault
 
 router = APIRouter(prefix="/v1", tags=["releases"])
 _AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need the memory that queries need
+MOST_OPEN = 8
+"""Releases that one name may have waiting or under way, as each holds a thread."""
 
 Made: TypeAlias = tuple[dict[str, Any], bytes]
 """The statement of a release, and its rows as CSV."""
@@ -87,7 +89,14 @@ def _owned(worker: Service, job_id: str, key: Key) -> Job:
 def _start(
     worker: Service, name: str, key: Key, request: dict[str, Any], make: Callable[[Vault], Made]
 ) -> dict[str, Any]:
-    job = worker.registry.jobs.add(name, key.name, request)
+    job = worker.registry.jobs.add(name, key.name, request, most=MOST_OPEN)
+    if job is None:
+        raise RefusalError(
+            "too-many-releases",
+            "Too many of your releases are waiting",
+            429,
+            f"{MOST_OPEN} releases that you asked for are not done yet; wait for one of them",
+        )
     threading.Thread(target=_run, args=(worker, job, name, key, make), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value}
 

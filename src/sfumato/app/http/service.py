@@ -102,9 +102,13 @@ class Service:
         dataset = self.registry.dataset(name)
         if dataset is None:
             raise UnknownDatasetError("there is no dataset of that name", culprit=name)
-        ledger = open_ledger(self.url, dataset=name, limit=None)
+        domain = parse(dataset.domain)
+        opened = Loaded(dataset, domain, open_ledger(self.url, dataset=name, limit=None))
         with self._lock:
-            return self._loaded.setdefault(name, Loaded(dataset, parse(dataset.domain), ledger))
+            kept = self._loaded.setdefault(name, opened)
+        if kept is not opened:  # another thread was faster
+            opened.ledger.close()
+        return kept
 
     def all(self) -> list[Loaded]:
         """Every dataset by name, without its table."""

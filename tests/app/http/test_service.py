@@ -1,0 +1,63 @@
+"""What a worker opens once, and how much it takes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+from tests.app.http.serving import DOMAIN
+
+from sfumato.app.http import releases, service
+from sfumato.app.http.forms import ReleaseForm
+from sfumato.app.http.refusal import RefusalError
+from sfumato.ledger import open_ledger
+from sfumato.ledger.registry import Key, Scope
+
+ANA = Key("k1", "ana", Scope.ANALYST, datetime.now(UTC), datetime.max.replace(tzinfo=UTC), revoked=False)
+FORM = ReleaseForm.model_validate({"method": "histogram", "attributes": ["sex"], "loss": {"epsilon": "0.1"}})
+
+
+@pytest.fixture
+def worker(url, people):
+    with closing(service.Service(url)) as first:
+        first.register("people", source=str(people), domain=DOMAIN, limit="1", more={})
+    with closing(service.Service(url)) as opened:
+        yield opened
+
+
+def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatch):
+    ledgers, together = [], threading.Barrier(2, timeout=60)
+
+    def opened_together(*arguments, **options):
+        ledger = open_ledger(*arguments, **options)
+        ledgers.append(ledger)
+        together.wait()
+        return ledger
+
+    monkeypatch.setattr(service, "open_ledger", opened_together)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(worker.loaded, ["people"] * 2)
+    assert one is other
+    connections = {id(ledger): ledger._store.engine.pool.checkedin() for ledger in ledgers}
+    assert connections.pop(id(one.ledger)) > 0
+    assert list(connections.values()) == [0]
+
+
+def test_nobody_starts_threads_without_end(worker, monkeypatch):
+    monkeypatch.setattr(releases, "MOST_OPEN", 2)
+    with releases._AT_ONCE:
+        jobs = [releases.release("people", FORM, ANA, worker)["job"] for _ in range(2)]
+        before = threading.active_count()
+        with pytest.raises(RefusalError, match="2 releases that you asked for are not done yet") as refused:
+            releases.release("people", FORM, ANA, worker)
+        assert (refused.value.kind, refused.value.status) == ("too-many-releases", 429)
+        assert threading.active_count() == before
+    deadline = time.monotonic() + 60
+    while any(releases.progress(job, ANA, worker)["state"] != "done" for job in jobs):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert worker.registry.jobs.add("people", "ana", {}, most=2) is not None
