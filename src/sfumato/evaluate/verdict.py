@@ -149,9 +149,10 @@ def _samples(scored: Scorecard, attacked: Attacks, release: Marginals, panel: Pa
     """What was looked at, and how much there is: exact figures have all."""
     three = scored.marginals[2]
     found = {"three-way marginals": (three.taken, three.all)}
-    if scored.learning is not None and scored.propensity is not None and isinstance(release, Released):
+    if scored.learning is not None and isinstance(release, Released):
         found["rows learned from"] = (scored.learning.trained, len(release))
         found["people tested on"] = (scored.learning.tested, len(panel.controls))
+    if scored.propensity is not None:
         found["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
     tested = attacked.results[0].members.trials
     found["members tested by attacks"] = (tested, len(panel.members))

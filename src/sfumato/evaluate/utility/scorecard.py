@@ -19,12 +19,13 @@ from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.model.simulation import generator
 
 _QUERIES = 1000
+_DISTINCT = 20  # released rows below which nothing can be learned about telling them apart
 _TRIPLES = 1000  # three-way marginals compared: all of them up to 19 attributes
 
 
 @dataclass(frozen=True, eq=False)
 class Scorecard:
-    """Utility of one release.  ``learning`` and ``propensity`` are None for releases without rows."""
+    """Utility of one release.  ``learning`` and ``propensity`` are None without rows, ``propensity`` also with few."""
 
     marginals: tuple[Mean, Mean, Mean]  # U_1, U_2, U_3
     queries: QueryErrors
@@ -58,8 +59,9 @@ def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int, watch
         rows = release.draw(generator(seed))
         watch(f"a learner of {target}")
         learned = train_on_release(rows, panel.controls, target=target, seed=seed)
-        watch("telling released from real rows")
-        distinguished = propensity(panel.members, rows, seed=seed)
+        if len(rows) >= _DISTINCT:
+            watch("telling released from real rows")
+            distinguished = propensity(panel.members, rows, seed=seed)
     return Scorecard(
         marginals=(_one_way(distances), _two_way(distances), three),
         queries=errors,
