@@ -67,7 +67,7 @@ def evaluation_page(
     return _render(
         title,
         pictures,
-        {"utility": _utility(verdicts), "risk": _risk(verdicts), "samples": _samples(verdicts, internal=internal)},
+        {"utility": _utility(verdicts), "risk": _risk(verdicts), "samples": _samples(verdicts)},
         internal=internal,
     )
 
@@ -109,16 +109,16 @@ def _risk(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
     )
 
 
-def _samples(verdicts: Sequence[Verdict], *, internal: bool) -> tuple[Row, ...]:
+def _samples(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
     """How much of everything was looked at, and what that leaves uncertain; attacks have intervals instead.
 
-    How many people there are is exact, so a page that is not internal says only where there was a sample.
+    How many people there are is exact, so the page says only where there was a sample.
     """
     rows: list[Row] = []
     for verdict in verdicts:
         row: dict[str, str | int | float | None] = {"release": verdict.name}
         for what, (taken, everything) in verdict.samples.items():
-            row[what] = f"{taken} of {everything}" if internal else ("all" if taken == everything else "a sample")
+            row[what] = "all" if taken == everything else "a sample"
         rows.append(row)
     for verdict in verdicts:
         errors: dict[str, str | int | float | None] = {"release": verdict.name}
