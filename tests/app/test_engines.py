@@ -240,7 +240,7 @@ def test_no_screen_shows_the_password(desk: Desk) -> None:
         (2, "risk", "TABLE", "--quasi", "nothing"),
         (2, "attack", "TABLE", "x.parquet", "--domain", "people.yaml", "--holdout", "TABLE", "--claim", "none"),
         (1, "synthesize", wrong, "--domain", "people.yaml", "--epsilon", "1", "--out", "o.csv"),
-        (2, "local randomize", "spec.json", wrong, "--column", "age", "--out", "wrong.parquet"),  # there is no such file
+        (2, "local randomize", "spec.json", wrong, "--column", "age", "--out", "wrong.parquet"),  # no such file
     ):
         done = desk.run(str(command), *map(str, arguments), code=int(code))
         assert password not in done.stdout + done.stderr, command
