@@ -11,6 +11,7 @@ from sfumato.app.cli.outputs import refuse_clashes
 from sfumato.errors import InputError
 
 SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")
+JUDGED = ("--domain", "zoo.yaml", "--holdout", "zoo.parquet")
 QUASI = ("--quasi", "carrots", "--k", "5", "--limit", "1")
 
 
@@ -31,6 +32,9 @@ def desk(tmp_path: Path) -> Path:
         ("anonymize", "zoo.parquet", *QUASI, "--out", "b.csv", "--recoding", "zoo.ledger"),
         ("apply", "recoding.yaml", "zoo.parquet", "--limit", "1", "--out", "zoo.parquet"),
         ("local", "randomize", "spec.json", "zoo.parquet", "--column", "carrots", "--out", "zoo.parquet"),
+        ("evaluate", "zoo.parquet", "a.csv", *JUDGED, "--claim", "none", "--out", "zoo.parquet"),
+        ("evaluate", "zoo.parquet", "a.csv", *JUDGED, "--claim", "none", "--out", "a.csv"),
+        ("frontier", "zoo.parquet", "--domain", "zoo.yaml", "--out", "zoo.yaml"),
     ],
     ids=lambda arguments: f"{arguments[0]} {arguments[-1]}",
 )

@@ -22,6 +22,7 @@ from sfumato.app.cli.evaluating import (
 from sfumato.app.cli.ledger import existing
 from sfumato.app.cli.opening import DatasetOption, DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.app.cli.outputs import refuse_clashes
 
 if TYPE_CHECKING:
     from sfumato.app.report.pictures import Row
@@ -58,9 +59,10 @@ def evaluate(
     from sfumato.engine.address import shown
     from sfumato.evaluate.files import open_panel, submissions
     from sfumato.evaluate.frontier import Contender, frontier, without_exact_shares
-    from sfumato.vault.rows import free, save_text
+    from sfumato.vault.rows import save_text
 
-    free(out, overwrite=overwrite)
+    labels = [given.partition("=")[2] for given in hierarchy or []]
+    refuse_clashes([out], inputs=[real, *releases, domain, holdout, ledger, *labels], overwrite=overwrite)
     described = load(domain)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)

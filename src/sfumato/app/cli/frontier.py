@@ -10,6 +10,7 @@ import typer
 from sfumato.app.cli.evaluating import InternalOption, PageOption, RealArgument, SeedOption, TargetOption
 from sfumato.app.cli.opening import DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
+from sfumato.app.cli.outputs import refuse_clashes
 
 _AUDITED = ("laplace", "gaussian", "exponential", "permute-and-flip", "stability-known-key", "local-grr", "local-olh")
 
@@ -47,9 +48,9 @@ def frontier(
     from sfumato.evaluate.frontier import frontier as run
     from sfumato.evaluate.grid import grid
     from sfumato.privacy.entropy import OsEntropy
-    from sfumato.vault.rows import free, save_text
+    from sfumato.vault.rows import save_text
 
-    free(out, overwrite=overwrite)
+    refuse_clashes([out], inputs=[table, domain, holdout], overwrite=overwrite)
     described = load(domain)
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
     with working(f"Reading {shown(table)}"):
