@@ -27,13 +27,22 @@ ARGUMENTS = [
 expect.set_options(timeout=20_000)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    started = Server(database(str(folder / "s.ledger")), workers=2).start()
-    write_people(folder / "people.parquet")
-    yield started, folder / "people.parquet"
+@pytest.fixture
+def server(tmp_path):
+    """A server that knows no dataset, and a table."""
+    started = Server(database(str(tmp_path / "s.ledger")), workers=2).start()
+    write_people(tmp_path / "people.parquet")
+    yield started, tmp_path / "people.parquet"
     started.stop()
+
+
+@pytest.fixture
+def registered(server):
+    """That server, with the table registered as people."""
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("people", source=str(table), domain=DOMAIN, limit="3")
+    return server
 
 
 @pytest.fixture
@@ -193,11 +202,8 @@ def test_refusals_are_pages_for_people(server, browser):
         expect(analyst.get_by_role("link", name="All datasets")).to_be_visible()
 
 
-def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_again(server, browser):
-    started, table = server
-    with started.client("stew", Scope.STEWARD) as client:
-        if not client.datasets():
-            client.register("people", source=str(table), domain=DOMAIN, limit="3")
+def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_again(registered, browser):
+    started, table = registered
     steward = enter(browser, started, "stew", Scope.STEWARD)
     steward.get_by_role("link", name="Steward").click()
     steward.get_by_label("Name", exact=True).fill("twin")
@@ -240,8 +246,8 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
     expect(bea.locator("#result")).to_contain_text("Cost: epsilon 0.1")
 
 
-def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(server, browser):
-    started, _ = server
+def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(registered, browser):
+    started, _ = registered
     page = enter(browser, started, "ana", Scope.ANALYST)
     page.get_by_role("link", name="people").click()
     page.locator("#sql-form").get_by_label("Epsilon").fill("60")
@@ -251,8 +257,8 @@ def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(
     expect(page.locator("#result")).not_to_contain_text("Half that error")
 
 
-def test_the_page_is_used_with_the_keyboard_alone(server, browser):
-    started, _ = server
+def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
+    started, _ = registered
     page = visitor(browser, started)
     page.goto(first_link(started.url, started.address))
     for _ in range(3):  # past the skip link and the name
@@ -291,7 +297,7 @@ def test_forms_of_other_sites_are_refused(server):
 def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them(server, browser):
     started, table = server
     with started.client("stew", Scope.STEWARD) as client:
-        client.register("smooth", source=str(table), domain=DOMAIN, limit="4,1e-6", second_budget=True)
+        client.register("smooth", source=str(table), domain=DOMAIN, limit="4,1e-6")
     page = enter(browser, started, "rhea", Scope.ANALYST)
     page.get_by_role("link", name="smooth").click()
     builder, result = page.locator("#builder"), page.locator("#result")
@@ -313,7 +319,7 @@ def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them
 def test_tables_are_made_in_the_background(server, browser):
     started, table = server
     with started.client("stew", Scope.STEWARD) as client:
-        client.register("source", source=str(table), domain=DOMAIN, limit="2", second_budget=True)
+        client.register("source", source=str(table), domain=DOMAIN, limit="2")
     analyst = enter(browser, started, "syn", Scope.ANALYST)
     analyst.get_by_role("link", name="source").click()
     analyst.get_by_role("link", name="Tables made of source").click()
