@@ -4,7 +4,7 @@
 
 Sixteen connections ask different counts, each charged, journalled and stored before its reply leaves: of the bundled
 census (15 attributes; no statement is sent twice, so that each is parsed), and of a million children (2 attributes; 56
-statements, each at 60 losses).  The constant goes through the same process, middleware, key and parsing of the body,
+statements, each at 900 losses).  The constant goes through the same process, middleware, key and parsing of the body,
 and skips the statement, the ledger and the table.  Both are asked in turns on one server, so that what else the machine
 does weighs on both alike.
 """
@@ -75,10 +75,10 @@ async def ask(port: int, secret: str, path: str, bodies, seconds: float) -> int:
 
 
 def of_children():
-    """Different counts: 56 statements, each at 60 losses; 3360 before any is asked again."""
+    """Different counts: 56 statements, each at 900 losses; 50 400 before any is asked again."""
     for number in itertools.count():
         sql = f"SELECT COUNT(*) FROM children WHERE age >= {number % 14} AND satisfaction >= {number // 14 % 4}"
-        yield json.dumps({"sql": sql, "loss": {"epsilon": f"0.{10 + number // 56 % 60}"}}).encode()
+        yield json.dumps({"sql": sql, "loss": {"epsilon": f"0.{100 + number // 56 % 900}"}}).encode()
 
 
 def of_census():
@@ -116,8 +116,8 @@ def serve(folder: Path, workers: int):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     environment = os.environ | {LEDGER: url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.server:application", "--factory", "--port", str(port)]
-    command += ["--workers", str(workers), "--no-access-log", "--log-level", "warning"]
+    served = f"run('benchmarks.server:application', host='127.0.0.1', port={port}, workers={workers})"
+    command = [sys.executable, "-c", f"from sfumato.app.http.run import run; {served}"]
     process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     while True:
         try:
@@ -176,7 +176,7 @@ def main() -> None:
         "SQLite with full sync before its reply leaves, against the same server returning a constant after the same",
         f"checks. Rounds of {seconds:g} s in turns, in one run; the target is a ratio of {TARGET}. The bundled census",
         "has 15 attributes, and no statement is sent twice, so that each is parsed. The million children have two, and",
-        "56 statements are sent at 60 losses each, so that parsing is remembered. Of both the exact table of the",
+        "56 statements are sent at 900 losses each, so that parsing is remembered. Of both the exact table of the",
         "attributes asked about is kept inside the vault after the first question, so that no other reads a row.",
         "Made by `python benchmarks/server.py`.",
         "",

@@ -17,6 +17,7 @@ from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.repeats import Repeats
 from sfumato.ledger.reservation import Order, reserve, set_cap, settle
 from sfumato.ledger.store import Store
+from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
@@ -176,6 +177,9 @@ class Ledger:
     @cached_property
     def _secret(self) -> str:
         """What hides the fingerprints of the data in the journal; it never changes."""
+        return WAITING.get().aside(self._read_secret)
+
+    def _read_secret(self) -> str:
         with self._store.reading() as connection:
             return reading.secret(connection, self.dataset)
 

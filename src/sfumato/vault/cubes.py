@@ -8,7 +8,7 @@ table, which never changes: rows that changed are encoded again, under a new ver
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NoReturn, TypeAlias, assert_never
 
@@ -20,6 +20,7 @@ from sfumato.engine.condition import holds
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.engine.statements import fixed_bounds
+from sfumato.ledger.waiting import WAITING
 from sfumato.vault.questions import Bins, Marginal, Moments, Sum, Units, cells
 
 Table: TypeAlias = Marginal | Sum | Moments | Units | Bins
@@ -56,12 +57,15 @@ class Cubes:
                 missing.setdefault(source, []).append(question)
             else:
                 found[question] = read(self._domain, question, source, table)
-        for source, table in self._counted(list(missing)):
+        for source, table in self._counted(list(missing)) if missing else ():
             self._keep(source, table)
             found |= {question: read(self._domain, question, source, table) for question in missing[source]}
         return found
 
-    def _counted(self, sources: list[Table]) -> Iterable[tuple[Table, Counts]]:
+    def _counted(self, sources: list[Table]) -> list[tuple[Table, Counts]]:
+        return WAITING.get().aside(lambda: list(self._count(sources)))
+
+    def _count(self, sources: list[Table]) -> Iterator[tuple[Table, Counts]]:
         marginals = [source for source in sources if isinstance(source, Marginal)]
         for where in {source.where for source in marginals}:
             asked = [source for source in marginals if source.where == where]

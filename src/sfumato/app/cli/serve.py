@@ -27,7 +27,7 @@ def serve(
     Prints a link that opens the page for a steward, once and within an hour.
     """
     try:
-        import uvicorn
+        from sfumato.app.http.run import run
     except ImportError:
         raise InputError("the server is an extra; install sfumato[server]") from None
     import os
@@ -47,16 +47,7 @@ def serve(
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ[LEDGER] = url
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = shared
-        uvicorn.run(
-            "sfumato.app.http.server:application",
-            factory=True,
-            host=host,
-            port=port,
-            workers=workers,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-        )
+        run("sfumato.app.http.server:application", host=host, port=port, workers=workers)
 
 
 def _free(host: str, port: int) -> int:

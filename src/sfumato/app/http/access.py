@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
@@ -23,6 +24,11 @@ class Doorkeeper:
         self._service = service
         self._known: dict[str, tuple[float, Key]] = {}
 
+    def known(self, secret: str) -> Key | None:
+        """The valid key of a secret that was looked up a moment ago."""
+        seen, known = self._known.get(secret, (0.0, None))
+        return known if known is not None and known.valid and time.monotonic() - seen <= _REMEMBERED else None
+
     def key(self, secret: str) -> Key:
         """The valid key of a secret.
 
@@ -30,21 +36,18 @@ class Doorkeeper:
             RefusalError: there is none, it has expired or was revoked.
         """
         now = time.monotonic()
-        seen, known = self._known.get(secret, (0.0, None))
-        if known is None or now - seen > _REMEMBERED:
-            known = self._service.registry.key(secret)
-            if known is not None:
-                if len(self._known) >= _MOST:
-                    self._known.clear()
-                self._known[secret] = (now, known)
+        known = self._service.registry.key(secret)
         if known is None or known.scope is Scope.LINK:
             raise RefusalError("unknown-key", "The key is not known", 401, "send a key that a steward issued")
         if not known.valid:
             raise RefusalError("expired-key", "The key has expired or was revoked", 401, "ask a steward for a new key")
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[secret] = (now, known)
         return known
 
 
-def service(request: Request) -> Service:
+async def service(request: Request) -> Service:
     """The worker's state."""
     found: Service = request.app.state.service
     return found
@@ -56,7 +59,7 @@ def secret_of(request: Request) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" and secret else request.cookies.get(COOKIE)
 
 
-def anyone(request: Request) -> Key:
+async def anyone(request: Request) -> Key:
     """A valid key of either scope.
 
     Raises:
@@ -66,10 +69,11 @@ def anyone(request: Request) -> Key:
     if secret is None:
         raise RefusalError("missing-key", "A key is needed", 401, "send 'Authorization: Bearer KEY'")
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    return doorkeeper.key(secret)
+    known = doorkeeper.known(secret)
+    return known if known is not None else await run_in_threadpool(doorkeeper.key, secret)
 
 
-def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
+async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
     """A steward's key.
 
     Raises:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger
 from sfumato.ledger.account import in_words
 from sfumato.ledger.registry import Key, Scope
+from sfumato.ledger.waiting import WAITING
 
 
 class OverspentError(BudgetError):
@@ -40,6 +42,6 @@ def explained(ledger: Ledger, key: Key) -> Iterator[None]:
     except BudgetError as error:
         if key.scope is not Scope.STEWARD:
             raise
-        found = spent_by(ledger)
+        found = WAITING.get().aside(partial(spent_by, ledger))
         shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
         raise OverspentError(f"{error}; spent so far by analyst: {shares}", found) from error

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
-from fastapi.responses import JSONResponse
 
-from sfumato.app.http import metrics
 from sfumato.app.http.access import Anyone, Worker
+from sfumato.app.http.asking import Asked, answered
 from sfumato.app.http.forms import AskForm, CostForm
-from sfumato.app.http.overspent import explained, spent_by
+from sfumato.app.http.overspent import spent_by
 from sfumato.app.http.tables import Loaded
 from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
-from sfumato.query import accuracy, ask, cost, whole_counts
+from sfumato.query import accuracy, cost
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
@@ -70,19 +69,9 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
 
 
 @router.post("/{name}/query", response_model=dict[str, Any])
-def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
+async def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
-    loaded = worker.loaded(name)
-    query = form.read(loaded.domain, loaded.dataset.discoverable)
-    with metrics.timed("query"), explained(loaded.ledger, key):
-        found = ask(
-            worker.vault(name, key.name),
-            query,
-            loss=form.loss.loss(),
-            confidence=form.confidence,
-            retry_key=retry_key,
-        )
-    return JSONResponse((whole_counts(found) if form.whole else found).to_json())
+    return await answered(worker, Asked(name, form, key, retry_key))
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:

@@ -110,6 +110,12 @@ class Service:
             opened.ledger.close()
         return kept
 
+    def held(self, name: str) -> tuple[Loaded, Vault] | None:
+        """A dataset with its vault, where everything is in this process: nothing has to be opened, read or asked."""
+        loaded = self._loaded.get(name)
+        vault = None if loaded is None else self.tables.held(loaded)
+        return None if loaded is None or vault is None else (loaded, vault)
+
     def all(self) -> list[Loaded]:
         """Every dataset by name, without its table."""
         return [self.loaded(each.name) for each in self.registry.datasets()]

@@ -79,6 +79,11 @@ class Tables:
                     held = self._current(loaded)
         return held.vault
 
+    def held(self, loaded: Loaded) -> Vault | None:
+        """The vault that :meth:`vault` returns, where finding that out takes a look at files and nothing else."""
+        held = self._held.get(loaded.dataset.name)
+        return held.vault if held is not None and held.files and self._fits(held, loaded.dataset) else None
+
     def begin(self, loaded: Loaded, fresh: Fresh) -> None:
         """Keep the table that was read when its dataset was registered, and confirm it."""
         name = loaded.dataset.name

@@ -1,0 +1,72 @@
+"""Answering one question, charged before the data is touched and durable before the reply leaves.
+
+What is short to read and is read off kept tables is done on the event loop's own thread, which takes less than
+handing it to another one; whatever may take long has a thread to itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import Response
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from sfumato.app.http import metrics
+from sfumato.app.http.forms import AskForm
+from sfumato.app.http.loop import on_loop
+from sfumato.app.http.overspent import explained
+from sfumato.app.http.service import Service
+from sfumato.app.http.tables import Loaded
+from sfumato.ledger.registry import Key
+from sfumato.query import Query, ask, whole_counts
+from sfumato.query.question import Count, Mean, Total
+from sfumato.vault.vault import Vault
+
+_SHORT = 500  # characters of a statement
+_SMALL = 4096  # cells of any attribute: conditions are sets of them
+_FEW = 256  # numbers of an answer
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to a dataset, who asks, and the key of the attempt."""
+
+    name: str
+    form: AskForm
+    key: Key
+    retry_key: str | None
+
+
+async def answered(worker: Service, asked: Asked) -> Response:
+    """The reply."""
+    held, form = worker.held(asked.name), asked.form
+    if held is not None and form.sql is not None and len(form.sql) <= _SHORT and max(held[0].domain.shape) <= _SMALL:
+        loaded, vault = held
+        query = form.read(loaded.domain, loaded.dataset.discoverable)
+        if _is_quick(query, loaded):
+            return await on_loop(partial(_reply, query, asked, loaded, vault.asked_by(asked.key.name)))
+    return await run_in_threadpool(_read_and_reply, worker, asked)
+
+
+def _read_and_reply(worker: Service, asked: Asked) -> Response:
+    loaded = worker.loaded(asked.name)
+    query = asked.form.read(loaded.domain, loaded.dataset.discoverable)
+    return _reply(query, asked, loaded, worker.vault(asked.name, asked.key.name))
+
+
+def _reply(query: Query, asked: Asked, loaded: Loaded, vault: Vault) -> Response:
+    form = asked.form
+    with metrics.timed("query"), explained(loaded.ledger, asked.key):
+        loss, confidence = form.loss.loss(), form.confidence
+        found = ask(vault, query, loss=loss, confidence=confidence, retry_key=asked.retry_key)
+    return JSONResponse((whole_counts(found) if form.whole else found).to_json())
+
+
+def _is_quick(query: Query, loaded: Loaded) -> bool:
+    """Whether what is left to do, but for waiting, is a little arithmetic."""
+    plain = all(isinstance(each, Count | Total | Mean) for each in query.aggregates)
+    groups = math.prod(loaded.domain[name].size for name in query.by)
+    return plain and not query.discovered and groups * len(query.aggregates) <= _FEW

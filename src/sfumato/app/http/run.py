@@ -1,0 +1,43 @@
+"""Worker processes of uvicorn behind one address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+
+class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
+    """HTTP whose replies leave at once.
+
+    A reply in two writes otherwise waits for a delayed acknowledgement, 40 ms: asyncio sees to that for sockets
+    that say they are TCP, which the one that uvicorn shares among several workers does not.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+
+
+def run(application: str, *, host: str, port: int, workers: int) -> None:
+    """Serve until a signal ends it.
+
+    Args:
+        application: where the function is that makes the application in each worker: ``module:name``.
+        host: address to listen on.
+        port: port to listen on.
+        workers: processes.
+    """
+    uvicorn.run(
+        application,
+        factory=True,
+        http=_Prompt,
+        host=host,
+        port=port,
+        workers=workers,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+    )
