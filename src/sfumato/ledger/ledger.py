@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
 from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, OtherDatasetsError
@@ -47,6 +47,7 @@ class Ledger:
         self.limit = limit
         self._store = store
         self._repeats = Repeats()
+        self._kept_secret: str | None = None  # no cached_property: its lock would be held while others have the thread
         self._writer = Writer(partial(_transact, store, dataset))
 
     def reserve(
@@ -174,10 +175,12 @@ class Ledger:
         with self._store.reading() as connection:
             return reading.verify(connection, self.dataset)
 
-    @cached_property
+    @property
     def _secret(self) -> str:
-        """What hides the fingerprints of the data in the journal; it never changes."""
-        return WAITING.get().aside(self._read_secret)
+        """What hides the fingerprints of the data in the journal; it never changes, so that two may read it."""
+        if self._kept_secret is None:
+            self._kept_secret = WAITING.get().aside(self._read_secret)
+        return self._kept_secret
 
     def _read_secret(self) -> str:
         with self._store.reading() as connection:

@@ -7,15 +7,20 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import httpx
 import pytest
+from anyio.to_thread import current_default_thread_limiter
+from starlette.concurrency import run_in_threadpool
 from tests.app.http.serving import PATIENCE
 
 from sfumato.app.http.loop import on_loop
 from sfumato.errors import BudgetError
+from sfumato.ledger.found import Wanted
 from sfumato.ledger.registry import Scope
 from sfumato.ledger.waiting import WAITING
+from sfumato.ledger.writer import Work, Writer
 
 
 def test_work_returns_and_raises_as_if_it_were_called():
@@ -108,6 +113,55 @@ def test_work_that_nobody_awaits_any_longer_is_finished():
         assert await asyncio.to_thread(done.wait, PATIENCE)
 
     asyncio.run(leave())
+
+
+def test_work_aside_is_finished_before_the_loop_ends():
+    """What is under way in a thread cannot be called back: who gave it up early would have it done twice."""
+    begun, go, steps = threading.Event(), threading.Event(), []
+
+    def work():
+        def slow():
+            begun.set()
+            assert go.wait(PATIENCE)
+            steps.append("aside")
+
+        WAITING.get().aside(slow)
+        steps.append("after it")
+
+    async def end_early():
+        waiting = asyncio.ensure_future(on_loop(work))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        threading.Timer(0.1, go.set).start()
+        waiting.cancel()  # and the loop cancels all else
+
+    asyncio.run(end_early())
+    assert steps == ["aside", "after it"]
+
+
+def test_writing_needs_no_thread_of_those_that_wait_for_it():
+    """All threads of requests wait in line behind work on the loop, which then has to be committed."""
+
+    async def everybody():
+        threads = current_default_thread_limiter()
+        threads.total_tokens = 2
+        first = threading.Event()
+
+        def transact(tickets):
+            while not first.is_set() and len(writer._line) + threads.statistics().tasks_waiting < 3:
+                threading.Event().wait(0.001)
+            first.set()
+            for ticket in tickets:
+                ticket.attempt(None)
+
+        writer = Writer(transact)
+        work = partial(writer.run, Work(Wanted(), lambda _: "written"))
+        on = [asyncio.ensure_future(on_loop(work)) for _ in range(2)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        beside = [asyncio.ensure_future(run_in_threadpool(work)) for _ in range(2)]
+        assert await asyncio.gather(*on, *beside) == ["written"] * 4
+
+    asyncio.run(everybody())
 
 
 def test_outside_the_loop_a_wait_is_a_wait():

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
-from starlette.concurrency import run_in_threadpool
 
 from sfumato.ledger.waiting import WAITING
 
 T = TypeVar("T")
 _UNDER_WAY: set[asyncio.Future[Any]] = set()  # a loop alone does not keep its tasks alive
+# Not the threads that requests run in: those may all wait for a commit that is still to be done by one of these.
+_ASIDE = ThreadPoolExecutor(40, thread_name_prefix="aside")
 
 
 async def on_loop(work: Callable[[], T]) -> T:
     """Run ``work`` on this thread, and let the loop go on wherever it waits by :data:`WAITING`.
 
-    It is finished even if nobody awaits it any longer, as a thread would finish it.
+    It is finished even if nobody awaits it any longer or the loop is ending, as a thread would finish it.
     """
     task = asyncio.ensure_future(_driven(work))
     _UNDER_WAY.add(task)
@@ -41,13 +44,16 @@ async def _driven(work: Callable[[], T]) -> T:
     worker = greenlet(run, hub)
     found = worker.switch()
     while not worker.dead:
-        try:
-            given = await cast("Awaitable[Any]", found)
-        except BaseException as error:  # noqa: BLE001  # raised where the work waits
-            found = worker.throw(error)
-        else:
-            found = worker.switch(given)
+        await _over(found)
+        found = worker.switch()
     return cast("T", found)
+
+
+async def _over(awaited: asyncio.Future[Any]) -> None:
+    """Return when it is over, and not before: nobody can call a commit back that is under way in a thread."""
+    while not awaited.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([awaited])
 
 
 class _BesideLoop:
@@ -60,7 +66,9 @@ class _BesideLoop:
         return _LoopBell(self._loop, self._hub)
 
     def aside(self, slow: Callable[[], T]) -> T:
-        return cast("T", self._hub.switch(run_in_threadpool(slow)))
+        done = self._loop.run_in_executor(_ASIDE, slow)
+        self._hub.switch(done)
+        return done.result()
 
 
 class _LoopBell:

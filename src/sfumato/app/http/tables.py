@@ -26,6 +26,7 @@ from sfumato.ledger.registry import Dataset
 from sfumato.vault.vault import Vault
 
 _REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up
+_FEW = 32  # files that a look at takes less than a millisecond
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,11 @@ class Tables:
         return held.vault
 
     def held(self, loaded: Loaded) -> Vault | None:
-        """The vault that :meth:`vault` returns, where finding that out takes a look at files and nothing else."""
+        """The vault that :meth:`vault` returns, where finding that out takes a look at few files and nothing else."""
         held = self._held.get(loaded.dataset.name)
-        return held.vault if held is not None and held.files and self._fits(held, loaded.dataset) else None
+        if held is None or not 0 < len(held.files) <= _FEW or not self._fits(held, loaded.dataset):
+            return None
+        return held.vault
 
     def begin(self, loaded: Loaded, fresh: Fresh) -> None:
         """Keep the table that was read when its dataset was registered, and confirm it."""
