@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import random
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -22,6 +24,7 @@ from sfumato.privacy.loss import Epsilon
 
 ANALYSTS = ("ann", "bob", "cyd")
 _PATIENCE = 60
+chance = random.SystemRandom()
 _PRELOAD = (
     "__main__",
     "tests.ledger.contenders",
@@ -64,12 +67,19 @@ def price(number: int) -> Charge:
     return charge_for(Epsilon(f"0.00{number % 9 + 1}"))
 
 
+def compute() -> bytes:
+    """Sixteen bytes that no second computation would give again, after as long as a count of rows takes.
+
+    Kills, and others who ask for the same release, then come between its charge and its end.
+    """
+    time.sleep(chance.uniform(0, 0.02))
+    return secrets.token_bytes(16)
+
+
 def answer(ledger: Ledger, number: int, analyst: str) -> bytes:
-    """Sixteen bytes that no second computation would give again."""
+    """The stored answer."""
     receipt = ask(ledger, number, price(number), analyst=analyst)
-    if receipt.answer is not None:
-        return receipt.answer
-    return ledger.settle(receipt, secrets.token_bytes(16))
+    return ledger.settle(receipt, compute()) if receipt.answer is None else receipt.answer
 
 
 def answer_with_what_was_computed(ledger: Ledger, number: int, analyst: str) -> bytes:
@@ -77,7 +87,7 @@ def answer_with_what_was_computed(ledger: Ledger, number: int, analyst: str) -> 
     receipt = ask(ledger, number, price(number), analyst=analyst)
     if receipt.answer is not None:
         return receipt.answer
-    computed = secrets.token_bytes(16)
+    computed = compute()
     ledger.settle(receipt, computed)
     return computed
 
@@ -87,11 +97,15 @@ def answer_on_credit(ledger: Ledger, number: int, analyst: str) -> bytes:
     return answer(ledger, number, analyst) if secrets.randbits(1) else number.to_bytes(16, "big")
 
 
-def deliver_forever(url: str, questions: int, how: Callable[[Ledger, int, str], bytes], delivered: Connection) -> None:
-    """Ask questions at random, some often and most seldom, and deliver each answer to the parent, until killed."""
-    choose = random.SystemRandom()
+def deliver_forever(url: str, first: int, how: Callable[[Ledger, int, str], bytes], delivered: Connection) -> None:
+    """Ask one question after the other, old ones in between, and deliver each answer to the parent, until killed.
+
+    An old question is answered sooner than a new one, so that who is behind catches up, and several ask for each new
+    release at about the same time.
+    """
     with open_ledger(url, dataset="people", limit=None) as ledger:
-        while True:
-            number, analyst = choose.randrange(choose.randrange(1, questions + 1)), choose.choice(ANALYSTS)
-            with suppress(BudgetError):
-                delivered.send((number, analyst, how(ledger, number, analyst)))
+        for newest in itertools.count(first):
+            for number in (newest, chance.randrange(newest + 1)):
+                analyst = chance.choice(ANALYSTS)
+                with suppress(BudgetError):
+                    delivered.send((number, analyst, how(ledger, number, analyst)))
