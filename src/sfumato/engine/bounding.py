@@ -1,10 +1,10 @@
 """At most so many rows a unit, as SQL.
 
-Rows of a unit are ordered by the MD5 of id, row and repetition.  That order is as good as random, differs
-from unit to unit, does not depend on the order in which the engine reads or on other units, and comes out
-the same when a task is retried.  Rows that are equal after encoding are told apart by their number, so a
-row that stands there a hundred times is a hundred times as likely to be kept.  No privacy rests on the
-randomness: any choice that looks at one unit alone bounds its contribution.
+Rows of a unit are ordered by the MD5 (on MySQL the SHA-256) of id, row and repetition.  That order is as
+good as random, differs from unit to unit, does not depend on the order in which the engine reads or on other
+units, and comes out the same when a task is retried.  Rows that are equal after encoding are told apart by
+their number, so a row that stands there a hundred times is a hundred times as likely to be kept.  No privacy
+rests on the randomness: any choice that looks at one unit alone bounds its contribution.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -61,7 +61,7 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:
 
 
 def _content(encoding: Encoding) -> str:
-    """MD5 of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
+    """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
     dialect, domain = encoding.dialect, encoding.domain
     parts = [dialect.text(f"c{place}") for place in range(len(domain))]
     for place in encoding.values:

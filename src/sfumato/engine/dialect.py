@@ -53,11 +53,11 @@ class Dialect(Protocol):
         ...
 
     def digest(self, expression: str) -> str:
-        """MD5 of a text, as 32 lower-case hexadecimal digits."""
+        """MD5 of a text in lower-case hexadecimal digits; SHA-256 where the engine has no MD5."""
         ...
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from an MD5."""
+        """Two integers of 60 bits from a digest."""
         ...
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:

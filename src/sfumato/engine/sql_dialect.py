@@ -89,7 +89,7 @@ class PostgresDialect:
 
 
 class MariaDialect:
-    """MariaDB, or MySQL 8, under the SQL mode that the session sets."""
+    """MariaDB or MySQL, under the SQL mode that the session sets."""
 
     session = (
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",
@@ -100,9 +100,15 @@ class MariaDialect:
     read_write = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",)
     text_type = "LONGTEXT CHARACTER SET utf8mb4"
 
-    def __init__(self, collation: str) -> None:
-        """Take the server's bytewise collation that does not pad: MariaDB and MySQL name it differently."""
+    def __init__(self, *, collation: str, digest: str) -> None:
+        """Take what MariaDB and MySQL spell differently.
+
+        Args:
+            collation: the bytewise one that does not pad.
+            digest: SQL of a hash in lower-case hexadecimal digits, with ``{}`` for the text.
+        """
         self._collation = collation
+        self._digest = digest
 
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
@@ -151,8 +157,8 @@ class MariaDialect:
         return "(1 = 0)"
 
     def digest(self, expression: str) -> str:
-        """MD5."""
-        return f"MD5({expression})"
+        """MD5, or what the server has in its place."""
+        return self._digest.format(expression)
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A CASE."""
@@ -164,6 +170,6 @@ class MariaDialect:
         return "RAND()"
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from an MD5."""
+        """Two integers of 60 bits from a digest."""
         first, second = (f"CAST(CONV(SUBSTR({digest}, {start}, 15), 16, 10) AS SIGNED)" for start in (1, 17))
         return first, second

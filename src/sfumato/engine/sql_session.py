@@ -178,7 +178,10 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
 def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
     if connection.dialect.name == "postgresql":
         return PostgresDialect()
-    return MariaDialect("utf8mb4_nopad_bin" if connection.dialect.is_mariadb else "utf8mb4_0900_bin")
+    if connection.dialect.is_mariadb:
+        return MariaDialect(collation="utf8mb4_nopad_bin", digest="MD5({})")
+    # MySQL 9.6 and later have no MD5 unless a component is installed.
+    return MariaDialect(collation="utf8mb4_0900_bin", digest="SHA2({}, 256)")
 
 
 def _kind(kind: Any) -> Kind:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
