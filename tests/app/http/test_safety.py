@@ -188,8 +188,8 @@ def test_killed_under_load_nothing_is_lost_and_nothing_is_free(stage):
 
 @pytest.mark.slow
 def test_killed_again_and_again(stage):
-    delivered = kill_loop(stage, kills=12)
-    assert len(delivered) >= 12
+    delivered = kill_loop(stage, kills=25)
+    assert len(delivered) >= 25
     check(stage, delivered)
 
 

@@ -21,13 +21,17 @@ from sfumato.app.http.overspent import explained
 from sfumato.app.http.service import Service
 from sfumato.app.http.tables import Loaded
 from sfumato.ledger.registry import Key
+from sfumato.privacy.loss import Loss
 from sfumato.query import Query, ask, whole_counts
 from sfumato.query.question import Count, Mean, Total
+from sfumato.query.tally import plan
+from sfumato.vault.noise import noises
 from sfumato.vault.vault import Vault
 
 _SHORT = 500  # characters of a statement
 _SMALL = 4096  # cells of any attribute: conditions are sets of them
 _FEW = 256  # numbers of an answer
+_NARROW = 20_000.0  # variance of noise whose table of probabilities, one a loss, is made in a few milliseconds
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ async def answered(worker: Service, asked: Asked) -> Response:
     if held is not None and form.sql is not None and len(form.sql) <= _SHORT and max(held[0].domain.shape) <= _SMALL:
         loaded, vault = held
         query = form.read(loaded.domain, loaded.dataset.discoverable)
-        if _is_quick(query, loaded):
+        if _is_quick(query, loaded, form.loss.loss()):
             return await on_loop(partial(_reply, query, asked, loaded, vault.asked_by(asked.key.name)))
     return await run_in_threadpool(_read_and_reply, worker, asked)
 
@@ -65,8 +69,12 @@ def _reply(query: Query, asked: Asked, loaded: Loaded, vault: Vault) -> Response
     return JSONResponse((whole_counts(found) if form.whole else found).to_json())
 
 
-def _is_quick(query: Query, loaded: Loaded) -> bool:
+def _is_quick(query: Query, loaded: Loaded, loss: Loss) -> bool:
     """Whether what is left to do, but for waiting, is a little arithmetic."""
     plain = all(isinstance(each, Count | Total | Mean) for each in query.aggregates)
     groups = math.prod(loaded.domain[name].size for name in query.by)
-    return plain and not query.discovered and groups * len(query.aggregates) <= _FEW
+    if not plain or query.discovered or groups * len(query.aggregates) > _FEW:
+        return False
+    planned = plan(query, loaded.domain)
+    mechanisms = noises(loaded.domain, planned.questions, loss, planned.shares)
+    return all(each.variance <= _NARROW for each in mechanisms)
