@@ -59,6 +59,29 @@ def test_losses_are_finite_and_positive(loss, bad):
         loss(bad)
 
 
+@pytest.mark.parametrize(
+    "loss", [Epsilon, Rho, lambda value: EpsilonDelta(value, "1e-6"), lambda v: EpsilonDelta(1, v)]
+)
+@pytest.mark.parametrize(
+    "bad",
+    ["1e400", "1e-400", 10**309, Fraction(1, 10**309), Decimal("1e301"), 5e-324, pytest.param(10**5000, id="10**5000")],
+)
+def test_losses_beyond_what_doubles_can_plan_with_are_refused(loss, bad):
+    with pytest.raises(LossError, match="must lie between"):
+        loss(bad)
+
+
+@pytest.mark.parametrize("loss", [Epsilon("1e150"), Epsilon("1e-149"), Rho("1e300"), Rho("1e-300")])
+def test_the_largest_and_least_losses_are_read_shown_and_converted(loss):
+    assert eval(repr(loss), {"Rho": Rho, "Epsilon": Epsilon}) == loss  # noqa: S307
+    assert 0 < float(loss.as_rho().value) < float("inf")
+
+
+def test_numbers_beyond_doubles_are_spelled_out():
+    for number in (Fraction(10) ** 400, Fraction(10) ** -400, Fraction(10**400, 3)):
+        assert exact(plain(number)) == number
+
+
 @pytest.mark.parametrize("delta", [1, "1.5", 800])
 def test_delta_is_below_one(delta):
     with pytest.raises(LossError):

@@ -7,9 +7,9 @@ shortest decimal that prints it, so ``0.1`` is one tenth.  Conversions round tow
 
 from __future__ import annotations
 
-import math
 import operator
 import re
+import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
@@ -26,6 +26,8 @@ _SHOWN = 40
 _DECIMALS = 6
 _SHORT = 20  # characters of a fraction that a sentence may hold
 _SMALL = -6  # exponent from which on numbers are written as 1e-7
+_LARGEST = Fraction(10) ** 300  # of a loss: as a double it can be planned with, and an epsilon can be squared
+_LARGEST_EPSILON = Fraction(10) ** 150
 
 
 def exact(value: Number, *, name: str = "number") -> Fraction:
@@ -54,8 +56,16 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
     except (TypeError, ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
         number = None
     if number is None:
-        raise LossError(f"{name} must be a finite number, not {str(value)[:_SHOWN]!r}", culprit=value)
+        raise LossError(f"{name} must be a finite number, not {_brief(value)!r}", culprit=value)
     return number
+
+
+def _brief(value: object) -> str:
+    """The beginning of what was handed over; Python does not spell integers of thousands of digits."""
+    try:
+        return str(value)[:_SHOWN]
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 @lru_cache(maxsize=1024)  # a server reads the same losses and edges again and again
@@ -73,10 +83,13 @@ def _short(number: Decimal) -> bool:
     return number.is_finite() and abs(number.adjusted()) <= _DIGITS and len(number.as_tuple().digits) <= _DIGITS
 
 
-def _positive(value: Number, name: str) -> Fraction:
+def _positive(value: Number, name: str, *, most: Fraction) -> Fraction:
     number = exact(value, name=name)
     if number <= 0:
-        raise LossError(f"{name} must be greater than zero, not {str(value)[:_SHOWN]}", culprit=value)
+        raise LossError(f"{name} must be greater than zero, not {_brief(value)}", culprit=value)
+    if not 1 / most <= number <= most:
+        bound = f"{Decimal(most.numerator).adjusted()}"
+        raise LossError(f"{name} must lie between 1e-{bound} and 1e{bound}, not {_brief(value)}", culprit=value)
     return number
 
 
@@ -93,7 +106,7 @@ class Epsilon:
     value: Fraction
 
     def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _positive(value, "epsilon"))
+        object.__setattr__(self, "value", _positive(value, "epsilon", most=_LARGEST_EPSILON))
 
     def __add__(self, other: Epsilon) -> Epsilon:
         return Epsilon(self.value + other.value)
@@ -126,7 +139,7 @@ class Rho:
     value: Fraction
 
     def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _positive(value, "rho"))
+        object.__setattr__(self, "value", _positive(value, "rho", most=_LARGEST))
 
     def __add__(self, other: Rho) -> Rho:
         return Rho(self.value + other.value)
@@ -160,8 +173,8 @@ class EpsilonDelta:
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon"))
-        object.__setattr__(self, "delta", _positive(delta, "delta"))
+        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon", most=_LARGEST_EPSILON))
+        object.__setattr__(self, "delta", _positive(delta, "delta", most=_LARGEST))
         if self.delta >= 1:
             raise LossError(f"delta must be below one, not {delta}", culprit=delta)
 
@@ -190,9 +203,8 @@ def plain(number: Fraction) -> str:
     """
     if number.denominator == 1 and abs(number) < 10**15:
         return str(number.numerator)
-    approximate = float(number)
-    if math.isfinite(approximate) and Fraction(repr(approximate)) == number:
-        return repr(approximate)
+    if abs(number) <= sys.float_info.max and Fraction(repr(float(number))) == number:
+        return repr(float(number))
     return f"{number.numerator}/{number.denominator}"
 
 
