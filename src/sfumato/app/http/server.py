@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.app.http import metrics, openapi, problems, queries, releases, stewards
@@ -86,7 +87,11 @@ class Porter:
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        body = await _body(receive)
+        try:
+            body = await _body(receive)
+        except ClientDisconnect:
+            log("request left", method=scope["method"])
+            return
         if body is None:
             refusal = RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
             await problems.reply(refusal)(scope, receive, noted)
@@ -97,10 +102,16 @@ class Porter:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body, or None where it is too large."""
+    """The whole body, or None where it is too large.
+
+    Raises:
+        ClientDisconnect: it did not arrive in full.  What did arrive may be another question: of 30 years, 3.
+    """
     parts, taken = [], 0
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         parts.append(message.get("body", b""))
         taken += len(parts[-1])
         if taken > MOST_BYTES:
