@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, TimeoutError  # noqa: A004
 
 from sfumato.errors import LedgerError
 
@@ -52,6 +52,8 @@ def failed_for_all(error: Exception) -> bool:
 
 
 def _reason(error: SQLAlchemyError) -> str:
+    if isinstance(error, TimeoutError):
+        return "has all its connections in use; try again later"
     if not isinstance(error, DBAPIError):
         return "cannot be used by this installation; check the address and that its driver is installed"
     if error.connection_invalidated:

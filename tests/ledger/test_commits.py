@@ -1,0 +1,189 @@
+"""A database that fails when a transaction begins or is to be made durable: nothing is free, nothing paid twice."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+from tests.ledger.asking import TENTH, ask, question, spent_epsilon
+from tests.ledger.commits import Wire, failing
+from tests.ledger.contenders import outcome
+
+from sfumato.errors import LedgerError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon
+
+ASKERS = 8
+
+
+def opened(address):
+    return open_ledger(address, dataset="people", limit=Epsilon(1))
+
+
+@pytest.fixture
+def wire(postgres):
+    with closing(Wire(postgres)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("RAISE EXCEPTION 'full'", "failed .*; nothing was written"),
+        ("RAISE EXCEPTION 'no' USING ERRCODE = '23514'", "refused an entry"),
+        ("PERFORM pg_terminate_backend(pg_backend_pid())", "lost its connection; ask again, which never pays twice"),
+    ],
+)
+def test_a_commit_that_is_not_made_charges_nothing(postgres, how, said):
+    with opened(postgres) as ledger:
+        ask(ledger)
+        head = ledger.verify()
+        with failing(postgres, how), pytest.raises(LedgerError, match=said) as caught:
+            ask(ledger, 1)
+        assert "full" not in str(caught.value)
+        assert (ledger.verify(), spent_epsilon(ledger)) == (head, TENTH.epsilon)
+        assert ask(ledger, 1).charged
+        assert spent_epsilon(ledger) == 2 * TENTH.epsilon
+
+
+def test_a_commit_that_is_not_made_fails_all_who_wait_for_it(postgres):
+    with opened(postgres) as ledger:
+        how = "PERFORM pg_terminate_backend(pg_backend_pid())"
+        with failing(postgres, how), ThreadPoolExecutor(ASKERS) as pool:
+            outcomes = list(pool.map(lambda number: outcome(lambda: ask(ledger, number)), range(ASKERS)))
+        assert {type(each) for each in outcomes} == {LedgerError}
+        assert spent_epsilon(ledger) == 0
+        assert all(ask(ledger, number).charged for number in range(ASKERS))
+        ledger.verify()
+
+
+def test_a_commit_whose_news_is_lost_is_not_paid_twice(wire):
+    with opened(wire.url) as ledger:
+        ask(ledger)
+        wire.breaks = lambda: True
+        with pytest.raises(LedgerError, match="lost its connection; ask again, which never pays twice"):
+            ask(ledger, 1, retry_key="once")
+        wire.breaks = lambda: False
+        assert spent_epsilon(ledger) == 2 * TENTH.epsilon
+        again = ask(ledger, 1, retry_key="once")
+        assert not again.charged
+        assert again.answer is None
+        assert spent_epsilon(ledger) == 2 * TENTH.epsilon
+        ledger.verify()
+
+
+def test_an_answer_whose_storing_is_not_heard_of_is_not_handed_out_and_stands(wire):
+    """The reservation's commit is heard of, the answer's is not: whoever asks again gets what was stored."""
+    with opened(wire.url) as ledger:
+        computed = []
+
+        def compute():
+            computed.append(os.urandom(16))
+            wire.breaks = lambda: not wire.broken
+            return computed[-1]
+
+        def release():
+            return ledger.release(question(), TENTH, compute, statement="pure")
+
+        with pytest.raises(LedgerError, match="lost its connection"):
+            release()
+        assert wire.broken == 1
+        found = release()
+        assert (found.answer, found.charged, len(computed)) == (computed[0], False, 1)
+        assert spent_epsilon(ledger) == TENTH.epsilon
+        ledger.verify()
+
+
+def test_commits_whose_news_is_lost_again_and_again(wire):
+    """Many ask at once until they are answered, and every third commit is not heard of."""
+    cost, questions = charge_for(Epsilon("0.01")), 40
+
+    def answered(number):
+        for _ in range(100):
+            found = outcome(lambda: release(number))
+            if not isinstance(found, LedgerError):
+                return found.answer
+        raise AssertionError("never answered")
+
+    def release(number):
+        return ledger.release(question(number), cost, lambda: os.urandom(16), statement="pure", analyst="ann")
+
+    with opened(wire.url) as ledger:
+        commits = itertools.count()
+        wire.breaks = lambda: next(commits) % 3 == 2
+        with ThreadPoolExecutor(ASKERS) as pool:
+            first = list(pool.map(answered, [*range(questions), *range(questions)]))
+        wire.breaks = lambda: False
+        assert wire.broken
+        assert first[:questions] == first[questions:]
+        assert first[:questions] == [answered(number) for number in range(questions)]
+        assert spent_epsilon(ledger) == ledger.remaining("ann").spent.epsilon == questions * cost.epsilon
+        assert len(list(ledger.journal())) == questions
+        ledger.verify()
+
+
+def test_connections_that_were_cut_while_nobody_used_them_are_replaced(wire):
+    with opened(wire.url) as ledger:
+        for number in range(3):
+            wire.cut()
+            assert ask(ledger, number).charged
+        assert spent_epsilon(ledger) == 3 * TENTH.epsilon
+
+
+def test_a_server_that_is_away_when_a_transaction_begins(wire, postgres):
+    with opened(wire.url) as ledger:
+        ask(ledger)
+        wire.close()
+        wire.cut()
+        with pytest.raises(LedgerError, match="cannot be reached"):
+            ask(ledger, 1)
+    with opened(postgres) as ledger:
+        assert spent_epsilon(ledger) == TENTH.epsilon
+        ledger.verify()
+
+
+def test_all_connections_in_use_is_said(postgres, monkeypatch):
+    with opened(postgres) as ledger, ExitStack() as held:
+        pool = ledger._store.engine.pool
+        monkeypatch.setattr(pool, "_timeout", 0.05)
+        for _ in range(pool.size() + pool._max_overflow):
+            held.enter_context(closing(ledger._store.engine.raw_connection()))
+        for call in (lambda: ask(ledger), ledger.spent):
+            with pytest.raises(LedgerError, match="has all its connections in use; try again later"):
+                call()
+        held.close()
+        assert ask(ledger).charged
+
+
+@contextmanager
+def no_room(file):
+    """No file may grow beyond what the ledger's log has now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_charges_nothing_and_harms_nothing(tmp_path):
+    """SQLite writes its log when it commits."""
+    file = tmp_path / "people.ledger"
+    with opened(f"sqlite:///{file}") as ledger:
+        ask(ledger)
+        head = ledger.verify()
+        with no_room(tmp_path / "people.ledger-wal"):
+            for _ in range(2):
+                with pytest.raises(LedgerError, match="disk"):
+                    ask(ledger, 1)
+            assert (ledger.verify(), spent_epsilon(ledger)) == (head, TENTH.epsilon)
+        assert ask(ledger, 1).charged
+        assert spent_epsilon(ledger) == 2 * TENTH.epsilon
+    with opened(f"sqlite:///{file}") as ledger:
+        ledger.verify()
+        assert not ask(ledger, 1).charged
