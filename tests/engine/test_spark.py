@@ -9,6 +9,8 @@ import gzip
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -22,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
 from tests.engine.conftest import Oracle, arrow, odd_rows
+from tests.services import require
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Not
@@ -29,7 +32,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ROWS, Recode
 from sfumato.engine.spark_fold import fold
-from sfumato.errors import EngineError, TableError
+from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
@@ -355,11 +358,110 @@ def merge(states):
     return sum(int.from_bytes(state, "little") for state in states).to_bytes(8, "little")
 
 
-def test_states_of_reports_are_merged_on_the_executors(spark):
-    import sys
+def fail(batches):
+    raise KeyError("s3cr3t")
 
+
+def die(batches):
+    os._exit(1)
+
+
+@pytest.fixture
+def carried():
+    """Executors cannot import this module, so its functions travel by value."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.mark.usefixtures("carried")
+def test_states_of_reports_are_merged_on_the_executors(spark):
     frame = spark.range(0, 1000, 1, 7)
     assert int.from_bytes(fold(frame, absorb, merge), "little") == sum(range(1000))
+
+
+@pytest.mark.usefixtures("carried")
+@pytest.mark.parametrize(("function", "told"), [(fail, "frame of reports: KeyError"), (die, "Python worker")])
+def test_a_fold_that_fails_on_an_executor_is_one_sentence_without_values(spark, function, told):
+    with pytest.raises(EngineError, match=told) as failure:
+        fold(spark.range(0, 10, 1, 2), function, merge)
+    assert failure.value.exit_code == 1
+    assert "s3cr3t" not in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_a_fold_over_a_lost_file_and_over_what_cannot_be_folded_is_refused(spark, tmp_path):
+    pq.write_table(pa.table({"report": [1, 2]}), tmp_path / "reports.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    held = threading.Lock()
+
+    def unpicklable(_):
+        return str(held).encode()
+
+    for refused, function, told in (
+        (arrow(odd_rows()), absorb, "not on pyarrow"),
+        (frame.select(), absorb, "without columns"),
+        (frame, unpicklable, "picklable"),
+    ):
+        with pytest.raises(InputError, match=told):
+            fold(refused, function, merge)
+    (tmp_path / "reports.parquet").unlink()
+    with pytest.raises(EngineError, match="lost a file"):
+        fold(frame, absorb, merge)
+
+
+GONE = """
+import os, signal, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.engine.open import open_table
+from sfumato.engine.spark_fold import fold
+from sfumato.errors import EngineError
+
+options = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
+domain = Domain((Categorical(name="word", values=("a",), unknown=Unknown.DROP),))
+pq.write_table(pa.table({"word": ["a"]}), "t.parquet")
+for gone in ("stopped", "killed"):
+    spark = SparkSession.builder.master("local[1]").config(map=options).getOrCreate()
+    frame = spark.read.parquet("t.parquet")
+    table = open_table(frame)
+    encoded = table.encode(domain)
+    if gone == "stopped":
+        spark.stop()
+    else:
+        spark.sparkContext._gateway.proc.send_signal(signal.SIGKILL)
+        spark.sparkContext._gateway.proc.wait()
+    for call in (
+        lambda: fold(frame, len, len),
+        lambda: table.encode(domain),
+        lambda: table.values("word"),
+        lambda: encoded.marginals([("word",)]),
+        lambda: encoded.version,
+    ):
+        try:
+            call()
+        except EngineError as error:
+            print(gone, error)
+try:
+    open_table("spark:./t.parquet")
+except EngineError as error:
+    print("end", error)
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_is_gone_is_told_in_a_sentence(tmp_path):
+    require("JAVA_HOME")
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-c", GONE], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 11
+    assert lines[-1].startswith("end the Spark of this process is gone")
+    assert all(line.split(" ", 1)[1].startswith("the connection to Spark was lost") for line in lines[:-1])
+    assert "Traceback" not in done.stderr

@@ -11,6 +11,7 @@ import pytest
 from tests.engine import cluster
 
 from sfumato.engine.spark_fold import fold
+from sfumato.errors import InputError
 from sfumato.local import Frequency, HeavyHitters, Server
 from sfumato.local.document import dumps
 from sfumato.local.folding import Folding
@@ -66,6 +67,11 @@ def test_what_is_no_bytes_of_the_length_of_a_report_is_refused(column: list[obje
     spec, _ = SPECS["bytes"]
     state = State.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array(column)})]))
     assert (state.reports, state.refused) == (0, 1)
+
+
+def test_a_folding_of_no_spec_is_refused_before_executors_trip_over_it() -> None:
+    with pytest.raises(InputError, match="no local spec"):
+        Folding("nonsense")
 
 
 def spread(spec: Spec, size: int, folder: Path) -> tuple[Server, Server]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import ROWS, Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.spark_dialect import DIALECT, column
-from sfumato.engine.spark_fold import quiet
+from sfumato.engine.spark_failures import stopped, translating
 from sfumato.engine.spark_rewriting import SparkRewriting
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
@@ -54,7 +54,7 @@ class SparkTable:
         self.spark = frame.sparkSession
         self._frame = frame
         self.relation = f"sfumato_raw_{next(_views)}"
-        with self.translating():
+        with translating(self.spark, self.title):
             self._columns = tuple(column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
             folded = [column.name.casefold() for column in self._columns]
             twice = next((name for name in folded if folded.count(name) > 1), None)
@@ -71,19 +71,19 @@ class SparkTable:
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
         """Facts for a draft domain.  Not private: for the owner of the table only."""
-        with self.translating():
+        with translating(self.spark, self.title):
             profiler = Profiler(lambda text: self.spark.sql(text).collect(), DIALECT, self.relation)
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
 
     def values(self, name: str) -> pa.ChunkedArray:
         """One column as it stands.  Not private: for the owner of the table only."""
-        with self.translating():
+        with translating(self.spark, self.title):
             return self.spark.sql(f"SELECT {self.raw(name)} FROM {self.relation}").toArrow().column(0)
 
     def encode(self, domain: Domain) -> Recodable:
         """Encode on the executors, which keep the codes; what is lost with an executor is encoded again."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
-        with self.translating():
+        with translating(self.spark, self.title):
             stamps = self.stamps()
             # Spark would take the cache of an older encoding of the same files for this one's: tell their plans apart.
             frame = self.spark.sql(self.selected(encoding, ())).where(f"{next(_views)} >= 0").persist()
@@ -114,18 +114,6 @@ class SparkTable:
             raise TableError(f"the table has no column {name!r}", culprit=name)
         return DIALECT.name(name)
 
-    @contextmanager
-    def translating(self) -> Iterator[None]:
-        """Spark's errors become ours, without their data values."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
-        try:
-            with quiet():
-                yield
-        except (PySparkException, Py4JError, ConnectionError) as error:
-            raise _translated(error, self.title) from None
-
 
 class SparkStore:
     """Implements :class:`sfumato.engine.encoded.Store`: a cached DataFrame of codes."""
@@ -145,7 +133,7 @@ class SparkStore:
 
     def ready(self) -> None:
         """Refuse where files were written since the encoding: what is lost with an executor would come out of them."""
-        with self._table.translating():
+        with translating(self._table.spark, self._table.title):
             changed = self._table.stamps() != self._stamps
         if changed:
             raise EngineError(f"{self._table.title} was written since it was encoded; open it again")
@@ -153,7 +141,7 @@ class SparkStore:
     @contextmanager
     def _counting(self) -> Iterator[None]:
         """A question to the cluster, whose answer is from one state of the files."""
-        with self._table.translating():
+        with translating(self._table.spark, self._table.title):
             yield
         self.ready()
 
@@ -217,7 +205,7 @@ class SparkStore:
         """
         carried = [self._table.raw(name) for name in raw]
         rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows" if raw else self.relation
-        with self._table.translating():
+        with translating(self._table.spark, self._table.title):
             frame = SparkRewriting(self._encoding, recode, raw).rewritten(rows, self._table.spark)
             if out is None:
                 return frame.toArrow()
@@ -236,28 +224,11 @@ class SparkStore:
             return
         from pyspark.sql.functions import count
 
-        with self._table.translating():
+        with translating(self._table.spark, self._table.title):
             rows = self._table.spark.read.parquet(out.absolute().as_uri())
             quoted = [DIALECT.name(name) for name in names]
             found = rows.groupBy(*quoted).agg(count("*").alias(ROWS)).toArrow()
         yield from found.to_batches()
-
-
-def _translated(error: Exception, title: str) -> TableError | EngineError:
-    """Spark's messages quote data; of them only what went wrong is taken over."""
-    text = str(error)
-    if "MALFORMED_RECORD" in text or "MALFORMED_CSV" in text or "TextParsingException" in text:
-        return TableError(f"{title} has a record that is no CSV record of the header's columns", culprit=title)
-    if "FileNotFoundException" in text or "FILE_NOT_EXIST" in text:
-        return EngineError(f"{title} lost a file since it was opened; open it again", culprit=title)
-    if "No module named 'sfumato'" in text or "PYTHON_VERSION_MISMATCH" in text:
-        return EngineError(
-            "Spark's executors need this version of sfumato and of Python; name that Python by PYSPARK_PYTHON",
-            culprit=title,
-        )
-    if "AccessControlException" in text or "Permission denied" in text:
-        return EngineError(f"no permission to read {title}", culprit=title)
-    return EngineError(f"Spark failed over {title}: {type(error).__name__}", culprit=title)
 
 
 def _tally(plan: Plan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -292,9 +263,12 @@ def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 def _drop(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
-    """Forget a view and its cache, unless the session has been stopped."""
-    if spark.sparkContext._jsc is None:  # noqa: SLF001 - there is no public question for it
+    """Forget a view and its cache, unless the session is gone."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    if stopped(spark):
         return
-    spark.catalog.dropTempView(view)
-    if frame is not None:
-        frame.unpersist()
+    with suppress(Py4JError, ConnectionError):  # whoever has lost Spark has been told
+        spark.catalog.dropTempView(view)
+        if frame is not None:
+            frame.unpersist()

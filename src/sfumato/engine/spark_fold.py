@@ -6,13 +6,15 @@ have states that can be merged in any order, such as the sums of a frequency ora
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
+from pickle import PicklingError
 from typing import Any
 
 import pyarrow as pa
+
+from sfumato.engine.spark_failures import translating
+from sfumato.errors import InputError
 
 Absorb = Callable[[Iterator[pa.RecordBatch]], bytes]
 Merge = Callable[[list[bytes]], bytes]
@@ -29,20 +31,33 @@ def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a
 
     Returns:
         The merged state; the driver sees one state for each of about the square root of all partitions.
+
+    Raises:
+        InputError: no DataFrame of a classic session, or one without columns; functions that cannot be pickled.
+        TableError: a file of reports is not what its name says.
+        EngineError: Spark failed, a function raised an error on an executor, or the session is gone.
     """
-    with quiet():
-        states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
-        tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
-        merged = states.repartition(tasks).mapInArrow(partial(_merged, merge), "state binary")
-        return merge([bytes(row.state) for row in merged.collect()])
+    _refuse_other(frame)
+    with translating(frame.sparkSession, "the frame of reports"):
+        if not frame.columns:
+            raise InputError("a frame without columns holds no reports; select the column of theirs")
+        try:
+            states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
+            tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
+            merged = states.repartition(tasks).mapInArrow(partial(_merged, merge), "state binary")
+            found = merged.collect()
+        except PicklingError:
+            raise InputError("functions that executors run have to be picklable, with all that they refer to") from None
+    return merge([bytes(row.state) for row in found])
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without Spark 4's warning of pandas 3 where it moves Arrow data, which never becomes a pandas frame here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
-        yield
+def _refuse_other(frame: object) -> None:
+    kind = type(frame)
+    if kind.__name__ != "DataFrame" or not kind.__module__.startswith("pyspark.sql.classic."):
+        raise InputError(
+            f"reports are folded on a DataFrame of a classic Spark session, not on {kind.__module__}.{kind.__name__}",
+            culprit=frame,
+        )
 
 
 def _absorbed(absorb: Absorb, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from typing import Any
 from sfumato.engine.address import shown
 from sfumato.engine.sources import CSV_SUFFIXES, PARQUET_SUFFIXES, delimiter, refuse_header
 from sfumato.engine.spark import SparkTable
-from sfumato.engine.spark_fold import quiet
+from sfumato.engine.spark_failures import quiet, translating
 from sfumato.errors import EngineError, InputError, TableError
 
 _CSV = {
@@ -51,15 +51,15 @@ def spark_table(url: str) -> SparkTable:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
-    try:
-        with quiet():
+    with translating(spark, title):
+        try:
             frame = _frame(spark, place, title)
-    except (AnalysisException, IllegalArgumentException, Py4JJavaError):
-        raise TableError(
-            f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
-            f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
-            culprit=shown(place),
-        ) from None
+        except (AnalysisException, IllegalArgumentException, Py4JJavaError):
+            raise TableError(
+                f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
+                f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
+                culprit=shown(place),
+            ) from None
     return SparkTable(frame, title)
 
 
@@ -70,7 +70,10 @@ def _session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
             from pyspark.sql import SparkSession
     except ModuleNotFoundError:
         raise InputError("pyspark is not installed; pip install 'sfumato[spark]'", culprit="pyspark") from None
-    active = SparkSession.getActiveSession()
+    try:
+        active = SparkSession.getActiveSession()
+    except ConnectionError:
+        raise EngineError("the Spark of this process is gone; start the process anew") from None
     if active is not None:
         return active
     home = os.environ.get("JAVA_HOME")

@@ -28,9 +28,16 @@ class Folding:
 
     Attributes:
         text: the spec as JSON, as ``dumps`` writes it.
+
+    Raises:
+        InputError: no spec.
     """
 
     text: str
+
+    def __post_init__(self) -> None:
+        """Refuse here what every executor would trip over."""
+        loads(self.text)
 
     @cached_property
     def _spec(self) -> Spec:
