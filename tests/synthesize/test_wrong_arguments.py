@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from sfumato import synthesize
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
-from sfumato.privacy.loss import Rho
+from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.annealed import annealed
 from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.matrix import matrix
@@ -47,6 +49,76 @@ def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(me
     for total in (5, None, 30.0):
         with pytest.raises(InputError, match="the row count comes from"):
             method(vault, loss=Rho(1), total=total)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_what_is_no_vault_is_refused_in_a_sentence(method) -> None:
+    for table in ("people.csv", None, DOMAIN):
+        with pytest.raises(InputError, match=r"the vault that sf\.open"):
+            method(table, loss=Rho(1), total=synthesize.Public(30))
+
+
+@pytest.mark.parametrize("loss", [Epsilon("1e-149"), Epsilon("1e-16"), Rho("1e-299"), Rho("1e-40")], ids=str)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_loss_too_small_for_its_noise_is_refused_before_the_charge(method, loss, vault) -> None:
+    with pytest.raises(LossError, match="too small"):
+        method(vault, loss=loss, total=synthesize.Public(30))
+    with pytest.raises(LossError, match="too small"):
+        method(vault, loss=Epsilon(1), total=synthesize.Charged(Fraction(1, 10**16)))
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"]])
+def test_a_loss_too_large_to_choose_with_is_refused_before_the_charge(method, vault) -> None:
+    with pytest.raises(LossError, match="too large"):
+        method(vault, loss=Rho("1e300"), total=synthesize.Public(30))
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [synthesize.auto, synthesize.mwem, matrix])
+def test_what_is_no_workload_is_refused_before_the_charge(method, vault) -> None:
+    schedule = {"schedule": ONCE} if method is synthesize.mwem else {}
+    for workload in (2, None, "age", [("a", "b")]):
+        with pytest.raises(QueryError, match="a workload is what"):
+            method(vault, loss=Rho(1), total=synthesize.Public(30), workload=workload, **schedule)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"]])
+def test_what_are_no_limits_is_refused_before_the_charge(method, vault) -> None:
+    for limits in (5, "many", {"cells": 5}):
+        with pytest.raises(InputError, match="limits are given as"):
+            method(vault, loss=Rho(1), total=synthesize.Public(30), limits=limits)
+    assert not vault.reserved
+
+
+def test_names_of_attributes_of_the_wrong_form_are_refused_before_the_charge(vault) -> None:
+    for attributes in ("a", 5, [5], [None], {"a"}):
+        with pytest.raises(QueryError, match="named in a list"):
+            synthesize.histogram(vault, loss=Rho(1), total=synthesize.Public(30), attributes=attributes)
+    for cliques in ("ab", 5, None, [5], ["a"], [["a"], [5]]):
+        with pytest.raises(QueryError, match="named in a list"):
+            synthesize.marginals(vault, loss=Rho(1), total=synthesize.Public(30), cliques=cliques)
+    assert not vault.reserved
+
+
+def test_workloads_and_schedules_of_the_wrong_form_are_refused_when_they_are_made(vault) -> None:
+    for bounds in (5, "ab", None, [], [1, 2], [(1,)], [(1, "x")], [(0, 1), (2,)], [(0.5, 1.5)], [(0, float("nan"))]):
+        with pytest.raises(QueryError, match="bound"):
+            synthesize.ranges("a", bounds)
+    with pytest.raises(QueryError, match="named in a list"):
+        synthesize.ranges(None, [(0, 1)])
+    with pytest.raises(QueryError, match="bound"):
+        synthesize.rectangles(["a", "b"], [[0, 0]], None)
+    for ways in (0, -1, "2", 1.5, None, True):
+        with pytest.raises(QueryError, match="from 1"):
+            synthesize.all_marginals(ways)
+    for rounds in (0, 1.5, "3", None):
+        with pytest.raises(InputError, match="whole numbers"):
+            synthesize.Schedule(rounds=rounds, repetitions=1)
+    with pytest.raises(InputError, match=r"Schedule\(rounds"):
+        synthesize.mwem(vault, loss=Rho(1), total=synthesize.Public(30), workload=RANGES, schedule=5)
     assert not vault.reserved
 
 

@@ -22,10 +22,11 @@ from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import Public, Schedule, Summed, histogram
 from sfumato.synthesize.auto import options
 from sfumato.synthesize.mwem import iterate
-from sfumato.synthesize.synthetic import Keeper, Synthetic
+from sfumato.synthesize.synthetic import Synthetic
 from sfumato.synthesize.workload import Workload, counting
 from sfumato.vault.doors import Doors
 from sfumato.vault.fake import FakeVault
+from sfumato.vault.keeper import Keeper
 from sfumato.vault.payload import Payload
 from sfumato.vault.vault import Request, Settled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from sfumato.query.estimate import Noise, Reading, as_confidence
 from sfumato.query.question import Query
 from sfumato.query.tally import Plan, plan
 from sfumato.query.words import in_words
-from sfumato.vault import canonical
+from sfumato.vault import canonical, keeper
 from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
 from sfumato.vault.payload import Payload
@@ -30,13 +30,8 @@ from sfumato.vault.vault import Request, Settled
 CONFIDENCE = Fraction(95, 100)
 
 
-class Keeper(Protocol):
-    """What a query needs of a vault: the domain, and doors under one reserved loss."""
-
-    @property
-    def domain(self) -> Domain:
-        """The public description of the table."""
-        ...
+class Keeper(keeper.Keeper, Protocol):
+    """What a query needs of a vault: also its limit, and columns that are not in the domain."""
 
     @property
     def limit(self) -> Loss | None:
@@ -45,12 +40,6 @@ class Keeper(Protocol):
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
-        ...
-
-    def release(
-        self, request: Request, loss: Loss | Charge, run: Callable[[Doors], Payload], *, retry_key: str | None = None
-    ) -> Settled:
-        """See :meth:`sfumato.vault.vault.Vault.release`."""
         ...
 
 
@@ -75,6 +64,7 @@ def ask(
         LossError: a confidence outside (0, 1), or values to be discovered without a delta; nothing was spent.
         TableError: values are to be found in a column that the table does not have; nothing was spent.
     """
+    keeper.refuse_no_vault(vault)
     sure = as_confidence(confidence)
     if query.discovered:
         return _discover(vault, query, loss, sure, retry_key)

@@ -22,6 +22,7 @@ from sfumato.query.ask import Keeper
 from sfumato.query.batch_rows import Batch
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.payload import Payload
 from sfumato.vault.questions import Marginal, Measurable, Weighted
@@ -109,6 +110,7 @@ def answer(vault: Keeper, batch: Batch, *, loss: Loss) -> BatchAnswer:
         QueryError, SizeError: the batch does not fit the domain, or is too large; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    refuse_no_vault(vault)
     choice = choose(vault.domain, batch, loss)
     option, error = choice.options[0]
 

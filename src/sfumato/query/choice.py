@@ -23,6 +23,7 @@ from sfumato.query.tally import leaves
 from sfumato.query.words import in_words
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.payload import Payload
 from sfumato.vault.questions import RankErrors
 from sfumato.vault.release import Release
@@ -62,6 +63,7 @@ def choose_quantile(
         LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    refuse_no_vault(vault)
     if not isinstance(loss, Loss):
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     domain = vault.domain

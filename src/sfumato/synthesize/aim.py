@@ -23,13 +23,14 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share, one_way_share, refuse_fine
+from sfumato.synthesize.beginning import State, begin, count_share, one_way_share, refuse_fine, refuse_undividable
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import (
     Limits,
     Scored,
     affordable,
+    as_limits,
     confirm,
     grow,
     learn,
@@ -37,11 +38,12 @@ from sfumato.synthesize.growth import (
     score,
     wanted,
 )
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Public, Total
 from sfumato.synthesize.workload import Marginals
 from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.vault import Request
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
@@ -78,7 +80,7 @@ def aim(
         InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    limits = limits or Limits()
+    limits = as_limits(limits)
     request = Request("synthesize", "aim", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
     settled = vault.release(
         request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
@@ -116,12 +118,14 @@ def describe(
     vault: Keeper, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> dict[str, Any]:
     """What shapes a release, beside its loss, as JSON values; what can be refused is refused here."""
-    totals.refuse_wrong(loss, total)
+    refuse_no_vault(vault)
+    totals.refuse_wrong(vault.domain, loss, total)
     if not isinstance(workload, Marginals):
         raise QueryError(
             "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
             culprit=workload,
         )
+    refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
     workload.attributes(vault.domain)

@@ -26,12 +26,23 @@ from sfumato.synthesize.aim import describe
 from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, drawn, reference, relevant, wanted
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.growth import (
+    Limits,
+    affordable,
+    as_limits,
+    comparable,
+    confirm,
+    drawn,
+    reference,
+    relevant,
+    wanted,
+)
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.workload import Marginals
 from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper
 from sfumato.vault.questions import Distance, MarginalErrors
 from sfumato.vault.vault import Request
 
@@ -55,7 +66,7 @@ def annealed(
 
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
-    limits = limits or Limits()
+    limits = as_limits(limits)
     request = Request("synthesize", "annealed", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
     settled = vault.release(
         request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()

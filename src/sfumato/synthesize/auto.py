@@ -25,9 +25,10 @@ from sfumato.synthesize.aim import aim, expected_error
 from sfumato.synthesize.annealed import annealed
 from sfumato.synthesize.matrix import MOST_CELLS, matrix, plan
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.synthetic import Keeper, Synthetic
+from sfumato.synthesize.synthetic import Synthetic
 from sfumato.synthesize.total import Bought, Charged, Public, Summed, Total
-from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload
+from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload, refuse_no_workload
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 
 ROUNDS = 30
 REPETITIONS = 20
@@ -67,6 +68,7 @@ def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synt
         SizeError: no method can hold the workload's cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    refuse_no_vault(vault)
     ranked = options(vault.domain, loss=loss, total=total, workload=workload)
     released = ranked[0].run(vault)
     return replace(released, provenance={**released.provenance, "chosen_among": [str(option) for option in ranked]})
@@ -80,7 +82,8 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
     Raises:
         SizeError: there is none.
     """
-    totals.refuse_wrong(loss, total)
+    totals.refuse_wrong(domain, loss, total)
+    refuse_no_workload(workload)
     found = (
         *_histogram(domain, loss, total, workload),
         *_marginals(domain, loss, total, workload),

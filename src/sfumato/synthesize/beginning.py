@@ -11,22 +11,26 @@ import numpy as np
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
-from sfumato.errors import SizeError
+from sfumato.errors import LossError, SizeError
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.privacy.loss import Loss
+from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.total import Charged, Public, Summed, Total
+from sfumato.synthesize.total import Charged, Public, Summed, Total, divisible
 from sfumato.synthesize.zeros import Zeros, barred
 from sfumato.vault.checks import check_size
 from sfumato.vault.doors import Doors
+from sfumato.vault.noise import noises
 from sfumato.vault.questions import Groups, Marginal, Measurement
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
 _LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss, what is asked for would be none
+_LEAST_PART = Fraction(1, 10**9)  # of a loss that one step, or one of its tables, asks for, as good as never less
 _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
 
 
@@ -120,6 +124,24 @@ def refuse_fine(domain: Domain, most: int) -> None:
                 culprit=attribute.name,
             )
     check_size(domain, [Marginal((name,)) for name in domain.names])
+
+
+def refuse_undividable(domain: Domain, loss: Loss) -> None:
+    """Refuse a loss too small or too large to be divided over the steps of a method, before anything is charged.
+
+    Raises:
+        LossError: as said.
+    """
+    whole = divisible(loss)
+    try:
+        _ = noises(domain, [Marginal(())], whole * _LEAST_PART, None)
+        _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)
+    except LossError as error:
+        raise LossError(
+            f"{loss} is too {'small' if whole.value < 1 else 'large'} to be divided over the steps of a graphical "
+            "method; choose another",
+            culprit=loss,
+        ) from error
 
 
 def count_share(total: Total) -> Fraction:

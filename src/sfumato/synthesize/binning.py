@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize.synthetic import Keeper
 from sfumato.synthesize.total import divisible
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper
 from sfumato.vault.questions import Bins
 from sfumato.vault.vault import Request
 

@@ -65,6 +65,17 @@ class Limits:
             )
 
 
+def as_limits(limits: Limits | None) -> Limits:
+    """The limits given, or those that hold where none are.
+
+    Raises:
+        InputError: no limits.
+    """
+    if limits is not None and not isinstance(limits, Limits):
+        raise InputError("limits are given as Limits(cells=..., candidates=..., marginal=...)", culprit=limits)
+    return limits or Limits()
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """Candidates with their noisy L1 distances from the model, in rows."""

@@ -19,9 +19,11 @@ from sfumato.model.factor import Factor
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Summed, Total, after_count
+from sfumato.synthesize.workload import as_clique, as_cliques
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import Marginal
 from sfumato.vault.vault import Request
@@ -39,7 +41,8 @@ def histogram(vault: Keeper, *, loss: Loss, total: Total, attributes: Sequence[s
         SizeError: the table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    names = vault.domain.names if attributes is None else tuple(attributes)
+    refuse_no_vault(vault)
+    names = vault.domain.names if attributes is None else as_clique(attributes)
     return _release(vault, loss, total, (names,), "histogram")
 
 
@@ -53,7 +56,8 @@ def marginals(vault: Keeper, *, loss: Loss, total: Total, cliques: Sequence[Sequ
         SizeError: a table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    return _release(vault, loss, total, tuple(tuple(clique) for clique in cliques), "marginals")
+    refuse_no_vault(vault)
+    return _release(vault, loss, total, as_cliques(cliques), "marginals")
 
 
 def tabulate(doors: Doors, loss: Loss, total: Total, cliques: Sequence[tuple[str, ...]]) -> Product:
@@ -96,7 +100,7 @@ def cell_variance(domain: Domain, loss: Loss, total: Total, cliques: Sequence[tu
 
 
 def _release(vault: Keeper, loss: Loss, total: Total, cliques: tuple[tuple[str, ...], ...], method: str) -> Synthetic:
-    totals.refuse_wrong(loss, total)
+    totals.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
     expected = expected_errors(vault.domain, loss, total, cliques)
     request = Request(

@@ -21,11 +21,12 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.histogram import project_to_total
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Summed, Total, after_count
-from sfumato.synthesize.workload import Workload
+from sfumato.synthesize.workload import Workload, refuse_no_workload
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import Weighted
 from sfumato.vault.vault import Request
@@ -53,7 +54,8 @@ def matrix(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Sy
         SizeError: the workload's attributes have too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    totals.refuse_wrong(loss, total)
+    refuse_no_vault(vault)
+    totals.refuse_wrong(vault.domain, loss, total)
     chosen = plan(vault.domain, loss, total, workload)
     parameters = {
         "measured": canonical.question(chosen.question),
@@ -75,6 +77,7 @@ def plan(domain: Domain, loss: Loss, total: Total, workload: Workload) -> Plan:
     Raises:
         SizeError: the workload's attributes have too many cells.
     """
+    refuse_no_workload(workload)
     names = workload.attributes(domain)
     if (size := domain.project(names).size) > MOST_CELLS:
         raise SizeError(

@@ -19,14 +19,15 @@ import numpy as np
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share, refuse_fine
+from sfumato.synthesize.beginning import State, begin, count_share, refuse_fine, refuse_undividable
 from sfumato.synthesize.division import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, affordable, comparable, confirm, learn, reference
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.growth import Limits, affordable, as_limits, comparable, confirm, learn, reference
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Total
 from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.questions import Distance, MarginalErrors
 from sfumato.vault.vault import Request
 
@@ -57,8 +58,10 @@ def mst(
         QueryError, DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    totals.refuse_wrong(loss, total)
-    limits = limits or Limits()
+    refuse_no_vault(vault)
+    totals.refuse_wrong(vault.domain, loss, total)
+    limits = as_limits(limits)
+    refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
     parameters = {"total": totals.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}

@@ -20,11 +20,12 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.multiplicative_weights import History, Weights, replay
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.synthetic import Keeper, Synthetic, settle
+from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Bought, Summed, after_count
-from sfumato.synthesize.workload import Workload, counting
+from sfumato.synthesize.workload import Workload, counting, refuse_no_workload
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import AbsoluteErrors, Counting
 from sfumato.vault.vault import Request
@@ -51,8 +52,10 @@ class Schedule:
     output: Output = Output.LAST
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.repetitions < 1:
-            raise InputError("MWEM needs at least one round and one repetition", culprit=self)
+        if not all(isinstance(number, int) and number >= 1 for number in (self.rounds, self.repetitions)):
+            raise InputError("MWEM needs at least one round and one repetition, in whole numbers", culprit=self)
+        if not isinstance(self.output, Output):
+            raise InputError("the output of MWEM is Output.LAST or Output.AVERAGE", culprit=self)
 
 
 def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
@@ -69,7 +72,8 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
     """
     if isinstance(total, Summed):
         raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
-    totals.refuse_wrong(loss, total)
+    refuse_no_vault(vault)
+    totals.refuse_wrong(vault.domain, loss, total)
     queries = _checked(vault.domain, workload, schedule)
     expected = expected_errors(vault.domain, loss, total, schedule)
     request = Request("synthesize", "mwem", _describe(queries, total, schedule))
@@ -135,6 +139,9 @@ def query_variance(domain: Domain, loss: Loss, total: Bought, schedule: Schedule
 
 
 def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting:
+    refuse_no_workload(workload)
+    if not isinstance(schedule, Schedule):
+        raise InputError("how long MWEM runs is given as Schedule(rounds=..., repetitions=...)", culprit=schedule)
     size = domain.project(workload.attributes(domain)).size
     if size > MOST_CELLS or size * schedule.rounds > MOST_HISTORY_CELLS:
         raise SizeError(

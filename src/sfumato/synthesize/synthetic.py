@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -12,30 +11,11 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.model.simulation import generator
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Loss
 from sfumato.synthesize.rows import Codes, refuse_large, to_arrow
 from sfumato.synthesize.workload import Answers, Workload
-from sfumato.vault.doors import Doors
-from sfumato.vault.payload import Payload
 from sfumato.vault.release import Release
 from sfumato.vault.rows import Rows
-from sfumato.vault.vault import Request, Settled
-
-
-class Keeper(Protocol):
-    """What a synthesizer needs of a vault: the domain, and doors under one reserved loss."""
-
-    @property
-    def domain(self) -> Domain:
-        """The public description of the table."""
-        ...
-
-    def release(
-        self, request: Request, loss: Loss | Charge, run: Callable[[Doors], Payload], *, retry_key: str | None = None
-    ) -> Settled:
-        """See :meth:`sfumato.vault.vault.Vault.release`."""
-        ...
+from sfumato.vault.vault import Settled
 
 
 class Model(Protocol):

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 from sfumato.vault.doors import Doors
+from sfumato.vault.noise import noises
 from sfumato.vault.questions import Marginal
 
 
@@ -46,8 +48,8 @@ Total: TypeAlias = Public | Charged | Summed
 Bought: TypeAlias = Public | Charged
 
 
-def refuse_wrong(loss: Loss, total: Total) -> None:
-    """Refuse what is no loss or no source of a row count, before anything is charged.
+def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
+    """Refuse what is no loss or no source of a row count, or a share too small to buy one, before anything is charged.
 
     Raises:
         LossError, InputError: as said.
@@ -56,6 +58,8 @@ def refuse_wrong(loss: Loss, total: Total) -> None:
         raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
     if not isinstance(total, Public | Charged | Summed):
         raise InputError("the row count comes from Summed(), Charged(share) or Public(count)", culprit=total)
+    if isinstance(total, Charged):
+        _ = noises(domain, [Marginal(())], divisible(loss) * total.share, None)
 
 
 def divisible(loss: Loss) -> Epsilon | Rho:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ MOST_MATRIX_CELLS = 1 << 27  # 1 GiB where they are multiplied as floats
 _PLANE = 2
 
 
+@runtime_checkable
 class Workload(Protocol):
     """Counting queries over the cells of a few attributes."""
 
@@ -115,8 +116,9 @@ class Marginals:
     cliques: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.ways is None) == (not self.cliques) or (self.ways is not None and self.ways < 1):
+        if (self.ways is None) == (not self.cliques) or not (self.ways is None or _from_one(self.ways)):
             raise QueryError("a workload of marginals needs a number of attributes from 1, or cliques", culprit=self)
+        object.__setattr__(self, "cliques", as_cliques(self.cliques))
 
     def over(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
         """The attributes of each marginal."""
@@ -206,8 +208,8 @@ def ranges(attribute: str, bounds: Iterable[tuple[int, int]]) -> Boxes:
     >>> ranges("age", [(0, 1), (1, 3)]).answers(domain, np.array([5, 1, 0, 2])).tolist()
     [6.0, 3.0]
     """
-    pairs = np.array(list(bounds), dtype=np.int64).reshape(-1, _PLANE)
-    return Boxes((attribute,), pairs[:, :1], pairs[:, 1:])
+    pairs = _bounds(list(bounds) if isinstance(bounds, Iterable) else bounds)
+    return Boxes(as_clique([attribute]), pairs[:, :1], pairs[:, 1:])
 
 
 def all_ranges(domain: Domain, attribute: str) -> Boxes:
@@ -223,7 +225,7 @@ def prefixes(domain: Domain, attribute: str) -> Boxes:
 
 def rectangles(attributes: Sequence[str], low: ArrayLike, high: ArrayLike) -> Boxes:
     """Boxes of codes over several attributes, bounds of shape ``(queries, attributes)``."""
-    return Boxes(tuple(attributes), np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64))
+    return Boxes(as_clique(attributes), _bounds(low), _bounds(high))
 
 
 def all_marginals(ways: int) -> Marginals:
@@ -244,10 +246,72 @@ def counting(workload: Workload, domain: Domain) -> Counting:
     return Counting(workload.attributes(domain), workload.matrix(domain))
 
 
+def refuse_no_workload(workload: object) -> None:
+    """Refuse what is no workload, such as the number of attributes of one.
+
+    Raises:
+        QueryError: as said.
+    """
+    if not isinstance(workload, Workload):
+        raise QueryError(
+            "a workload is what all_marginals(...), ranges(...), prefixes(...) or rectangles(...) make",
+            culprit=workload,
+        )
+
+
+def as_clique(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of attributes that belong together.
+
+    Raises:
+        QueryError: no list of names.
+
+    >>> as_clique(["age", "sex"])
+    ('age', 'sex')
+    """
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise QueryError("attributes are named in a list, such as ['age', 'sex']", culprit=names)
+    return tuple(names)
+
+
+def as_cliques(cliques: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Several sets of attributes.
+
+    Raises:
+        QueryError: no list of lists of names.
+
+    >>> as_cliques([["age"], ("sex", "height")])
+    (('age',), ('sex', 'height'))
+    """
+    if isinstance(cliques, str) or not isinstance(cliques, Sequence):
+        raise QueryError("marginals are named in a list of lists: [['age', 'sex'], ['height']]", culprit=cliques)
+    return tuple(map(as_clique, cliques))
+
+
 def _marginal(table: NDArray[np.float64], names: tuple[str, ...], clique: tuple[str, ...]) -> NDArray[np.float64]:
     kept = [name for name in names if name in clique]
     summed: NDArray[np.float64] = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
     return summed.transpose([kept.index(name) for name in clique])
+
+
+def _from_one(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def _bounds(codes: ArrayLike) -> NDArray[np.int64]:
+    """Bounds of boxes, as they were written: neither ragged nor with fractions.
+
+    Raises:
+        QueryError: they are not.
+    """
+    try:
+        found = np.asarray(codes)
+    except ValueError:
+        found = np.asarray(None)
+    if found.ndim != _PLANE or not np.issubdtype(found.dtype, np.integer):
+        raise QueryError(
+            "bounds are codes of cells, whole numbers from 0, such as [(0, 4), (2, 7)] for two ranges", culprit=codes
+        )
+    return found.astype(np.int64)
 
 
 def _refuse_large(queries: int, cells: int) -> None:

@@ -60,6 +60,9 @@ def _equal(parts: int) -> tuple[Fraction, ...]:
 
 @lru_cache(maxsize=1024)  # adaptive methods ask for the same noise again and again
 def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
-    if isinstance(loss, Epsilon):
-        return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
-    return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
+    try:
+        if isinstance(loss, Epsilon):
+            return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
+        return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
+    except LossError as error:
+        raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
