@@ -8,6 +8,9 @@ import socket
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+_PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
+_SILENCE = 30  # seconds for which a worker may not answer its parent, which kills it then
+
 
 class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
     """HTTP whose replies leave at once.
@@ -22,7 +25,7 @@ class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class th
 
 
 def run(application: str, *, host: str, port: int, workers: int) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal ends it, and what is under way then, within a minute.
 
     Args:
         application: where the function is that makes the application in each worker: ``module:name``.
@@ -40,4 +43,6 @@ def run(application: str, *, host: str, port: int, workers: int) -> None:
         access_log=False,
         log_level="warning",
         server_header=False,
+        timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
+        timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
     )
