@@ -130,9 +130,15 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
     [
         ("age.yaml", "attribute: age", "needs 'attribute' and 'rows'"),
         ("age.yaml", "{", "neither YAML nor JSON"),
+        ("age.yaml", "[" * 5000, "neither YAML nor JSON"),
+        ("age.yaml", "attribute: 2024-99-99", "neither YAML nor JSON"),
+        ("age.json", "[" * 100_000, "neither YAML nor JSON"),
+        ("age.json", "9" * 5000, "neither YAML nor JSON"),
+        ("age.csv", f"{'a' * 200_000},*\n", "no CSV"),
         ("age.csv", "a,*\nb,x\n", "2 tops"),
         ("age.yaml", "{attribute: age, rows: [[a, '*']], losses: [0, 0.5]}", "rise from 0 to 1"),
     ],
+    ids=range(9),
 )
 def test_broken_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")

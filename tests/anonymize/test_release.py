@@ -268,9 +268,12 @@ def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
             recoding.parse(document | change)
     with pytest.raises(InputError, match="recoding"):
         recoding.parse({})
-    (tmp_path / "text.json").write_text("no", encoding="utf-8")
-    with pytest.raises(InputError, match="cannot read"):
-        recoding.load(tmp_path / "text.json")
+    with pytest.raises(InputError, match="damaged"):
+        recoding.parse(document | {"kept": [[10**30]]})
+    for text in ("no", "[" * 100_000, "9" * 5000):
+        (tmp_path / "text.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="cannot read"):
+            recoding.load(tmp_path / "text.json")
 
 
 def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) -> None:

@@ -133,6 +133,10 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("a: [1, 2\nb: 3\n")
     with pytest.raises(DomainError, match="not YAML at line"):
         load(tmp_path / "broken.yaml")
+    for text in ("[" * 5000, "{a: " * 5000, "a: 2024-99-99\n"):
+        (tmp_path / "odd.yaml").write_text(text)
+        with pytest.raises(DomainError, match="holds what no domain does"):
+            load(tmp_path / "odd.yaml")
 
 
 def test_a_table_in_the_place_of_a_domain_is_not_quoted(tmp_path: Path) -> None:

@@ -267,6 +267,10 @@ def test_a_client_remembers_its_permanent_answer(tmp_path: Path) -> None:
     assert (tmp_path / "memo.json").stat().st_mode & 0o077 == 0
     Client(spec, memo=memo).randomize(5)
     assert len(json.loads((tmp_path / "memo.json").read_text())) == 2
+    for text in ("[" * 100_000, '{"a": "no hex"}', '{"a": 5}'):
+        (tmp_path / "memo.json").write_text(text)
+        with pytest.raises(InputError, match="damaged"):
+            Client(spec, memo=memo).randomize(4)
     (tmp_path / "memo.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):
         Client(spec, memo=memo).randomize(4)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from sfumato.synthesize import Summed, histogram
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.saved import load, save
 from sfumato.vault.fake import FakeVault
+from sfumato.vault.payload import decode, encode
 
 # names out of alphabetical order, sizes that differ: a model that forgets the order of its domain is caught
 DOMAIN = Domain(
@@ -58,3 +60,40 @@ def test_files_that_hold_no_release_are_refused(tmp_path: Path) -> None:
             load(tmp_path / name)
     with pytest.raises(InputError, match="exists"):
         save(released("histogram"), tmp_path / "model")
+
+
+def forged(path: Path, payload: dict) -> Path:
+    stored = encode(payload)
+    path.write_bytes(hashlib.sha256(stored).digest() + stored)
+    return path
+
+
+ODD = (None, 5, -1, "x", [], ["x"], {}, {"x": 1})
+ODD_ARRAYS = (np.array([1.5]), np.zeros((2, 2)), np.array([-7, 10**9]))
+
+
+@pytest.mark.parametrize("method", ["histogram", "mst"])
+def test_files_that_somebody_made_up_are_refused_or_can_be_sampled(method: str, tmp_path: Path) -> None:
+    save(released(method), tmp_path / "model")
+    payload = decode((tmp_path / "model").read_bytes()[32:])
+    outer = payload["release"]
+    refused, parts = 0, (payload, outer, outer["statement"])
+    for part in parts:
+        for key, kept in list(part.items()):
+            for odd in (*ODD, *(ODD_ARRAYS if part is payload else ())):
+                part[key] = odd
+                refused += cannot_be_read(forged(tmp_path / "forged", payload))
+            del part[key]
+            refused += cannot_be_read(forged(tmp_path / "forged", payload))
+            part[key] = kept
+    assert refused > 6 * sum(map(len, parts))
+    assert not cannot_be_read(forged(tmp_path / "forged", payload))
+
+
+def cannot_be_read(path: Path) -> bool:
+    """Whether a file is refused; one that is not can be sampled."""
+    try:
+        load(path).sample(3)
+    except InputError as error:
+        return "cannot read a saved release" in str(error)
+    return False

@@ -35,7 +35,7 @@ def read(path: str | Path, *, attribute: str | None = None) -> Hierarchy:
         return _from_csv(text, attribute or path.stem)
     try:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (yaml.YAMLError, json.JSONDecodeError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise DomainError(f"{path} is neither YAML nor JSON", culprit=path) from None
     return parse(document)
 
@@ -94,7 +94,10 @@ def dump(hierarchy: Hierarchy) -> str:
 def _from_csv(text: str, attribute: str) -> Hierarchy:
     first = text.partition("\n")[0]
     delimiter = ";" if first.count(";") > first.count(",") else ","
-    rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
+    try:
+        rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
+    except csv.Error as error:
+        raise DomainError(f"the hierarchy of {attribute!r} is no CSV: {error}", culprit=attribute) from None
     if rows and rows[0] == [f"level_{number}" for number in range(len(rows[0]))]:
         rows = rows[1:]
     return Hierarchy.from_rows(attribute, rows)

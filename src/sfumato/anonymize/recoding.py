@@ -110,7 +110,7 @@ def load(path: str | Path) -> Recoding:
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+    except (OSError, ValueError, RecursionError):
         raise InputError(f"cannot read {path} as the JSON file of a recoding", culprit=path) from None
     return parse(document)
 
@@ -127,7 +127,7 @@ def parse(document: object) -> Recoding:
         recoding = _READERS[document["kind"]](document)
         _check(bool(recoding.quasi) and bool(recoding.criteria))
         return recoding  # noqa: TRY300 - what is checked is refused in the same words
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         raise InputError("the recoding is damaged: save it again", culprit=document) from None
 
 

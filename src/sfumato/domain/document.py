@@ -71,6 +71,10 @@ def load(path: str | Path) -> Domain:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise DomainError(f"{path} is not YAML{where}", culprit=path) from None
+    except (ValueError, RecursionError):  # a date of no calendar, a number or a nesting beyond all reason
+        raise DomainError(
+            f"{path} holds what no domain does: a wrong date, or too deep a nesting", culprit=path
+        ) from None
 
 
 def dump(domain: Domain) -> str:

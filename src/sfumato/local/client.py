@@ -82,9 +82,9 @@ class FileMemo:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return {}
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError, RecursionError):
             kept = json.loads(text)
-            if isinstance(kept, dict):
+            if isinstance(kept, dict) and all(map(bytes.fromhex, kept.values())):
                 return kept
         raise InputError(f"the memo {self._path} is damaged: restore it, or stop reporting", culprit=self._path)
 

@@ -18,6 +18,12 @@ from sfumato.vault.rows import free, whole
 
 _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}
 
+_DAMAGED = (
+    *(OSError, SfumatoError, yaml.YAMLError, RecursionError),
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError),
+)
+"""What reading a file that somebody made up can fail with."""
+
 _DIGEST = 32  # bytes of SHA-256 before the content, by which a damaged file is told from a sound one
 
 
@@ -64,9 +70,21 @@ def load(path: str | Path) -> Synthetic:
         payload = decode(stored)
         release = payload["release"]
         model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
-        return Synthetic(**release["statement"], model=model, seed=release["seed"])
-    except (OSError, SfumatoError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        loaded = Synthetic(**release["statement"], model=model, seed=release["seed"])
+        _refuse_odd(loaded)
+        return loaded  # noqa: TRY300 - what is odd is refused in the same words
+    except _DAMAGED as error:
         raise InputError(f"cannot read a saved release from {path}: no such file, or damaged", culprit=path) from error
+
+
+def _refuse_odd(release: Synthetic) -> None:
+    """Refuse a file that somebody made up: its statement says something, and its model draws a row."""
+    texts = isinstance(release.guarantee, str) and isinstance(release.cost, str) and type(release.seed) is int
+    tables = isinstance(release.provenance, dict) and isinstance(release.expected_error, dict)
+    if not texts or not tables or release.seed < 0 or release.model.total < 0:
+        raise InputError("a statement of texts, errors and provenance, and a seed are missing")
+    with np.errstate(all="ignore"):
+        release.sample(1)
 
 
 def _write(path: Path, content: bytes) -> None:

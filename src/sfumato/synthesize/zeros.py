@@ -44,7 +44,7 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
     """
     try:
         tables = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  (texts alone)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         tables = None
     if not isinstance(tables, list) or not tables or not all(_is_table(table) for table in tables):
         raise QueryError(  # nothing of the file is quoted: it may be the protected table by mistake

@@ -52,7 +52,7 @@ def decode(stored: bytes) -> dict[str, Any]:
     """
     try:
         return _decoded(stored)
-    except (ValueError, TypeError, KeyError, zlib.error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, zlib.error) as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
 
 

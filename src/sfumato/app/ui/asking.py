@@ -112,7 +112,7 @@ def document(text: str) -> dict[str, Any]:
     """
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise DomainError("the domain is not YAML") from None
     if not isinstance(found, dict):
         raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")

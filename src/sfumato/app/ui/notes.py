@@ -38,7 +38,7 @@ def read(request: Request) -> Note:
     """What is to be said, if anything."""
     try:
         found = json.loads(base64.urlsafe_b64decode(request.cookies.get(COOKIE, "")))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}

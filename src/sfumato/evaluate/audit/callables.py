@@ -26,7 +26,7 @@ def find_callable(name: str) -> Callable[[object], object]:
         found: object = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError):
         raise InputError(f"no callable {name!r} to audit; say module:function", culprit=name) from None
     finally:
         sys.path.remove(here)
@@ -43,7 +43,7 @@ def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subjec
     """
     try:
         neighbours = json.loads(first), json.loads(second)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(
             "write both inputs as JSON, such as 0 and 1, or [1, 2] and [1]", culprit=(first, second)
         ) from None
