@@ -92,6 +92,8 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
     assert [each["name"] for each in value["releases"]][3:] == ["copy.parquet", "coarse.csv"]
     assert value["releases"][3]["marginals"] == [1, 1, 1]
     assert all(each["real_columns"] == {} for each in value["releases"])
+    assert value["releases"][3]["samples"]["members tested by attacks"] == "a sample"
+    assert {share for each in value["releases"] for share in each["samples"].values()} == {"all", "a sample"}
     assert [bool(each["columns"]) for each in value["releases"]] == [False, False, False, True, True]
     sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
     assert (desk / "report.html").read_text() == page
@@ -160,6 +162,9 @@ def test_audit_lists_passes_and_rejects(desk: Path) -> None:
     [
         (["lapace"], "no mechanism 'lapace'"),
         (["nowhere:count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
+        ([":count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
+        (["..:count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
+        (["json:loads", "--first", "[" * 100_000, "--second", "1", "--epsilon", "1"], "as JSON"),
         (["math:sqrt", "--first", "0", "--second", "one", "--epsilon", "1"], "JSON"),
         (["math:sqrt", "--first", "0", "--second", "1"], "what the release may cost"),
         (["math:sqrt", "--epsilon", "1"], "two neighbouring inputs"),

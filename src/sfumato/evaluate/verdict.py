@@ -71,6 +71,11 @@ class Verdict:
     real_columns: Mapping[str, tuple[float, ...]]  # exact shares: for internal reports only
     class_sizes: tuple[float, ...] | None  # shares of released rows in classes of 1, 2-4, 5-9, 10-49, 50 and more
 
+    @property
+    def sampled(self) -> dict[str, str]:
+        """Whether all of each was looked at, or a sample: how many people there are is exact, and not said."""
+        return {what: "all" if taken == whole else "a sample" for what, (taken, whole) in self.samples.items()}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which ``from_json`` makes an equal verdict."""
         return asdict(self)

@@ -102,7 +102,7 @@ def evaluate(
         }
         for verdict in found.verdicts
     ]
-    value = [without_exact_shares(verdict).to_json() for verdict in found.verdicts]
+    value = [{**without_exact_shares(each).to_json(), "samples": each.sampled} for each in found.verdicts]
     result(
         {"page": str(out), "releases": value},
         f"{columns(lines)}\n\n{sample_lines(found.verdicts)}\n\nPage: {out}",

@@ -69,10 +69,10 @@ def attack_lines(release: str, results: Sequence[Advantage], headline: Advantage
 
 
 def sample_lines(verdicts: Sequence[Verdict]) -> str:
-    """A line for each release: how much of everything was looked at, and the standard errors."""
+    """A line for each release: where all was looked at and where a sample, and the standard errors."""
     lines = []
     for verdict in verdicts:
-        taken = ", ".join(f"{some} of {all_} {what}" for what, (some, all_) in verdict.samples.items())
+        taken = ", ".join(f"{share} of {what}" for what, share in verdict.sampled.items())
         errors = ", ".join(f"{what} {error:.2g}" for what, error in verdict.standard_errors.items())
         lines.append(f"{verdict.name}: {taken}; standard errors: {errors}.")
     return "\n".join(lines)

@@ -110,16 +110,11 @@ def _risk(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
 
 
 def _samples(verdicts: Sequence[Verdict]) -> tuple[Row, ...]:
-    """How much of everything was looked at, and what that leaves uncertain; attacks have intervals instead.
-
-    How many people there are is exact, so the page says only where there was a sample.
-    """
+    """Where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
     rows: list[Row] = []
     for verdict in verdicts:
         row: dict[str, str | int | float | None] = {"release": verdict.name}
-        for what, (taken, everything) in verdict.samples.items():
-            row[what] = "all" if taken == everything else "a sample"
-        rows.append(row)
+        rows.append(row | verdict.sampled)
     for verdict in verdicts:
         errors: dict[str, str | int | float | None] = {"release": verdict.name}
         rows.append(errors | {f"standard error of {what}": error for what, error in verdict.standard_errors.items()})
