@@ -248,6 +248,10 @@ def test_what_an_error_aimed_at_means_is_said(desk: Path) -> None:
     [
         (("--cost", "10", "--epsilon", "1"), "without --accuracy, --epsilon"),
         (("--cost", "10", "--rho", "1"), "without --accuracy, --epsilon"),
+        (("--cost", "10", "--limit", "1"), "take no --limit"),
+        (("--cost", "10", "--analyst", "ann", "--whole"), "take no --analyst and no --whole"),
+        (("--accuracy", "--epsilon", "1", "--limit", "1"), "take no --limit"),
+        (("--accuracy", "--epsilon", "1", "--whole"), "take no --whole"),
         (("--discover", "city", "--epsilon", "1"), "'city' is none"),
         (("--rows", "10", "--epsilon", "1"), "an answer does not need them"),
     ],

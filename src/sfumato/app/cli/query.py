@@ -67,6 +67,8 @@ def query(
         raise InputError(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
         )
+    if cost is not None or accuracy:
+        _refuse_unused(limit=limit is not None, analyst=analyst is not None, whole=whole)
     if cost is not None:
         if accuracy or any(part is not None for part in (epsilon, delta, rho)):
             raise InputError(
@@ -95,6 +97,12 @@ def query(
         answer = asking.ask(vault, parsed, loss=loss, confidence=confidence)
     answer = asking.whole_counts(answer) if whole else answer
     result(answer.to_json(), _text(answer), as_json=as_json)
+
+
+def _refuse_unused(**given: bool) -> None:
+    """Refuse options of an answer where nothing is answered."""
+    if unused := [f"--{name}" for name, is_given in given.items() if is_given]:
+        raise InputError(f"--cost and --accuracy answer nothing, so they take no {' and no '.join(unused)}")
 
 
 def _line(expected: Expected) -> dict[str, Any]:
