@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.app.http.serving import serving, write_people
 from tests.ledger.conftest import postgres, url
 
 from sfumato.ledger.registry import Scope
@@ -17,11 +17,8 @@ def people(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, people):
     """Two workers over SQLite with one dataset of ten epsilon, shared by a module."""
-    started = Server(f"sqlite:///{tmp_path_factory.mktemp('server')}/s.ledger", workers=2).start()
-    with started.client("stew", Scope.STEWARD) as steward:
-        steward.register("people", source=str(people), domain=DOMAIN, limit="10")
-    yield started
-    started.stop()
+    with serving(f"sqlite:///{tmp_path_factory.mktemp('server')}/s.ledger", people) as started:
+        yield started
 
 
 @pytest.fixture

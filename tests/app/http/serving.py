@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -52,6 +53,18 @@ def free_port() -> int:
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+@contextmanager
+def serving(database: str, people: Path) -> Iterator[Server]:
+    """Two workers with one dataset of ten epsilon, the table ``people``."""
+    started = Server(database, workers=2).start()
+    try:
+        with started.client("stew", Scope.STEWARD) as steward:
+            steward.register("people", source=str(people), domain=DOMAIN, limit="10")
+        yield started
+    finally:
+        started.stop()
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
-from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
+from tests.app.http.serving import DOMAIN, ROWS, Server, serving, write_people
 
 from sfumato.app.client import ServerError
 from sfumato.ledger.registry import Scope
@@ -27,11 +27,8 @@ def table(tmp_path):
 
 @pytest.fixture
 def server(tmp_path, table):
-    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
-    with started.client("stew", Scope.STEWARD) as steward:
-        steward.register("people", source=str(table), domain=DOMAIN, limit="10")
-    yield started
-    started.stop()
+    with serving(f"sqlite:///{tmp_path}/s.ledger", table) as started:
+        yield started
 
 
 def problem(call) -> dict:
