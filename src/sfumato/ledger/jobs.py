@@ -105,6 +105,8 @@ class Jobs:
 
     def job(self, job_id: str) -> Job | None:
         """One job; where its worker has died, it has failed."""
+        if not job_id.isalnum():  # there is none, and PostgreSQL refuses to look for some characters
+            return None
         columns = [column for column in _job.c if column is not _job.c.rows]
         with self._store.reading() as connection:
             row = connection.execute(select(*columns).where(_job.c.id == job_id)).mappings().one_or_none()

@@ -111,6 +111,8 @@ class Registry:
 
     def dataset(self, name: str) -> Dataset | None:
         """One dataset."""
+        if not name.isidentifier():  # there is none, and PostgreSQL refuses to look for some characters
+            return None
         with self._store.reading() as connection:
             row = connection.execute(select(_dataset).where(_dataset.c.name == name)).mappings().one_or_none()
         return None if row is None else _as_dataset(row)
@@ -155,6 +157,8 @@ class Registry:
 
     def revoke(self, key_id: str) -> bool:
         """End a key; tells whether this call did: of several at once, one."""
+        if not key_id.isalnum():  # see dataset
+            return False
         where = (_key.c.id == key_id) & _key.c.revoked.is_(None)
         with self._store.writing() as connection:
             return bool(connection.execute(update(_key).where(where).values(revoked=_now())).rowcount)
