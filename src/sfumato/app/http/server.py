@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI, Response
 from starlette.requests import ClientDisconnect
@@ -19,6 +21,7 @@ from sfumato.app.http.service import Service
 
 LEDGER = "SFUMATO_LEDGER"
 MOST_BYTES = 1 << 18
+_FRAMES = 8  # of the place of an error
 
 
 def application() -> FastAPI:
@@ -78,12 +81,12 @@ class Porter:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start, status, started = time.perf_counter(), 500, False
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
@@ -96,9 +99,22 @@ class Porter:
             refusal = RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
             await problems.reply(refusal)(scope, receive, noted)
         else:
-            await self._app(scope, _replayed(body, receive), noted)
+            try:
+                await self._app(scope, _replayed(body, receive), noted)
+            except Exception as error:
+                if started:
+                    raise
+                # what it says may quote the table, so it goes no further; whoever mends it needs the place
+                log("broken", error=type(error).__name__, at=_place(error))
+                await problems.reply(error)(scope, receive, noted)
         metrics.REQUESTS.labels(f"{status // 100}xx").inc()
         log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
+
+
+def _place(error: Exception) -> str:
+    """Where an error arose, innermost last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return " ".join(f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in list(frames)[-_FRAMES:])
 
 
 async def _body(receive: Receive) -> bytes | None:
