@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
-_SILENCE = 30  # seconds for which a worker may not answer its parent, which kills it then
+_SILENCE = 15  # seconds for which a worker may not answer its parent, which then kills it
 
 
 class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
