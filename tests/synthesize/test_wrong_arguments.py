@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sfumato import synthesize
@@ -13,10 +14,13 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.annealed import annealed
+from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.growth import Limits
 from sfumato.synthesize.matrix import matrix
+from sfumato.synthesize.saved import save
 from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.fake import FakeVault
+from sfumato.vault.opening import open_vault
 
 NONE = np.zeros((3, 3), dtype=bool)
 DOMAIN = Domain(tuple(Categorical(name=name, values=("x", "y", "z"), unknown=Unknown.DROP) for name in "ab"))
@@ -134,6 +138,9 @@ def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, va
     "zeros",
     [
         Zeros(("a", "b"), NONE),
+        None,
+        5,
+        "ab",
         [None],
         [Zeros(("a", "b"), NONE.tolist())],
         [Zeros("ab", NONE)],
@@ -192,3 +199,28 @@ def test_samples_and_conditions_of_the_wrong_form_are_refused(vault) -> None:
             release.model.given({"a": codes})
     assert len(release.sample(np.int64(7))) == 7
     assert release.model.given({"a": {1}}).total <= 30
+
+
+def test_edges_are_bought_of_a_vault_at_a_loss(vault) -> None:
+    for table, loss, bins in (("people.csv", Rho(1), 3), (vault, 0.1, 3), (vault, Rho(1), "3")):
+        with pytest.raises(InputError):
+            private_edges(table, "a", loss=loss, bins=bins)
+    assert not vault.reserved
+
+
+def test_ranges_are_of_a_domain_and_only_releases_are_saved(tmp_path) -> None:
+    for make in (synthesize.all_ranges, synthesize.prefixes):
+        with pytest.raises(InputError, match="of a Domain"):
+            make({"a": 3}, "a")
+    with pytest.raises(InputError, match="the release of a synthesizer"):
+        save("release", tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_domain_or_name_is_refused_when_a_table_is_opened(tmp_path) -> None:
+    table, ledger = pa.table({"a": ["x"]}), f"sqlite:///{tmp_path}/l.ledger"
+    with pytest.raises(InputError, match="a domain is a Domain or the path"):
+        open_vault(table, domain={"a": 3}, ledger=ledger, limit=Rho(1))
+    for dataset in (5, "", ["people"], "a\n"):
+        with pytest.raises(InputError, match="printable characters"):
+            open_vault(table, domain=DOMAIN.project(["a"]), ledger=ledger, limit=Rho(1), dataset=dataset)

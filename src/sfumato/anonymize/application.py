@@ -16,7 +16,9 @@ from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.rewrite import for_new_rows, of_full_domain
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.spelling import parse
+from sfumato.arguments import expect
 from sfumato.engine.port import Recodable
+from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.vault import Vault
 
 
@@ -36,6 +38,8 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
         InputError: the recoding does not know a value that the domain declares, or needs a population.
         DomainError: the domain does not have a quasi-identifier of the recoding.
     """
+    refuse_no_vault(vault)
+    expect(recoding, Recoding, "a recoding is what sfumato.anonymize.recoding.load reads")
     digest = hashlib.sha256(dumps(recoding).encode()).hexdigest()
     criteria = tuple(parse(text) for text in recoding.criteria)
     asked = Asked("apply", read(recoding.quasi, vault.domain), criteria, "1", {"recoding": digest})

@@ -13,18 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.classes import Classes
+from sfumato.arguments import expect
 from sfumato.engine.port import Groups
 from sfumato.errors import InputError
 
 Mask = NDArray[np.bool_]
 
 
+@runtime_checkable
 class Criterion(Protocol):
     """What a class must satisfy, with the attacker it answers to."""
 
@@ -65,6 +67,7 @@ class KAnonymity:
     population: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        expect(self.k, int | np.integer, "k is a whole number")
         at_least("k", self.k, 1)
 
     @property
@@ -94,6 +97,7 @@ class KMap:
     least_rows: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        expect(self.k, int | np.integer, "k is a whole number")
         at_least("k", self.k, 1)
 
     def holds(self, classes: Classes) -> Mask:
@@ -145,11 +149,16 @@ def safe(criteria: Sequence[Criterion], classes: Classes) -> Mask:
     return result
 
 
+CRITERIA = "criteria are a list, such as [KAnonymity(10)]"
+"""What a caller who handed over something else is told."""
+
+
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse a parameter below its least value, or NaN.
 
     Raises:
         InputError: it is.
     """
+    expect(value, int | float | Fraction, f"{name} is a number")
     if not value >= least:
         raise InputError(f"{name} must be at least {least}, not {value}", culprit=value)

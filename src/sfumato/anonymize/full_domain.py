@@ -10,7 +10,7 @@ from typing import cast
 
 from sfumato.anonymize import optimal_search, samarati_search
 from sfumato.anonymize.asked import Asked
-from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.criteria import CRITERIA, Criterion
 from sfumato.anonymize.lattice import Lattice
 from sfumato.anonymize.plan import Plan, of_vector
 from sfumato.anonymize.problem import Problem, allowed_rows
@@ -18,8 +18,10 @@ from sfumato.anonymize.quasi import Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.samarati_search import Order
 from sfumato.anonymize.source import microdata
+from sfumato.arguments import expect, expect_all
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError
+from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.vault import Vault
 
 
@@ -64,6 +66,8 @@ def optimal(
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: no recoding will do; the message names the nearest that would.
     """
+    _refuse_wrong(vault, criteria)
+    expect(extent, Extent, "where to look is an Extent(...)")
     asked = Asked(
         "optimal",
         read(quasi, vault.domain),
@@ -111,6 +115,8 @@ def samarati(
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: no recoding will do; the message names the nearest that would.
     """
+    _refuse_wrong(vault, criteria)
+    expect(order, Order, "the order is one of sf.anonymize.Order")
     asked = Asked("samarati", read(quasi, vault.domain), tuple(criteria), str(suppression), {"order": order.value})
     allowed_rows(suppression, 0)
 
@@ -122,6 +128,11 @@ def samarati(
         return of_vector(lattice, node.vector, asked=asked, domain=vault.domain, certificate=None)
 
     return disclose(vault, asked, keep, decide)
+
+
+def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:
+    refuse_no_vault(vault)
+    expect_all(criteria, Criterion, CRITERIA)
 
 
 def _lattice(vault: Vault, asked: Asked, suppression: str | Fraction) -> Lattice:

@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.anonymize import k_member_clustering, mdav, mondrian_cuts
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.criteria import Criterion, KAnonymity, safe
+from sfumato.anonymize.criteria import CRITERIA, Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.plan import Plan, of_classes
@@ -21,10 +21,12 @@ from sfumato.anonymize.quasi import Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.space import Space
+from sfumato.arguments import expect, expect_all
 from sfumato.domain import Categorical
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.simulation import generator
+from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.vault import Vault
 
 EFFORT = 6  # trials of the local search a small tuple: reaches the best published losses on UCI Adult
@@ -72,6 +74,9 @@ def mondrian(
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: the whole table as one class does not satisfy the criteria.
     """
+    refuse_no_vault(vault)
+    expect_all(criteria, Criterion, CRITERIA)
+    expect(cut, Cut, "the cut is one of sf.anonymize.Cut")
     asked = Asked("mondrian", read(quasi, vault.domain), tuple(criteria), "0", {"cut": cut.value})
     _refuse(asked, sensitive_allowed=cut is not Cut.RELAXED)
 
@@ -120,6 +125,8 @@ def k_member(
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: the table has fewer than k rows.
     """
+    refuse_no_vault(vault)
+    expect(effort, int, "the effort is a whole number of trials")
     asked = Asked("k-member", read(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": effort})
     _refuse(asked, sensitive_allowed=False)
 
@@ -152,6 +159,8 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
         DomainError: an attribute that is not there.
         InfeasibleError: the table has fewer than k rows.
     """
+    refuse_no_vault(vault)
+    expect_all(quasi, str, "quasi-identifiers are a list of names")
     for name in quasi:
         if isinstance(vault.domain[name], Categorical):
             raise InputError(f"{name!r} has categories, which have no mean; use k_member", culprit=name)
@@ -175,6 +184,8 @@ def _space(vault: Vault, data: Microdata, quasi: Sequence[Quasi]) -> Space:
 
 
 def _refuse(asked: Asked, *, sensitive_allowed: bool) -> None:
+    if not asked.criteria:
+        raise InputError("name at least one criterion, such as k-anonymity", culprit=asked)
     for criterion in asked.criteria:
         if criterion.population is not None:
             raise InputError(f"{asked.method} does not look at a population; use the optimal search", culprit=criterion)

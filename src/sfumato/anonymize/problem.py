@@ -92,7 +92,7 @@ def allowed_rows(suppression: str | Fraction, rows: int) -> int:
     """
     try:
         share = Fraction(suppression)
-    except (ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         raise InputError("the suppression limit must be a number in [0, 1]", culprit=suppression) from None
     if not 0 <= share <= 1:
         raise InputError(f"the suppression limit must lie in [0, 1], not {suppression}", culprit=suppression)

@@ -12,6 +12,7 @@ import numpy as np
 from sfumato.anonymize.builders import draft
 from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.anonymize.space import HierarchyCells, Intervals, Scale
+from sfumato.arguments import expect, expect_all
 from sfumato.domain import Attribute, Domain, Integer, Real
 from sfumato.errors import InputError
 
@@ -38,6 +39,10 @@ class Quasi:
     missing: Missing = Missing.CATEGORY
 
     def __post_init__(self) -> None:
+        expect(self.name, str, "a quasi-identifier is called by the name of its attribute")
+        expect(self.hierarchy, Hierarchy | None, f"{self.name!r} is generalised by a Hierarchy")
+        expect(self.missing, Missing, f"missing values of {self.name!r} are Missing.CATEGORY or Missing.SUPPRESS")
+        expect(self.weight, int | float, f"the weight of {self.name!r} is a number")
         if not 0 <= self.weight < math.inf:
             raise InputError(f"the weight of {self.name!r} must be finite and not negative", culprit=self.weight)
 
@@ -71,6 +76,7 @@ def read(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...]:
         InputError: none, one twice, or none with a weight.
         DomainError: one that the domain does not have.
     """
+    expect_all(quasi, str | Quasi, "quasi-identifiers are a list of names or Quasi(...)")
     found = tuple(Quasi(name=given) if isinstance(given, str) else given for given in quasi)
     names = [each.name for each in found]
     if not names:

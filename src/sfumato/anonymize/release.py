@@ -14,6 +14,7 @@ from sfumato.anonymize import recoding as saved
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.plan import Plan
 from sfumato.anonymize.recount import Count, refuse_different
+from sfumato.arguments import expect_all
 from sfumato.engine.exact import reveal
 from sfumato.engine.output import discard
 from sfumato.engine.port import ROWS, Recodable, Recode
@@ -74,6 +75,7 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
         InputError: a kept column that is a quasi-identifier, names a person, or is named twice; or the same was
             released before with another recoding.
     """
+    expect_all(keep, str, "kept columns are a list of names")
     names = [each.name for each in asked.quasi]
     if strange := [name for name in keep if name in names]:
         raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)

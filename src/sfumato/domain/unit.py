@@ -25,7 +25,7 @@ class Unit:
     rows: int
 
     def __init__(self, column: str | None = None, rows: int = 1) -> None:
-        if rows < 1:
+        if not isinstance(rows, int) or rows < 1:
             raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
         if column is None and rows != 1:
             raise DomainError("a bound on rows needs the column that identifies a person", culprit=rows)

@@ -262,5 +262,7 @@ def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> Non
 
 
 def _named(name: str | None, what: str) -> None:
-    if name is not None and (not name or len(name) > _LONGEST_NAME or not name.isprintable()):
+    if name is None:
+        return
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
         raise InputError(f"{what} is named by 1 to {_LONGEST_NAME} printable characters", culprit=name)

@@ -15,11 +15,24 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.query.estimate import Noise, Reading, as_confidence
-from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance, numeric
+from sfumato.query.question import (
+    Aggregate,
+    Count,
+    Distinct,
+    Extreme,
+    Mean,
+    Quantile,
+    Query,
+    Total,
+    Variance,
+    numeric,
+    refuse_no_query,
+)
 from sfumato.query.tally import Plan, leaves, plan, sum_unit
 from sfumato.query.tree import rank_variance
 from sfumato.vault.noise import noises
@@ -63,6 +76,10 @@ def accuracy(
     Raises:
         QueryError, DomainError: the query does not fit the domain.
     """
+    expect(domain, Domain, "errors are those of a Domain")
+    refuse_no_query(query)
+    if rows is not None:
+        expect(rows, int, "the rows supposed in a group are a whole number")
     if rows is not None and rows < 1:
         raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
     if query.discovered:

@@ -18,7 +18,7 @@ from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import expected_errors
 from sfumato.query.answer import Answer, Value
 from sfumato.query.estimate import Noise, Reading, as_confidence
-from sfumato.query.question import Query
+from sfumato.query.question import Query, refuse_no_query
 from sfumato.query.tally import Plan, plan
 from sfumato.query.words import in_words
 from sfumato.vault import canonical, keeper
@@ -65,6 +65,7 @@ def ask(
         TableError: values are to be found in a column that the table does not have; nothing was spent.
     """
     keeper.refuse_no_vault(vault)
+    refuse_no_query(query)
     sure = as_confidence(confidence)
     if query.discovered:
         return _discover(vault, query, loss, sure, retry_key)

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.model.strategy import Strategy, hierarchical, identity, p_identity, product
 from sfumato.privacy.loss import Loss
@@ -88,6 +89,8 @@ def choose(domain: Domain, batch: Batch, loss: Loss) -> Choice:
     Raises:
         QueryError, SizeError: the batch does not fit the domain, or is too large.
     """
+    expect(domain, Domain, "a batch is of a Domain")
+    expect(batch, Batch, "what is asked is a Batch(attributes, rows)")
     gram = batch.gram(domain)
     shape = domain.project(batch.attributes).shape
     found = []

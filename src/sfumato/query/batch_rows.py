@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect, expect_all
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
 
@@ -28,6 +29,9 @@ class Batch:
     rows: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
+        expect_all(self.attributes, str, "a batch names its attributes in a tuple")
+        expect(self.rows, np.ndarray, "a batch is one or more boolean rows over cells")
+        object.__setattr__(self, "attributes", tuple(self.attributes))
         if self.rows.ndim != _PLANE or not len(self.rows) or self.rows.dtype != bool:
             raise QueryError("a batch is one or more boolean rows over cells", culprit=self.rows.shape)
         if len(set(self.attributes)) != len(self.attributes) or not self.attributes:

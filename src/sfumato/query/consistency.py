@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import QueryError
 from sfumato.query.answer import Answer, Value
 from sfumato.query.question import Count, Distinct
@@ -28,6 +29,7 @@ def whole_counts(answer: Answer) -> Answer:
     Raises:
         QueryError: a column that is no count.
     """
+    expect(answer, Answer, "counts of an Answer are made whole")
     for name, aggregate in zip(answer.columns, answer.query.aggregates, strict=True):
         if not isinstance(aggregate, Count | Distinct):
             raise QueryError(f"{name!r} is no count, and cannot be made a whole number", culprit=aggregate)

@@ -167,6 +167,18 @@ class Query:
         return self
 
 
+def refuse_no_query(query: object) -> None:
+    """Refuse what is no query, such as its text.
+
+    Raises:
+        QueryError: as said.
+    """
+    if not isinstance(query, Query):
+        raise QueryError(
+            "what is asked is a Query, such as sf.query.count(); a statement is for sf.query.sql", culprit=query
+        )
+
+
 def _leaves(where: Predicate | None) -> list[Among]:
     """The comparisons of a condition, without recursion.
 

@@ -14,9 +14,10 @@ from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import Keeper, ask, price, request
-from sfumato.query.question import Query
+from sfumato.query.question import Query, refuse_no_query
 from sfumato.query.tally import plan
 from sfumato.vault.canonical import loss as loss_in_words
+from sfumato.vault.keeper import refuse_no_vault
 
 REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
 """What :func:`sfumato.query.ask.ask` raises before anything is charged, and only then."""
@@ -37,6 +38,7 @@ class Session:
     def __init__(self, vault: Keeper, *, budget: Loss, queries: int) -> None:
         if not isinstance(queries, int) or queries < 1:
             raise QueryError(f"a session answers a whole number of queries, at least one, not {queries}")
+        refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
         self.loss = _part(budget, queries)
         _refuse_beyond(vault, _times(charge_for(self.loss), queries))
@@ -84,6 +86,7 @@ class Adaptive:
     """
 
     def __init__(self, vault: Keeper, *, budget: Loss) -> None:
+        refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
         if type(budget) is type(vault.limit):  # in another measure it depends on how it is divided
             _refuse_beyond(vault, charge_for(budget))
@@ -124,6 +127,7 @@ class Adaptive:
 
 def _key(query: Query, domain: Domain, loss: Loss) -> str:
     """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
+    refuse_no_query(query)
     wanted = query.discovered or request(plan(query, domain))
     return repr((wanted, loss_in_words(loss)))
 

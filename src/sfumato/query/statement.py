@@ -8,6 +8,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import Keeper, ask
 from sfumato.query.sql import parse
+from sfumato.vault.keeper import refuse_no_vault
 
 
 def sql(vault: Keeper, text: str, *, loss: Loss, discoverable: Sequence[str] = ()) -> Answer:
@@ -19,4 +20,5 @@ def sql(vault: Keeper, text: str, *, loss: Loss, discoverable: Sequence[str] = (
         LossError: the loss is none; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    refuse_no_vault(vault)
     return ask(vault, parse(text, vault.domain, discoverable=discoverable), loss=loss)

@@ -12,12 +12,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.total import divisible
 from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper
+from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.questions import Bins
 from sfumato.vault.vault import Request
 
@@ -40,6 +41,9 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
         QueryError: the attribute is not numeric, or fewer than two bins are asked for.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    refuse_no_vault(vault)
+    expect(loss, Loss, "state a loss: Epsilon, Rho or EpsilonDelta")
+    expect(bins, int, "the number of bins is whole")
     numeric = vault.domain[attribute]
     if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
         raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)

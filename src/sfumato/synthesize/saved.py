@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from sfumato.arguments import expect
 from sfumato.domain import dump, parse
 from sfumato.errors import InputError, SfumatoError
 from sfumato.synthesize.graphical import Graphical
@@ -36,6 +37,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
     Raises:
         InputError: the file cannot be written, or exists and nobody asked to replace it.
     """
+    expect(release, Synthetic, "what is saved is the release of a synthesizer")
     model = release.model
     kind = next((name for name, kept in _KINDS.items() if isinstance(model, kept)), None)
     if kind is None or not isinstance(model, Product | Graphical):

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
 from sfumato.vault.questions import Counting
@@ -214,12 +215,14 @@ def ranges(attribute: str, bounds: Iterable[tuple[int, int]]) -> Boxes:
 
 def all_ranges(domain: Domain, attribute: str) -> Boxes:
     """Every inclusive range of codes of one attribute."""
+    expect(domain, Domain, "ranges are of an attribute of a Domain")
     size = domain[attribute].size
     return ranges(attribute, ((low, high) for low in range(size) for high in range(low, size)))
 
 
 def prefixes(domain: Domain, attribute: str) -> Boxes:
     """The cumulative distribution: ranges from the first code to each code."""
+    expect(domain, Domain, "ranges are of an attribute of a Domain")
     return ranges(attribute, ((0, high) for high in range(domain[attribute].size)))
 
 

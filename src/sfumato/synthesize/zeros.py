@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect_all
 from sfumato.domain import Domain
 from sfumato.errors import QueryError
 from sfumato.model.factor import Factor
@@ -69,8 +70,7 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
         SizeError: inference over the zeros alone takes more cells.
         InfeasibleError: no cell is left possible.
     """
-    if isinstance(zeros, Zeros) or not all(isinstance(zero, Zeros) for zero in zeros):
-        raise QueryError("structural zeros are a list of Zeros(attributes, impossible)", culprit=zeros)
+    expect_all(zeros, Zeros, "structural zeros are a list of Zeros(attributes, impossible)")
     for zero in zeros:
         if not isinstance(zero.attributes, tuple):
             raise QueryError("the attributes of structural zeros are a tuple of names", culprit=zero.attributes)

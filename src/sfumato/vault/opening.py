@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.errors import LedgerError
@@ -42,6 +43,7 @@ def open_vault(
         TableError: the table cannot be read or does not fit the description.
         LedgerError: the ledger cannot be opened, has another limit, or is new and was given none.
     """
+    expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
     encoded = open_table(table).encode(described)
     return Vault(encoded, open_ledger(ledger or beside(domain), dataset=dataset, limit=limit), analyst=analyst)
