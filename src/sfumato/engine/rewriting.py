@@ -41,6 +41,12 @@ class Rewriting:
         first, last = turns(recode)
         return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
 
+    def key(self, name: str) -> tuple[str, ...]:
+        """The columns by which rows look a small table up."""
+        if name != "sfumato_classes":
+            return ("code",)
+        return tuple(f"k{place}" for place in range(len(self.recode.attributes)))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Columns of the result."""

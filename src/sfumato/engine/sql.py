@@ -209,7 +209,7 @@ class SqlStore:
         schema = pa.schema(list(zip(rewriting.names, types, strict=True)))
         with self._table.session() as session:
             for name, small in rewriting.tables().items():
-                session.load(name, small)
+                session.load(name, small, rewriting.key(name))
             carried = [as_arrow(column, self.dialect) for column in columns]
             rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
             batches = (_batch(chunk, schema) for chunk in session.chunks(rewriting.select(rows)))

@@ -56,6 +56,11 @@ class PostgresDialect:
         del domain
         return ""
 
+    def key(self, columns: Sequence[str]) -> str:
+        """Nothing: joins are by hash."""
+        del columns
+        return ""
+
     def analyzed(self, table: str) -> tuple[str, ...]:
         """Statistics on a temporary table, which nothing else gathers."""
         return (f"ANALYZE {table}",)
@@ -86,6 +91,9 @@ class PostgresDialect:
         halves = (f"SUBSTR({digest}, {start}, 15)" for start in (1, 17))
         first, second = (f"CAST(CAST(('x' || LPAD({half}, 16, '0')) AS BIT(64)) AS BIGINT)" for half in halves)
         return first, second
+
+
+_KEY_COLUMNS = 16  # the most that an index of MariaDB has
 
 
 class MariaDialect:
@@ -140,6 +148,10 @@ class MariaDialect:
         types = {8: "TINYINT UNSIGNED", 16: "SMALLINT UNSIGNED", 32: "INT UNSIGNED"}
         sizes = enumerate(domain.shape)
         return "(" + ", ".join(f"c{place} {types[smallest_bits(size)]} NOT NULL" for place, size in sizes) + ")"
+
+    def key(self, columns: Sequence[str]) -> str:
+        """An index in the definition of a small table: MariaDB would join by the product of all such tables."""
+        return f", KEY ({', '.join(columns[:_KEY_COLUMNS])})" if columns else ""
 
     def analyzed(self, table: str) -> tuple[str, ...]:
         """Nothing: tallies read the whole table anyway."""

@@ -84,12 +84,12 @@ class Session:
                 *self.dialect.read_only,
             )
 
-    def load(self, name: str, small: pa.Table) -> None:
-        """Make a temporary table of a few codes and labels."""
+    def load(self, name: str, small: pa.Table, key: Sequence[str]) -> None:
+        """Make a temporary table of a few codes and labels, which is looked up by some columns."""
         types = [self.dialect.text_type if pa.types.is_string(kind) else "BIGINT" for kind in small.schema.types]
         columns = ", ".join(f"{column} {kind}" for column, kind in zip(small.column_names, types, strict=True))
         with self._lock, self._translating():
-            self._run(*self.dialect.read_write, f"CREATE TEMPORARY TABLE {name} ({columns})")
+            self._run(*self.dialect.read_write, f"CREATE TEMPORARY TABLE {name} ({columns}{self.dialect.key(key)})")
             for batch in small.to_batches(max_chunksize=1000):
                 values = ", ".join(
                     "("
