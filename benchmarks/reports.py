@@ -10,6 +10,7 @@ its Python workers.  The two states have to be equal byte by byte.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -34,9 +35,15 @@ ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks" / "reports.md"
 PARTS = 8
 SPECS = {"PGR, 1024 values": (1024, Method.PGR), "OUE, 128 values": (128, Method.OUE)}
-HEAD = """States of local reports, made by Spark's executors on two cores and merged in `mapInArrow`, beside one server
-that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees
-one state for each square root of the partitions. Made by `python benchmarks/reports.py`.
+OPTIONS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+HEAD = """# Local reports on Spark
+
+States of local reports, made by Spark's executors on two cores and merged in `mapInArrow`, beside one server
+that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees about
+the square root of as many states as there are partitions. Made by `python benchmarks/reports.py`.
+
+A server on one core is cheaper at this size, as Spark moves every report into a Python worker: Spark is for reports
+that already lie in a cluster, or are too many for one reader.
 
 | spec | reports | bytes of a state | one server, CPU s (wall) | Spark, CPU s (wall) |
 |---|---|---|---|---|
@@ -56,8 +63,8 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    lines = []
+    spark = SparkSession.builder.master("local[2]").config(map=OPTIONS).getOrCreate()
+    lines, results = [], []
     for name, (values, method) in SPECS.items():
         folding = Folding(dumps(spec := Frequency.design(values, epsilon=1, method=method)))
         with tempfile.TemporaryDirectory() as folder:
@@ -75,9 +82,21 @@ def main() -> None:
             f"| {name} | {size // PARTS * PARTS:,} | {len(alone[0]):,} | {alone[1]:.1f} ({alone[2]:.0f}) "
             f"| {spread[1]:.1f} ({spread[2]:.0f}) |"
         )
+        results.append(
+            {
+                "spec": name,
+                "reports": size // PARTS * PARTS,
+                "state_bytes": len(alone[0]),
+                "alone_cpu_s": alone[1],
+                "alone_wall_s": alone[2],
+                "spark_cpu_s": spread[1],
+                "spark_wall_s": spread[2],
+            }
+        )
         print(lines[-1])
     spark.stop()
     REPORT.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    REPORT.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
