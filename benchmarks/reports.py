@@ -39,8 +39,8 @@ OPTIONS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
 HEAD = """# Local reports on Spark
 
 States of local reports, made by Spark's executors on two cores and merged in `mapInArrow`, beside one server
-that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees about
-the square root of as many states as there are partitions. Made by `python benchmarks/reports.py`.
+that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees
+about the square root of as many states as there are partitions. Made by `python benchmarks/reports.py`.
 
 A server on one core is cheaper at this size, as Spark moves every report into a Python worker: Spark is for reports
 that already lie in a cluster, or are too many for one reader.
