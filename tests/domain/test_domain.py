@@ -180,3 +180,9 @@ def test_the_published_schema_is_valid_and_matches_its_docs() -> None:
     from jsonschema import Draft202012Validator
 
     Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, "3", None])
+def test_a_bound_on_rows_is_a_whole_number(rows: object) -> None:
+    with pytest.raises(DomainError, match="at least one row"):
+        Unit("person", rows=rows)  # type: ignore[arg-type]

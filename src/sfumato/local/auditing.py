@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.arguments import expect
 from sfumato.errors import SizeError
 from sfumato.local.bounds import exp_below, proven
 from sfumato.local.spec import Spec
@@ -38,6 +39,7 @@ def audit(spec: Spec) -> Audit:
     Structure: the formula of the randomizer's kind, in integers.  Enumeration: every report's largest and smallest
     probability over all inputs, from fractions.
     """
+    expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     ratio = spec.randomizer.ratio()
     assert ratio <= exp_below(proven(ratio))
     try:

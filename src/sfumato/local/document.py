@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, cast
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError, LossError
 from sfumato.local.bounds import proven
 from sfumato.local.randomizer import Randomizer
@@ -37,6 +38,7 @@ def describe(spec: Spec) -> Document:
 
 def dumps(spec: Spec) -> str:
     """The canonical JSON text of a spec; :func:`loads` reads it back to an equal spec."""
+    expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     return json.dumps(describe(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -171,9 +171,9 @@ def _unknown(wrong: NDArray[np.bool_]) -> InputError:
 
 
 def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tuple[int, ...] | int:
-    domain = values if isinstance(values, int) else tuple(values)
-    if isinstance(values, str | bool):
+    if isinstance(values, str | bool) or not isinstance(values, int | Iterable):
         raise InputError("a domain is a list of values, or their number", culprit=values)
+    domain = values if isinstance(values, int) else tuple(values)
     size = domain if isinstance(domain, int) else len(domain)
     if not 2 <= size <= LARGEST_DOMAIN:  # noqa: PLR2004
         raise InputError(f"a domain needs from 2 to {LARGEST_DOMAIN} values, not {size}", culprit=size)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below, proven
 from sfumato.local.composite import Labelled
@@ -70,6 +71,7 @@ class GradedMean:
             InputError: divisions that do not run from ``low`` to ``high`` in increasing order.
             LossError: a budget outside (0, 32].
         """
+        expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))
         if (divisions[0], divisions[-1]) != (low, high):
             raise InputError(f"the ends of levels must start at {low} and end at {high}", culprit=divisions)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, proven
 from sfumato.local.estimate import Estimate, Post
@@ -72,6 +73,7 @@ class Hiera:
                 or budgets that increase.
             LossError: a budget outside (0, 32].
         """
+        expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))
         if (divisions[0], divisions[-1]) != (low, high):
             raise InputError(f"the ends of levels must start at {low} and end at {high}", culprit=divisions)
@@ -253,6 +255,7 @@ def check_division(divisions: Sequence[float], levels: int) -> None:
     Raises:
         InputError: says so.
     """
+    expect_all(divisions, int | float | np.floating, "the ends of levels are a list of numbers")
     if not all(map(math.isfinite, divisions)) or any(low >= high for low, high in pairwise(divisions)):
         raise InputError("the ends of levels must be finite and increase", culprit=divisions)
     if levels < 1 or len(divisions) != levels + 1:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError, SizeError
 from sfumato.local.bits import flips
 from sfumato.local.bounds import DENOMINATOR, claimed, exp_below
@@ -171,6 +172,9 @@ class KeyValue:
             InputError: no keys, bounds that do not increase, or fewer than one pair.
         """
         exact = claimed(epsilon)
+        check_bounds(low, high)
+        expect(pairs, int, "pairs are a whole number")
+        expect(keys, int | tuple, "keys are a tuple of values, or their number")
         size = keys if isinstance(keys, int) else len(keys)
         if size < 1:
             raise InputError("a key-value spec needs at least one key", culprit=keys)

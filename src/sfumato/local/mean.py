@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below
 from sfumato.local.estimate import Estimate, Post
@@ -146,6 +147,8 @@ def check_bounds(low: float, high: float) -> None:
     Raises:
         InputError: says so.
     """
+    for bound in (low, high):
+        expect(bound, int | float, "bounds are numbers")
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
         raise InputError(f"bounds must be finite and increasing, not {low} and {high}", culprit=(low, high))
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError, LossError
 from sfumato.local.bits import Coins, Unary
 from sfumato.local.bounds import DENOMINATOR, exp_below
@@ -60,6 +61,7 @@ def oracle(
         LossError: a first report without a memoised method, missing for one, or not below epsilon.
         InputError: the geometry of PGR would be too large.
     """
+    expect(method, Method, "a method is one of sfumato.local.oracles.Method")
     if (first_report is None) == (method in {Method.RAPPOR, Method.LOLOHA}):
         raise LossError("memoised methods, and only they, state the epsilon of a first report")
     if first_report is not None and first_report >= epsilon:

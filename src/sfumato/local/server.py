@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError, ReportError
 from sfumato.local.client import Reports
 from sfumato.local.document import fingerprint
@@ -93,6 +94,7 @@ class Server:
     """
 
     def __init__(self, spec: Spec) -> None:
+        expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
         self._spec = spec
         self._state = empty(spec)
 
@@ -160,6 +162,7 @@ def summary(spec: Spec, reports: Reports) -> State:
     Raises:
         ReportError: the reports were made under another spec, have the wrong form, or are impossible.
     """
+    expect(reports, Reports, "what is counted are the Reports of a client")
     data = reports.data
     if reports.spec != fingerprint(spec):
         raise ReportError("these reports were made under another spec", culprit=reports.spec)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below
 from sfumato.local.composite import Joint, Sampled
@@ -83,6 +84,10 @@ class Several:
             InputError: fewer than two attributes, or a domain or bounds that are wrong.
         """
         exact = claimed(epsilon)
+        expect(attributes, Mapping, "several attributes are given by name")
+        expect(sharing, Sharing, "how the loss is shared is one of sf.local.Sharing")
+        if not attributes:
+            raise InputError("several attributes need at least two parts with distinct names", culprit=attributes)
         share = exact / len(attributes) if sharing is Sharing.SPLIT else exact
         # the shares are rounded down by integers, so that their product is within the claim
         parts = tuple(
