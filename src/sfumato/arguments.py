@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from types import UnionType
+from typing import SupportsIndex, cast
+
+import numpy as np
 
 from sfumato.errors import InputError
 
 
 def expect(value: object, kind: type | UnionType, form: str) -> None:
-    """Refuse a value of another kind than ``form`` says; True and False are no numbers.
+    """Refuse a value of another kind than ``form`` says; True and False are no numbers, NumPy's numbers are.
 
     Raises:
         InputError: as said.
 
     >>> expect(3, int, "rows are a whole number")
     """
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    plain = value.item() if isinstance(value, np.number) else value
+    if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
         raise InputError(f"{form}, not {type(value).__name__}", culprit=value)
+
+
+def whole(value: object, form: str) -> int:
+    """A whole number as Python's own, from Python or NumPy.
+
+    Raises:
+        InputError: it is none, ``form`` says.
+
+    >>> whole(np.int64(3), "rows are a whole number")
+    3
+    """
+    expect(value, int, form)
+    return operator.index(cast("SupportsIndex", value))
 
 
 def expect_all(values: object, kind: type | UnionType, form: str) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.classes import Classes
-from sfumato.arguments import expect
+from sfumato.arguments import expect, whole
 from sfumato.engine.port import Groups
 from sfumato.errors import InputError
 
@@ -67,7 +67,7 @@ class KAnonymity:
     population: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        expect(self.k, int | np.integer, "k is a whole number")
+        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
         at_least("k", self.k, 1)
 
     @property
@@ -97,7 +97,7 @@ class KMap:
     least_rows: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        expect(self.k, int | np.integer, "k is a whole number")
+        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
         at_least("k", self.k, 1)
 
     def holds(self, classes: Classes) -> Mask:

@@ -21,7 +21,7 @@ from sfumato.anonymize.quasi import Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.space import Space
-from sfumato.arguments import expect, expect_all
+from sfumato.arguments import expect, expect_all, whole
 from sfumato.domain import Categorical
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
@@ -126,7 +126,7 @@ def k_member(
         InfeasibleError: the table has fewer than k rows.
     """
     refuse_no_vault(vault)
-    expect(effort, int, "the effort is a whole number of trials")
+    effort = whole(effort, "the effort is a whole number of trials")
     asked = Asked("k-member", read(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": effort})
     _refuse(asked, sensitive_allowed=False)
 

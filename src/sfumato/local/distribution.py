@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import whole
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below
 from sfumato.local.estimate import Estimate, Post, likeliest, simplex
@@ -60,7 +60,7 @@ class Distribution:
         """
         check_bounds(low, high)
         exact = claimed(epsilon)
-        expect(bins, int, "bins are a whole number")
+        bins = whole(bins, "bins are a whole number")
         if not 2 <= bins <= LARGEST_BINS:  # noqa: PLR2004
             raise InputError(f"a distribution needs from 2 to {LARGEST_BINS} bins, not {bins}", culprit=bins)
         window = max(1, round(2 * half_width(float(exact)) * bins))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import whole
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below
 from sfumato.local.choice import Choice
@@ -72,7 +72,7 @@ class HeavyHitters:
             InputError: bits that are no multiple of 8 up to 48.
         """
         exact = claimed(epsilon)
-        expect(bits, int, "bits are a whole number")
+        bits = whole(bits, "bits are a whole number")
         fields = [Choice.within(Hashed(1 << width, 1 << width), exact) for width in range(1, _BYTE + 1)]
         width = 1 + fields.index(min(fields, key=lambda each: variance(each, 0)))
         step = width * max(1, round(_BYTE / width))

@@ -255,7 +255,7 @@ def check_division(divisions: Sequence[float], levels: int) -> None:
     Raises:
         InputError: says so.
     """
-    expect_all(divisions, int | float | np.floating, "the ends of levels are a list of numbers")
+    expect_all(divisions, int | float, "the ends of levels are a list of numbers")
     if not all(map(math.isfinite, divisions)) or any(low >= high for low, high in pairwise(divisions)):
         raise InputError("the ends of levels must be finite and increase", culprit=divisions)
     if levels < 1 or len(divisions) != levels + 1:

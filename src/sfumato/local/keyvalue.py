@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import whole
 from sfumato.errors import InputError, SizeError
 from sfumato.local.bits import flips
 from sfumato.local.bounds import DENOMINATOR, claimed, exp_below
@@ -173,8 +173,9 @@ class KeyValue:
         """
         exact = claimed(epsilon)
         check_bounds(low, high)
-        expect(pairs, int, "pairs are a whole number")
-        expect(keys, int | tuple, "keys are a tuple of values, or their number")
+        pairs = whole(pairs, "pairs are a whole number")
+        if not isinstance(keys, tuple):
+            keys = whole(keys, "keys are a tuple of values, or their number")
         size = keys if isinstance(keys, int) else len(keys)
         if size < 1:
             raise InputError("a key-value spec needs at least one key", culprit=keys)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import whole
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below
 from sfumato.local.composite import Sampled
@@ -61,8 +61,8 @@ class Range:
             InputError: a size outside 2 .. 1024, or a fanout outside 2 .. size.
         """
         exact = claimed(epsilon)
-        expect(size, int, "the size of a range is a whole number of cells")
-        expect(fanout, int, "a fanout is a whole number")
+        size = whole(size, "the size of a range is a whole number of cells")
+        fanout = whole(fanout, "a fanout is a whole number")
         if not 2 <= size <= LARGEST_RANGE or not 2 <= fanout <= size:  # noqa: PLR2004
             raise InputError(
                 f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size

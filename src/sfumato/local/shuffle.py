@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.arguments import expect
+from sfumato.arguments import expect, whole
 from sfumato.errors import InputError, LossError
 from sfumato.local.spec import Spec
 from sfumato.privacy.loss import Number, exact
@@ -64,7 +64,7 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
     if not 0 < chance < 1:
         raise LossError(f"delta must lie strictly between 0 and 1, not {delta}", culprit=delta)
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
-    expect(reports, int, "reports are a whole number")
+    reports = whole(reports, "reports are a whole number")
     if reports < 2:  # noqa: PLR2004
         raise InputError(f"shuffling needs at least two reports, not {reports}", culprit=reports)
     if spec.kind in {"public_levels", "block"}:

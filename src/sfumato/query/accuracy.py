@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.arguments import expect
+from sfumato.arguments import expect, whole
 from sfumato.domain import Domain
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
@@ -79,7 +79,7 @@ def accuracy(
     expect(domain, Domain, "errors are those of a Domain")
     refuse_no_query(query)
     if rows is not None:
-        expect(rows, int, "the rows supposed in a group are a whole number")
+        rows = whole(rows, "the rows supposed in a group are a whole number")
     if rows is not None and rows < 1:
         raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
     if query.discovered:

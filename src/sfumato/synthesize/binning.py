@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import expect, whole
 from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
@@ -43,7 +43,7 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
     """
     refuse_no_vault(vault)
     expect(loss, Loss, "state a loss: Epsilon, Rho or EpsilonDelta")
-    expect(bins, int, "the number of bins is whole")
+    bins = whole(bins, "the number of bins is whole")
     numeric = vault.domain[attribute]
     if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
         raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)
