@@ -55,7 +55,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 @pytest.mark.parametrize("argument", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_of_the_wrong_kind_are_refused(argument, odd) -> None:
     with pytest.raises(InputError):

@@ -41,7 +41,7 @@ def test_what_is_no_vault_is_refused(door, vault) -> None:
     assert vault.reserved
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 def test_what_is_no_query_is_refused(odd, vault) -> None:
     for refused in (
         lambda: query.ask(vault, odd, loss=Rho(1)),
