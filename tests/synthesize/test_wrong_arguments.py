@@ -12,7 +12,7 @@ from sfumato import synthesize
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
-from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.annealed import annealed
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.growth import Limits
@@ -53,6 +53,33 @@ def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(me
     for total in (5, None, 30.0):
         with pytest.raises(InputError, match="the row count comes from"):
             method(vault, loss=Rho(1), total=total)
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("total", [synthesize.Public(30), synthesize.Charged(Fraction(1, 2))], ids=["public", "bought"])
+@pytest.mark.parametrize(
+    "loss",
+    [EpsilonDelta("1e-100", "1e-9"), Epsilon("1e-149"), Epsilon("1e150"), Rho("1e-300"), Rho("1e300")],
+    ids=str,
+)
+def test_a_loss_at_either_end_is_refused_before_the_charge_or_makes_a_table(method, total, loss, vault) -> None:
+    try:
+        release = method(vault, loss=loss, total=total)
+    except LossError as error:
+        refusal = str(error)
+    else:
+        assert release.rows.table.num_rows == 30
+        return
+    assert "too small" in refusal or "too large" in refusal
+    assert not vault.reserved
+
+
+@pytest.mark.parametrize("method", [METHODS[name] for name in METHODS if name not in {"mwem", "matrix"}])
+def test_a_number_of_rows_that_is_all_noise_is_refused_before_the_charge(method, vault) -> None:
+    for loss in (EpsilonDelta("1e-100", "1e-9"), Epsilon("1e-12"), Rho("1e-17")):
+        with pytest.raises(LossError, match="too small"):
+            method(vault, loss=loss, total=synthesize.Summed())
     assert not vault.reserved
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError, SizeError
+from sfumato.errors import InputError, LossError, SizeError
 from sfumato.model.factor import Factor
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import Epsilon, Loss, Rho
+from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import total as totals
 from sfumato.synthesize.multiplicative_weights import History, Weights, replay
 from sfumato.synthesize.product import Product
@@ -103,7 +104,7 @@ class Iterates:
 def iterate(doors: Doors, loss: Loss, total: Bought, queries: Counting, schedule: Schedule) -> Iterates:
     """Run MWEM through ``doors`` at ``loss``."""
     count = max(1, totals.buy(doors, loss, total))  # weights are shares of the count
-    part = after_count(loss, total) / (2 * schedule.rounds)
+    part = _part(loss, total, schedule)
     matrix = queries.matrix
     products = matrix.astype(np.float64)
     remaining = np.arange(len(matrix))
@@ -134,8 +135,27 @@ def expected_errors(domain: Domain, loss: Loss, total: Bought, schedule: Schedul
 def query_variance(domain: Domain, loss: Loss, total: Bought, schedule: Schedule) -> float:
     """Variance of the noise on one measured query."""
     asked = Counting((), np.ones((1, 1), dtype=bool))
-    (noise,) = noises(domain, [asked], after_count(loss, total) / (2 * schedule.rounds), None)
+    (noise,) = noises(domain, [asked], _part(loss, total, schedule), None)
     return noise.variance
+
+
+def _part(loss: Loss, total: Bought, schedule: Schedule) -> Epsilon | Rho:
+    """The loss of one choice, and of one measurement.
+
+    Raises:
+        LossError: it is too small or too large to choose at.
+    """
+    whole = after_count(loss, total)
+    try:
+        part = whole / (2 * schedule.rounds)
+        _ = Exponential.for_loss(part, sensitivity=1, monotone=False)
+    except LossError as error:
+        raise LossError(
+            f"{loss} is too {'small' if whole.value < 1 else 'large'} to be divided over the {schedule.rounds} rounds "
+            "of MWEM; choose another",
+            culprit=loss,
+        ) from error
+    return part
 
 
 def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting:

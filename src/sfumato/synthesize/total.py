@@ -13,6 +13,8 @@ from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import Marginal
 
+_WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so many rows takes minutes and says nothing
+
 
 @dataclass(frozen=True)
 class Public:
@@ -49,7 +51,7 @@ Bought: TypeAlias = Public | Charged
 
 
 def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
-    """Refuse what is no loss or no source of a row count, or a share too small to buy one, before anything is charged.
+    """Refuse what is no loss or no source of a row count, or a loss too small to count, before anything is charged.
 
     Raises:
         LossError, InputError: as said.
@@ -58,8 +60,19 @@ def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
         raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
     if not isinstance(total, Public | Charged | Summed):
         raise InputError("the row count comes from Summed(), Charged(share) or Public(count)", culprit=total)
-    if isinstance(total, Charged):
-        _ = noises(domain, [Marginal(())], divisible(loss) * total.share, None)
+    if isinstance(total, Public):
+        return
+    try:
+        counted = divisible(loss) * (total.share if isinstance(total, Charged) else 1)
+        wide = noises(domain, [Marginal(())], counted, None)[0].variance > _WIDEST**2
+    except LossError:
+        wide = True
+    if wide:
+        raise LossError(
+            f"{loss} is too small to count rows: noise alone would make or lose more than {_WIDEST:,} of them; "
+            "state more, or declare the number public",
+            culprit=loss,
+        )
 
 
 def divisible(loss: Loss) -> Epsilon | Rho:
