@@ -12,6 +12,7 @@ from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Contender, frontier, 
 from sfumato.evaluate.grid import grid
 from sfumato.evaluate.panel import panel
 from sfumato.evaluate.released import Released
+from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.verdict import Verdict
 from sfumato.privacy.loss import Epsilon
 
@@ -74,6 +75,31 @@ def test_the_cache_knows_its_people(few, people, tmp_path):
     others = panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
     second = frontier([], others, target="rich", seed=0, cache=tmp_path)
     assert first.verdicts[1].marginals != second.verdicts[1].marginals
+
+
+@pytest.mark.parametrize("change", [lambda kept: kept.replace(b"raw", b"row"), lambda kept: kept[:-9], lambda _: b"{}"])
+def test_a_verdict_that_was_spoiled_is_made_anew(few, tmp_path, change):
+    first = frontier([], few, target="rich", seed=0, cache=str(tmp_path / "kept" / "here"))
+    for path in (tmp_path / "kept" / "here").iterdir():
+        path.write_bytes(change(path.read_bytes()))
+    again = frontier([], few, target="rich", seed=0, cache=tmp_path / "kept" / "here")
+    assert [dumped(verdict) for verdict in again.verdicts] == [dumped(verdict) for verdict in first.verdicts]
+
+
+def test_a_cache_that_cannot_be_written_to_is_refused_before_anything_is_made(few, tmp_path):
+    (tmp_path / "file").write_text("")
+    made = [Contender("made", "sample", Claim(), pytest.fail)]
+    for cache in (tmp_path / "file", tmp_path / "file" / "below", "a\0b", 5):
+        with pytest.raises(InputError, match="folder"):
+            frontier(made, few, target="rich", seed=0, cache=cache)
+
+
+def test_what_cannot_be_judged_is_left_out_with_its_reason(few):
+    other = few.domain.project(["rich"])
+    narrow = Released.of(Rows(other, few.members.codes[:, [few.domain.index("rich")]]))
+    for made in (narrow, None):
+        found = frontier([Contender("odd", "sample", Claim(), lambda _, made=made: made)], few, target="rich", seed=0)
+        assert [name for name, _ in found.failed] == ["odd"]
 
 
 def test_what_is_shown_does_not_give_exact_shares_away(few):

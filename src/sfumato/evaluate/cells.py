@@ -68,6 +68,8 @@ def _run(own: tuple[str, ...], text: str) -> Leaves | None:
 
 
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
+    if inside.lstrip().startswith("{"):  # sets of sets are none
+        return None
     members = [compatible(attribute, part, labels) for part in inside.split(",")]
     found = [member for member in members if member is not None]
     return frozenset().union(*found) if found and len(found) == len(members) else None
@@ -103,6 +105,8 @@ def _point(attribute: Integer | Real, value: float) -> Leaves | None:
 
 def _between(attribute: Integer | Real, low: float, high: float, *, closed: tuple[bool, bool]) -> Leaves:
     """Declared cells that share a point with the interval."""
+    if low == math.inf or high == -math.inf:  # a number beyond all floats is in no cell
+        return frozenset()
     found = []
     for code in range(attribute.declared):
         first, last = attribute.bounds(code)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.engine.address import shown
 from sfumato.errors import InputError, TableError
@@ -16,7 +17,7 @@ from sfumato.evaluate.panel import Panel, panel
 from sfumato.evaluate.reading import Hierarchies, Oddities, oddities, read_hierarchy, read_release
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.rows import Rows, open_rows
-from sfumato.model.simulation import generator
+from sfumato.model.simulation import generator, seeded
 
 _MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
 
@@ -46,12 +47,15 @@ def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) ->
         seed: of the split.
 
     Raises:
+        InputError: what is no domain, or no seed.
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
+    expect(domain, Domain, "a panel is described by a Domain, such as sf.load returns")
+    luck = generator(seeded(seed))
     rows = _people(table, domain)
     if holdout is not None:
         return panel(rows, _people(holdout, domain), seed=seed)
-    shuffled = rows.sample(len(rows), generator(seed))
+    shuffled = rows.sample(len(rows), luck)
     members = len(rows) // _MEMBERS_OF_SPLIT
     return panel(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
 

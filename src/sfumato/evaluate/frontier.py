@@ -7,10 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError, SfumatoError
+from sfumato.evaluate.attacks.advantage import Advantage
+from sfumato.evaluate.checks import refuse_wrong_panel, refuse_wrong_release
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.panel import Panel
 from sfumato.evaluate.released import Marginals, Released
@@ -20,7 +24,7 @@ from sfumato.evaluate.verdict import Entry, Verdict, judge
 from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.model.simulation import generator
 
-VERSION = 2
+VERSION = 3
 """Of the stored verdicts: raise it when their meaning changes."""
 
 _SHOWN_DIGITS = 3
@@ -38,6 +42,11 @@ class Contender:
     family: str
     claim: Claim
     make: Callable[[Rows], Marginals]
+
+    def __post_init__(self) -> None:
+        _ = Entry(self.name, self.family, self.claim)
+        if not callable(self.make):
+            raise InputError("a contender is made by a function of the members", culprit=self.make)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def frontier(
     *,
     target: str,
     seed: int,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     watch: Callable[[str, int, int], None] | None = None,
     stage: Watch = unwatched,
 ) -> Frontier:
@@ -81,8 +90,12 @@ def frontier(
         stage: told what comes next for that contender.
 
     Raises:
-        InputError: two contenders of one name.
+        InputError: two contenders of one name, what are no contenders, people or target, or a folder that cannot be
+            written to.
     """
+    refuse_wrong_panel(panel, target=target, seed=seed)
+    expect_all(contenders, Contender, "contenders are a list of Contender, such as grid returns")
+    folder = None if cache is None else _opened(cache)
     everyone = (*baselines(panel, seed=seed), *contenders)
     if len({contender.name for contender in everyone}) != len(everyone):
         raise InputError("two contenders of a frontier have the same name", culprit=tuple(c.name for c in everyone))
@@ -92,12 +105,13 @@ def frontier(
         if watch is not None:
             watch(contender.name, number, len(everyone))
         key = json.dumps([VERSION, people, contender.name, contender.family, str(contender.claim), target, seed])
-        path = None if cache is None else cache / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
-        if path is not None and path.is_file():
-            verdicts.append(Verdict.from_json(json.loads(path.read_text(encoding="utf-8"))))
+        path = None if folder is None else folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+        if path is not None and (kept := _kept(path)) is not None:
+            verdicts.append(kept)
             continue
         try:
             release = contender.make(panel.members)
+            refuse_wrong_release(release, panel.domain)
         except SfumatoError as error:
             failed.append((contender.name, str(error)))
             continue
@@ -133,16 +147,65 @@ def without_exact_shares(verdict: Verdict) -> Verdict:
     )
 
 
+def told(verdict: Verdict) -> dict[str, Any]:
+    """What the page shows of a verdict, as JSON values: no exact shares, and no numbers of people."""
+    public = without_exact_shares(verdict)
+    attacks = [_told(each) for each in public.attacks]
+    return {**public.to_json(), "samples": public.sampled, "attacks": attacks, "headline": _told(public.headline)}
+
+
+def _told(found: Advantage) -> dict[str, str | float | None]:
+    return {
+        "attack": found.attack,
+        "knowledge": found.knowledge,
+        "members": found.members.value,
+        "controls": found.controls.value,
+        "advantage": found.value,
+        "low": found.interval.low,
+        "high": found.interval.high,
+        "bound": found.bound,
+    }
+
+
 def _rounded(distances: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(distance, _SHOWN_DIGITS) for distance in distances)
 
 
+def _opened(cache: str | Path) -> Path:
+    """The folder, made if need be."""
+    expect(cache, str | Path, "a cache is a folder")
+    folder = Path(cache)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot keep verdicts in the folder {folder}: {_reason(error)}", culprit=cache) from None
+    return folder
+
+
 def _keep(path: Path, verdict: Verdict) -> None:
-    """Whole or not at all: a half-written verdict would be taken for one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """With its digest ahead, whole or not at all: a half-written verdict would be taken for one."""
+    text = json.dumps(verdict.to_json()).encode()
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(verdict.to_json()), encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot keep verdicts in the folder {path.parent}: {_reason(error)}", culprit=path) from None
+
+
+def _kept(path: Path) -> Verdict | None:
+    """The verdict that was kept, None where there is none or its digest is another: then it is made anew."""
+    try:
+        digest, _, text = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        return None
+    return Verdict.from_json(json.loads(text))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "it cannot be written"
 
 
 def _fingerprint(panel: Panel) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.arguments import expect_all
 from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.estimates import Answered, Perturbed
@@ -43,7 +44,11 @@ def grid(quasi: Sequence[str]) -> tuple[Contender, ...]:
 
     Args:
         quasi: the quasi-identifiers that k-anonymity is about; it is also run on all columns.
+
+    Raises:
+        InputError: what is no list of names.
     """
+    expect_all(quasi, str, "quasi-identifiers are a list of names")
     return (*_synthetic(), *_anonymised(tuple(quasi)), *_answered(), *_local())
 
 

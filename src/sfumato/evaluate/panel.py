@@ -7,13 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.intervals import Share, newcombe
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.remembered import Remembered
 from sfumato.evaluate.rows import Rows, keys
-from sfumato.model.simulation import generator
+from sfumato.model.simulation import generator, seeded
 
 FEWEST = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
 _CERTAINTY = 1e-6  # error probability with which a control is called an overlap with the members
@@ -46,8 +47,12 @@ def panel(members: Rows, holdout: Rows, *, seed: int) -> Panel:
     """Split the holdout at random into controls and others.
 
     Raises:
+        InputError: what is no table of people, or no seed.
         TableError: the domains differ, there are too few rows, or the holdout repeats members.
     """
+    for rows in (members, holdout):
+        expect(rows, Rows, "the people of a panel are Rows; open_panel reads them from files")
+    luck = generator(seeded(seed))
     if members.domain != holdout.domain:
         raise TableError("the table and its holdout are described by different domains", culprit=holdout.domain)
     if len(members) < FEWEST or len(holdout) < 2 * FEWEST:
@@ -55,7 +60,7 @@ def panel(members: Rows, holdout: Rows, *, seed: int) -> Panel:
             f"an interval needs at least {FEWEST} rows of the table and {2 * FEWEST} of the holdout", culprit=FEWEST
         )
     _refuse_overlap(members, holdout)
-    shuffled = holdout.sample(len(holdout), generator(seed))
+    shuffled = holdout.sample(len(holdout), luck)
     half = len(holdout) // 2
     return Panel(members, shuffled.take(np.arange(half)), shuffled.take(np.arange(half, len(holdout))))
 

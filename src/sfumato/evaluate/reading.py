@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain import Attribute, Domain
+from sfumato.arguments import expect
+from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import unknown_code
-from sfumato.errors import TableError
+from sfumato.errors import InputError, TableError
 from sfumato.evaluate.cells import Leaves, compatible
 from sfumato.evaluate.released import Released, spread
 
@@ -27,9 +28,12 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
         hierarchies: for each generalised column, the leaves under every label (``read_hierarchy``).
 
     Raises:
+        InputError: what is no domain, or no hierarchy.
         TableError: the file cannot be read, lacks a column, or a cell has no meaning in the domain.
     """
-    return from_arrow(_read_text(Path(path)), domain, hierarchies=hierarchies)
+    expect(domain, Domain, "a release is described by a Domain, such as sf.load returns")
+    _refuse_wrong_labels(hierarchies, domain)
+    return from_arrow(_read_text(path), domain, hierarchies=hierarchies)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
     Raises:
         TableError: the file cannot be read.
     """
-    table = _read_text(Path(path))
+    table = _read_text(path)
     unknown = {}
     for column, attribute in enumerate(domain):
         other = unknown_code(attribute)
@@ -71,6 +75,9 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
     lacking = [name for name in domain.names if name not in table.column_names]
     if lacking:
         raise TableError(f"the release lacks the columns {', '.join(lacking)} of the domain", culprit=tuple(lacking))
+    twice = [name for name in domain.names if table.column_names.count(name) > 1]
+    if twice:
+        raise TableError(f"the release has the columns {', '.join(twice)} twice", culprit=tuple(twice))
     if not table.num_rows:
         raise TableError("the release has no rows", culprit=None)
     codes = np.empty((table.num_rows, len(domain)), dtype=np.intp, order="F")
@@ -96,21 +103,40 @@ def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
     Rows whose leaf is no declared value are left out: hierarchies often cover more than a domain declares.
 
     Raises:
+        InputError: what is no attribute.
         TableError: the file cannot be read or none of its leaves is declared.
     """
-    table = _read_text(Path(path))
-    leaves, *levels = (column.to_pylist() for column in table.columns)
+    expect(attribute, Categorical | Integer | Real, "a hierarchy is of an attribute, such as domain['age']")
+    table = _read_text(path)
+    if not table.num_columns:
+        raise TableError(f"the hierarchy {path} has no columns", culprit=attribute)
+    leaves, *levels = ([_text(value) for value in _values(column)] for column in table.columns)
     under: dict[str, set[int]] = {}
     for place, leaf in enumerate(leaves):
         found = compatible(attribute, leaf, {})
         if found is None:
             continue
         for level in levels:
-            if level[place]:
-                under.setdefault(level[place].strip(), set()).update(found)
+            if label := (level[place] or "").strip():
+                under.setdefault(label, set()).update(found)
     if not under:
         raise TableError(f"the hierarchy {path} names no declared value of {attribute.name!r}", culprit=attribute)
     return {label: frozenset(found) for label, found in under.items()}
+
+
+def _refuse_wrong_labels(hierarchies: object, domain: Domain) -> None:
+    form = "hierarchies are given as {column: read_hierarchy(file, domain[column])}"
+    if hierarchies is None:
+        return
+    expect(hierarchies, Mapping, form)
+    assert isinstance(hierarchies, Mapping)
+    for name, labels in hierarchies.items():
+        expect(labels, Mapping, form)
+        codes = range(domain[name].size)
+        for leaves in labels.values():
+            expect(leaves, frozenset, form)
+            if not leaves or not all(leaf in codes for leaf in leaves):
+                raise InputError(f"{form}; one of {name!r} has leaves that the domain does not have", culprit=labels)
 
 
 def _share_leaves(
@@ -132,10 +158,18 @@ def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
     import pyarrow.compute as pc
 
     if pa.types.is_nested(column.type):
-        column = pa.chunked_array([[_text(value) for value in column.to_pylist()]], type=pa.string())
+        column = pa.chunked_array([[_text(value) for value in _values(column)]], type=pa.string())
     encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
-    values = encoded.dictionary.to_pylist()
-    return [_text(value) for value in values], encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+    places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+    return [_text(value) for value in _values(encoded.dictionary)], places
+
+
+def _values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    try:
+        values: list[object] = column.to_pylist()
+    except (ValueError, OverflowError):  # dates before and after all calendars
+        raise TableError(f"a column of {column.type} holds values that cannot be read", culprit=None) from None
+    return values
 
 
 def _text(value: object) -> str | None:
@@ -145,15 +179,19 @@ def _text(value: object) -> str | None:
         return value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
     if isinstance(value, Iterable):
         return "{" + ",".join(str(part) for part in value) + "}"
     return str(value)
 
 
-def _read_text(path: Path) -> pa.Table:
+def _read_text(given: str | Path) -> pa.Table:
     import pyarrow.csv
     import pyarrow.parquet
 
+    expect(given, str | Path, "a file is named by its path")
+    path = Path(given)
     if not path.exists():
         raise TableError(f"there is no file {path}", culprit=str(path))
     try:
@@ -166,4 +204,4 @@ def _read_text(path: Path) -> pa.Table:
         )
         return pyarrow.csv.read_csv(path, convert_options=convert)
     except (OSError, pa.ArrowException, UnicodeDecodeError):
-        raise TableError(f"cannot read the release {path} as CSV or Parquet", culprit=str(path)) from None
+        raise TableError(f"cannot read {path} as CSV or Parquet", culprit=str(path)) from None

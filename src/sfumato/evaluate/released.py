@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ _CHUNK_CELLS = 1 << 24
 _STEP = 1 << 16  # weights are multiples of 2^-16: float32 sums over 255 attributes are exact, so ties are ties
 
 
+@runtime_checkable
 class Marginals(Protocol):
     """Whatever can say how the people are spread over the cells of a few attributes."""
 

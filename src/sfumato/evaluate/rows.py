@@ -22,7 +22,7 @@ class Rows:
     """Rows of real people: ``codes`` has shape ``(rows, attributes)``, in the order of the domain.
 
     Raises:
-        TableError: the shape does not fit the domain, or a code is out of range.
+        TableError: the shape does not fit the domain, or a code is out of range or no whole number.
     """
 
     domain: Domain
@@ -32,6 +32,8 @@ class Rows:
         codes = np.asarray(self.codes)
         if codes.ndim != 2 or codes.shape[1] != len(self.domain):  # noqa: PLR2004
             raise TableError(f"codes need one column for each of the {len(self.domain)} attributes", culprit=self)
+        if codes.size and codes.dtype.kind not in "iu":
+            raise TableError("codes are whole numbers", culprit=self)
         if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(self.domain.shape)).any()):
             raise TableError("a code is outside its attribute's cells", culprit=self)
         object.__setattr__(self, "codes", np.asfortranarray(codes, dtype=np.intp))

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sfumato.arguments import expect
 from sfumato.evaluate.attacks.advantage import Advantage
 from sfumato.evaluate.attacks.membership import Roc
 from sfumato.evaluate.attacks.suite import Attacks, attack
@@ -41,6 +42,11 @@ class Entry:
     name: str
     family: str
     claim: Claim
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.family):
+            expect(text, str, "a release has a name and a family as text")
+        expect(self.claim, Claim, "what a release promises is a Claim")
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,11 @@ def judge(
         target: the attribute that learners predict.
         seed: of queries, targets and learners: the same for releases that are compared.
         watch: told what comes next.
+
+    Raises:
+        InputError: what is no release, panel, entry or target.
     """
+    expect(entry, Entry, "what is judged is called by an Entry(name, family, claim)")
     scored = scorecard(release, panel, target=target, seed=seed, watch=watch)
     watch("attacks")
     attacked = attack(release, panel.members, panel.controls, claim=entry.claim, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sfumato.arguments import expect
 from sfumato.evaluate.attacks import nearest
 from sfumato.evaluate.attacks.advantage import Advantage, advantage, worst
 from sfumato.evaluate.attacks.inference import KNOWLEDGE as INFERENCE_KNOWLEDGE
@@ -16,11 +17,12 @@ from sfumato.evaluate.attacks.singling_out import singled_out
 from sfumato.evaluate.attacks.targets import draw_targets
 from sfumato.evaluate.attacks.tracing import KNOWLEDGE as TRACING_KNOWLEDGE
 from sfumato.evaluate.attacks.tracing import tracing_scores
+from sfumato.evaluate.checks import refuse_wrong_people, refuse_wrong_release
 from sfumato.evaluate.claims import Claim, advantage_bound
 from sfumato.evaluate.estimates import Perturbed
 from sfumato.evaluate.released import Marginals, Released
 from sfumato.evaluate.rows import Rows
-from sfumato.model.simulation import generator
+from sfumato.model.simulation import generator, seeded
 
 _PEOPLE = 1000  # of each kind: half of them fit, half of them test
 
@@ -39,7 +41,18 @@ class Attacks:
 
 
 def attack(release: Marginals, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
-    """All attacks that apply to a release: on its rows or reports where it has some, else on its marginals."""
+    """All attacks that apply to a release: on its rows or reports where it has some, else on its marginals.
+
+    Raises:
+        InputError: what is no release, people, claim or seed.
+        TableError: too few rows for an interval.
+    """
+    expect(members, Rows, "members and controls are Rows, such as those of a Panel")
+    for people in (members, controls):
+        refuse_wrong_people(people, members.domain)
+    refuse_wrong_release(release, members.domain)
+    expect(claim, Claim, "what a release promises is a Claim")
+    seeded(seed)
     match release:
         case Released():
             return attack_rows(release, members, controls, claim=claim, seed=seed)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.arguments import expect, expect_all, whole
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.bounds import lower_bounds, measure_of
 from sfumato.evaluate.audit.events import best_event
@@ -18,6 +19,8 @@ from sfumato.evaluate.audit.subject import Subject, outputs
 FALSE_ALARMS = 1e-3
 """Probability that a whole run rejects at least one mechanism that keeps its word."""
 FEWEST = 20
+_MOST = 10**9
+_ERROR = "the error of an audit is a probability between 0 and 1"
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
     intervals, so that it exceeds the true loss with probability at most ``error``.
 
     Raises:
-        InputError: fewer than 20 draws, or outputs that are not numbers.
+        InputError: fewer than 20 draws, no probability, or outputs that are not numbers.
     """
-    if draws < FEWEST:
-        raise InputError(f"an audit needs at least {FEWEST} draws on each input, not {draws}", culprit=draws)
+    draws = whole(draws, "draws are a whole number")
+    _refuse_wrong_error(error)
+    if not FEWEST <= draws <= _MOST:
+        raise InputError(f"an audit needs at least {FEWEST} draws on each input, and at most {_MOST:,}", culprit=draws)
     first, second = outputs(subject.first, draws), outputs(subject.second, draws)
     if first.shape != second.shape or np.isnan(first).any() or np.isnan(second).any():
         raise InputError(f"{subject.name} returns outputs of different shapes or NaN", culprit=subject)
@@ -67,10 +72,21 @@ def audit_all(
     """Audit several mechanisms so that all honest ones pass with probability at least 1 - ``error``.
 
     The error is split evenly over the subjects (Bonferroni).  ``watch`` is told the name of each before it starts.
+
+    Raises:
+        InputError: what are no subjects, and as ``audit`` says.
     """
+    expect_all(subjects, Subject, "what is audited is a list of Subject, such as subject_of returns")
+    _refuse_wrong_error(error)
     findings = []
     for subject in subjects:
         if watch is not None:
             watch(subject.name)
         findings.append(audit(subject, draws=draws, error=error / len(subjects)))
     return tuple(findings)
+
+
+def _refuse_wrong_error(error: float) -> None:
+    expect(error, int | float, _ERROR)
+    if not 0 < error < 1:
+        raise InputError(_ERROR, culprit=error)

@@ -28,6 +28,8 @@ def find_callable(name: str) -> Callable[[object], object]:
             found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError):
         raise InputError(f"no callable {name!r} to audit; say module:function", culprit=name) from None
+    except Exception as error:
+        raise InputError(f"the module {module!r} failed with {type(error).__name__}", culprit=name) from error
     finally:
         sys.path.remove(here)
     if not callable(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -9,6 +10,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Loss
 
@@ -32,6 +34,15 @@ class Subject:
     second: Draw
     mu: float | None = None
 
+    def __post_init__(self) -> None:
+        expect(self.name, str, "what is audited has a name as text")
+        expect(self.claim, Loss, "what is audited claims a loss: Epsilon(...), EpsilonDelta(..., ...) or Rho(...)")
+        if not (callable(self.first) and callable(self.second)):
+            raise InputError("what is audited is drawn by two functions of a number of draws", culprit=self)
+        expect(self.mu, int | float | None, "mu is a number, or None")
+        if self.mu is not None and not 0 < self.mu <= sys.float_info.max:
+            raise InputError("mu is a finite number above zero", culprit=self.mu)
+
 
 def subject_of(
     function: Callable[[Input], object], neighbours: tuple[Input, Input], *, name: str, claim: Loss
@@ -43,15 +54,26 @@ def subject_of(
         neighbours: two inputs that differ by what the claim protects; include answers of 0 and 1.
         name: how reports call it.
         claim: the loss that it says it has.
+
+    Raises:
+        InputError: what cannot be called, no two inputs, or no loss.
     """
+    if not callable(function):
+        raise InputError("what is audited is a function of one input", culprit=function)
+    if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:  # noqa: PLR2004
+        raise InputError("an audit needs a pair of neighbouring inputs", culprit=neighbours)
     first, second = neighbours
     return Subject(name, claim, lambda count: _repeat(function, first, count), lambda n: _repeat(function, second, n))
 
 
 def _repeat(function: Callable[[Input], object], value: Input, count: int) -> NDArray[np.number]:
     try:
-        return np.array([function(value) for _ in range(count)], dtype=np.float64)
-    except (TypeError, ValueError):
+        found = [function(value) for _ in range(count)]
+    except Exception as error:
+        raise InputError(f"the audited callable failed with {type(error).__name__}", culprit=function) from error
+    try:
+        return np.array(found, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             "an audited callable returns a number, or a sequence of numbers of one length", culprit=function
         ) from None
@@ -61,9 +83,12 @@ def outputs(draw: Draw, count: int) -> Outputs:
     """``count`` outputs as numbers, shape ``(count, coordinates)``.
 
     Raises:
-        InputError: another number of outputs than asked for.
+        InputError: another number of outputs than asked for, or what are no numbers.
     """
-    drawn = np.asarray(draw(count), dtype=np.float64)
+    try:
+        drawn = np.asarray(draw(count), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("a mechanism returns numbers, as many as it is asked for", culprit=draw) from None
     if drawn.shape[:1] != (count,):
         raise InputError(f"a mechanism asked for {count} outputs returned {drawn.shape[:1]}", culprit=draw)
     return drawn.reshape(count, -1)

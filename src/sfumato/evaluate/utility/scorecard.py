@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.evaluate.checks import refuse_wrong_panel, refuse_wrong_release
 from sfumato.evaluate.panel import Panel
 from sfumato.evaluate.released import Marginals, Released
 from sfumato.evaluate.remembered import Remembered
@@ -45,7 +46,12 @@ def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int, watch
         target: the attribute that learners predict.
         seed: of the marginals and queries drawn and the learners, so that releases are compared on the same ones.
         watch: told what comes next.
+
+    Raises:
+        InputError: what is no release, panel or target.
     """
+    refuse_wrong_panel(panel, target=target, seed=seed)
+    refuse_wrong_release(release, panel.domain)
     real, seen = panel.truth, Remembered(release)
     watch("all pairs of columns")
     distances = _pair_distances(real, seen)
