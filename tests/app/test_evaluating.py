@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+from sfumato.app.report.evaluation import figure
+
 DOMAIN = """sfumato: 1
 unit: row
 attributes:
@@ -95,6 +97,14 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
     assert value["releases"][3]["samples"]["members tested by attacks"] == "a sample"
     assert {share for each in value["releases"] for share in each["samples"].values()} == {"all", "a sample"}
     assert [bool(each["columns"]) for each in value["releases"]] == [False, False, False, True, True]
+    figures = {"attack", "knowledge", "members", "controls", "advantage", "low", "high", "bound"}
+    for each in value["releases"]:
+        for attack in (*each["attacks"], each["headline"]):
+            assert set(attack) == figures
+            assert attack["advantage"] == attack["members"] - attack["controls"]  # shares, and no numbers of people
+            assert all(
+                f"<td>{figure(attack[name])}</td>" in page for name in ("members", "controls", "advantage", "low")
+            )
     sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
     assert (desk / "report.html").read_text() == page
 

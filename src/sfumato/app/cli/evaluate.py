@@ -58,7 +58,7 @@ def evaluate(
     from sfumato.domain import load
     from sfumato.engine.address import shown
     from sfumato.evaluate.files import open_panel, submissions
-    from sfumato.evaluate.frontier import Contender, frontier, without_exact_shares
+    from sfumato.evaluate.frontier import Contender, frontier, told
     from sfumato.vault.rows import save_text
 
     labels = [given.partition("=")[2] for given in hierarchy or []]
@@ -102,9 +102,8 @@ def evaluate(
         }
         for verdict in found.verdicts
     ]
-    value = [{**without_exact_shares(each).to_json(), "samples": each.sampled} for each in found.verdicts]
     result(
-        {"page": str(out), "releases": value},
+        {"page": str(out), "releases": [told(each) for each in found.verdicts]},
         f"{columns(lines)}\n\n{sample_lines(found.verdicts)}\n\nPage: {out}",
         as_json=as_json,
     )
