@@ -92,3 +92,9 @@ def test_expected_uniques_under_pitman_by_enumeration() -> None:
         expected += probability * sizes.count(1)
     log = math.lgamma(3) + math.lgamma(2 + 0.5 + people - 1) - math.lgamma(2.5) - math.lgamma(2 + people)
     assert people * math.exp(log) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("estimate", [zayatz, pitman])
+def test_a_population_larger_than_floats_tell_apart_is_refused(estimate):
+    with pytest.raises(InputError, match="at most"):
+        estimate(np.array([1, 1, 2]), 10**400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfumato.errors import InputError
+from sfumato.errors import InputError, LossError
 from sfumato.local import (
     Distribution,
     Frequency,
@@ -60,3 +60,22 @@ ARGUMENTS = {
 def test_arguments_of_the_wrong_kind_are_refused(argument, odd) -> None:
     with pytest.raises(InputError):
         argument(odd)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-300", "9e-10", 0, "33", "nan"])
+def test_an_epsilon_of_which_nothing_can_be_made_is_refused_by_every_kind(epsilon) -> None:
+    for design in (
+        lambda: Frequency.design(3, epsilon=epsilon),
+        lambda: Mean.design(0, 1, epsilon=epsilon),
+        lambda: Range.design(4, epsilon=epsilon),
+        lambda: Distribution.design(0, 1, bins=4, epsilon=epsilon),
+        lambda: HeavyHitters.design(bits=8, text=True, epsilon=epsilon),
+    ):
+        with pytest.raises(LossError, match="epsilon must be"):
+            design()
+    assert Frequency.design(3, epsilon="1e-9").epsilon > 0
+
+
+def test_more_reports_than_can_be_computed_with_are_refused() -> None:
+    with pytest.raises(InputError, match="what holds for fewer holds for more"):
+        amplify(Frequency.design(3, epsilon=1), 10**23, "1e-9")

@@ -9,6 +9,8 @@ from sfumato.errors import InputError
 
 Integers = NDArray[np.int64]
 
+_MOST = 10**15  # people: beyond, a float does not tell them apart
+
 
 def zayatz(counts: Integers, population: int) -> float:
     """Estimated population uniques (Zayatz 1991).
@@ -89,4 +91,6 @@ def _checked(counts: Integers, population: int) -> int:
     rows = int(counts.sum())
     if population < rows:
         raise InputError(f"a population of {population} cannot contain a sample of {rows} rows", culprit=population)
+    if population > _MOST:
+        raise InputError(f"a population has at most {_MOST:,} people", culprit=population)
     return rows

@@ -16,15 +16,19 @@ CEILING = Fraction(32)
 """No randomizer claims more: at epsilon = 32 a report lies once in 10^13, which protects nobody, and above it
 the rarest outcome has too few of the 2^64 steps left to be represented to six digits."""
 
+FLOOR = Fraction(1, 10**9)
+"""No randomizer claims less: even at this epsilon, 10^18 reports leave an estimate as uncertain as none."""
+
 _BITS = 384
 _DECIMALS = 10**12
+_SHOWN = 20
 
 
 def claimed(epsilon: Number) -> Fraction:
     """Read the epsilon that a local spec claims.
 
     Raises:
-        LossError: not a finite number in (0, 32]; see :data:`CEILING` for why.
+        LossError: not a finite number from 1e-9 to 32; see :data:`FLOOR` and :data:`CEILING` for why.
 
     >>> claimed(0.5)
     Fraction(1, 2)
@@ -32,6 +36,11 @@ def claimed(epsilon: Number) -> Fraction:
     value = exact(epsilon, name="epsilon")
     if value <= 0:
         raise LossError(f"epsilon must be greater than zero, not {plain(value)}", culprit=epsilon)
+    if value < FLOOR:
+        raise LossError(
+            f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_SHOWN]}: below that a report says nothing",
+            culprit=epsilon,
+        )
     if value > CEILING:
         raise LossError(
             f"epsilon must be at most {CEILING}, not {plain(value)}: above that a local report is the value itself",

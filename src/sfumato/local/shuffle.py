@@ -23,6 +23,7 @@ from sfumato.errors import InputError, LossError
 from sfumato.local.spec import Spec
 from sfumato.privacy.loss import Number, exact
 
+_MOST = 10**10  # reports: the arrays grow with the root, and 10^9 take 20 seconds
 _DEVIATIONS = 12  # of the number of clones, to either side; what lies beyond is added to delta
 _BISECTIONS = 40
 _SLACK = 1e-9  # relative error allowed for the floating-point sums
@@ -58,7 +59,7 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
 
     Raises:
         LossError: a delta outside (0, 1).
-        InputError: fewer than two reports, or a spec that discloses a level.
+        InputError: fewer than two reports or more than 10^10, or a spec that discloses a level.
     """
     chance = exact(delta, name="delta")
     if not 0 < chance < 1:
@@ -67,6 +68,10 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
     reports = whole(reports, "reports are a whole number")
     if reports < 2:  # noqa: PLR2004
         raise InputError(f"shuffling needs at least two reports, not {reports}", culprit=reports)
+    if reports > _MOST:
+        raise InputError(
+            f"at most {_MOST:,} reports are computed with; what holds for fewer holds for more", culprit=reports
+        )
     if spec.kind in {"public_levels", "block"}:
         raise InputError("shuffling amplifies ordinary LDP only; this spec discloses levels", culprit=spec)
     local = float(spec.epsilon)
