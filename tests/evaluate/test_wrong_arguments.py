@@ -207,6 +207,7 @@ def test_what_is_audited_returns_numbers_and_does_not_fail() -> None:
         (lambda _: "x", "returns a number"),
         (lambda value: 1 / value, "failed with ZeroDivisionError"),
         (lambda _: float("nan"), "NaN"),
+        (lambda _: float("inf"), "infinite"),
     ):
         subject = evaluate.subject_of(function, (0, 1), name="odd", claim=Epsilon(1))
         with pytest.raises(InputError, match=says):

@@ -55,8 +55,8 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
     if not FEWEST <= draws <= _MOST:
         raise InputError(f"an audit needs at least {FEWEST} draws on each input, and at most {_MOST:,}", culprit=draws)
     first, second = outputs(subject.first, draws), outputs(subject.second, draws)
-    if first.shape != second.shape or np.isnan(first).any() or np.isnan(second).any():
-        raise InputError(f"{subject.name} returns outputs of different shapes or NaN", culprit=subject)
+    if first.shape != second.shape or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise InputError(f"{subject.name} returns outputs of different shapes, infinite or NaN", culprit=subject)
     half = draws // 2
     measure = measure_of(subject.claim, subject.mu)
     event, _ = best_event(first[:half], second[:half], measure, error=error)
