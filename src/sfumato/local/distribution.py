@@ -55,7 +55,7 @@ class Distribution:
         """Square wave (Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric 2020) on ``bins`` bins.
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: bounds that do not increase, or bins outside 2 .. 512.
         """
         check_bounds(low, high)

@@ -65,12 +65,12 @@ class Frequency:
 
         Args:
             values: the public list of values, or their number where they are 0 .. n-1; at least two.
-            epsilon: per report, or, for the memoised methods, for all reports about one value; in (0, 32].
+            epsilon: per report, or, for the memoised methods, for all reports about one value; in [1e-9, 32].
             method: AUTO takes the least exact variance among methods whose reports fit eight bytes.
             first_report: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
 
         Raises:
-            LossError: an epsilon outside (0, 32], or a first report not below epsilon.
+            LossError: an epsilon outside [1e-9, 32], or a first report not below epsilon.
             InputError: fewer than two values, a value twice, or more than 2^20 values.
 
         >>> Frequency.design(["red", "green", "blue"], epsilon=1).method.value

@@ -69,7 +69,7 @@ class GradedMean:
 
         Raises:
             InputError: divisions that do not run from ``low`` to ``high`` in increasing order.
-            LossError: a budget outside (0, 32].
+            LossError: a budget outside [1e-9, 32].
         """
         expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))
@@ -139,7 +139,7 @@ class PublicLevels:
         """One optimal mean a level.
 
         Raises:
-            LossError: a budget outside (0, 32].
+            LossError: a budget outside [1e-9, 32].
             InputError: bounds that do not increase.
         """
         return cls(tuple(Mean.design(low, high, epsilon=budget) for budget in budgets), independent)
@@ -207,7 +207,7 @@ class Block:
         """One optimal mean within every level.
 
         Raises:
-            LossError: a budget outside (0, 32].
+            LossError: a budget outside [1e-9, 32].
             InputError: divisions that do not increase or do not fit the budgets.
         """
         check_division(divisions, len(budgets))

@@ -68,7 +68,7 @@ class HeavyHitters:
         """A spec for values of ``bits`` bits.
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: bits that are no multiple of 8 up to 48.
         """
         exact = claimed(epsilon)

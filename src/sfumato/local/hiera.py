@@ -71,7 +71,7 @@ class Hiera:
         Raises:
             InputError: divisions that do not run from ``low`` to ``high``, do not increase or do not fit the budgets,
                 or budgets that increase.
-            LossError: a budget outside (0, 32].
+            LossError: a budget outside [1e-9, 32].
         """
         expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))

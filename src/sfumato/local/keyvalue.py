@@ -168,7 +168,7 @@ class KeyValue:
         """PCKV-UE with its optimised budgets (Gu, Li, Cheng, Xiong, Cao 2020).
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: no keys, bounds that do not increase, or fewer than one pair.
         """
         exact = claimed(epsilon)

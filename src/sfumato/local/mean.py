@@ -85,11 +85,11 @@ class Mean:
         Args:
             low: the least value.
             high: the largest value, above ``low``.
-            epsilon: per report, in (0, 32].
+            epsilon: per report, in [1e-9, 32].
             method: AUTO computes the worst-case variance of every mechanism and takes the least.
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: bounds that are not finite and increasing.
         """
         check_bounds(low, high)

@@ -57,7 +57,7 @@ class Range:
         """A spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: a size outside 2 .. 1024, or a fanout outside 2 .. size.
         """
         exact = claimed(epsilon)

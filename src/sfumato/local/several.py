@@ -80,7 +80,7 @@ class Several:
         """A spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
 
         Raises:
-            LossError: an epsilon outside (0, 32].
+            LossError: an epsilon outside [1e-9, 32].
             InputError: fewer than two attributes, or a domain or bounds that are wrong.
         """
         exact = claimed(epsilon)
