@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.app.http.serving import Server
+
+COUNTED = r'sfumato_requests_total{status="2xx"} ([0-9.]+)'
 
 
 def serve(folder, *arguments):
@@ -37,6 +40,17 @@ def test_an_address_of_another_machine(tmp_path):
     assert found.returncode == 2
     assert "cannot listen on 192.0.2.1" in " ".join(found.stderr.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_worker_counts_its_requests_too(tmp_path):
+    server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1).start()
+    try:
+        before, after = (
+            float(re.search(COUNTED, httpx.get(f"{server.address}/metrics", trust_env=False).text)[1]) for _ in range(2)
+        )
+    finally:
+        server.stop()
+    assert after == before + 1
 
 
 def test_a_file_of_the_users_is_left_alone_and_the_server_starts(tmp_path):

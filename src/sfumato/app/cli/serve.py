@@ -34,6 +34,7 @@ def serve(
     import tempfile
 
     from sfumato.app.cli.ledger import database
+    from sfumato.app.http.metrics import SHARED
     from sfumato.app.http.server import LEDGER
     from sfumato.app.http.setup import first_link, register_sample
 
@@ -46,7 +47,8 @@ def serve(
     remark(f"Steward, once and within an hour: {first_link(url, f'http://{host}:{port}')}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ[LEDGER] = url
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = shared
+        if workers > 1:  # a single worker is this process, which counts in its own memory
+            os.environ[SHARED] = shared
         run("sfumato.app.http.server:application", host=host, port=port, workers=workers)
 
 

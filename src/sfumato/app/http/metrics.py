@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
 REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
 SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
 
@@ -25,7 +26,7 @@ def timed(work: str) -> Iterator[None]:
 
 def exposition() -> bytes:
     """The text format, summed over all workers where they share a folder."""
-    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+    if SHARED not in os.environ:
         return generate_latest()
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
