@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import httpx
 import pytest
@@ -89,6 +90,18 @@ def test_questions_under_way_when_the_server_ends_are_answered(server, postgres,
         ledger.verify()
         entries = {entry.number for entry in ledger.journal()}
     assert {reply.json()["provenance"]["journal_entry"] for reply in replies} <= entries
+
+
+def test_workers_end_when_their_parent_was_killed(tmp_path):
+    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
+    group = started.process.pid
+    try:
+        started.process.kill()  # it alone, and it can tell nobody
+        started.process.wait()
+        until(lambda: not listens(started))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sfumato.app.http import metrics, openapi, problems, queries, releases, stewards
 from sfumato.app.http.access import Doorkeeper, Worker
 from sfumato.app.http.logs import log, to_standard_error
+from sfumato.app.http.orphan import end_with_parent
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
 
@@ -27,6 +28,7 @@ _FRAMES = 8  # of the place of an error
 def application() -> FastAPI:
     """The application over the database that the environment names: what each worker calls."""
     to_standard_error()
+    end_with_parent()
     return create(Service(os.environ[LEDGER]))
 
 
