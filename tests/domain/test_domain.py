@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown, dump, load, parse
 from sfumato.domain.attribute import Attribute, null_code, unknown_code
 from sfumato.domain.document import describe, schema
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, InputError
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
 ANY = st.sampled_from(Unknown)
@@ -186,3 +186,15 @@ def test_the_published_schema_is_valid_and_matches_its_docs() -> None:
 def test_a_bound_on_rows_is_a_whole_number(rows: object) -> None:
     with pytest.raises(DomainError, match="at least one row"):
         Unit("person", rows=rows)  # type: ignore[arg-type]
+
+
+def test_a_list_of_attributes_makes_the_domain_that_a_tuple_makes() -> None:
+    age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP)
+    assert Domain([age]) == Domain((age,))
+    assert {Domain([age])} == {Domain((age,))}
+
+
+@pytest.mark.parametrize("attributes", [None, "age", {"age": 1}, ["age"], [None]], ids=repr)
+def test_what_are_no_attributes_is_refused(attributes: object) -> None:
+    with pytest.raises(InputError, match="the attributes of a domain are a list of"):
+        Domain(attributes)

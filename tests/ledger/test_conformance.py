@@ -269,6 +269,13 @@ def test_a_limit_never_changes(url, ledger):
         assert again.limit == Epsilon(1)
 
 
+@pytest.mark.parametrize("limit", [1, "1", 0.5, Fraction(1)])
+def test_a_limit_without_a_measure_is_refused_and_makes_nothing(limit, tmp_path):
+    with pytest.raises(InputError, match="a limit is an Epsilon, Rho or EpsilonDelta, not"):
+        open_ledger(f"sqlite:///{tmp_path / 'new.ledger'}", dataset="people", limit=limit)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_dataset_is_opened_with_a_limit_only(url, ledger):
     with pytest.raises(LedgerError, match="no dataset 'cars'"):
         open_ledger(url, dataset="cars", limit=None)

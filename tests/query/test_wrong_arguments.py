@@ -10,6 +10,7 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, QueryError
 from sfumato.privacy.loss import Rho
+from sfumato.query import batch_rows
 from sfumato.vault.fake import FakeVault
 
 DOMAIN = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
@@ -71,6 +72,9 @@ def test_domains_and_batches_of_the_wrong_form_are_refused() -> None:
             query.accuracy(odd, COUNT, Rho(1), confidence="0.95")
         with pytest.raises(InputError, match="a Domain"):
             query.choose(odd, BATCH, Rho(1))
+        for ranges in (batch_rows.all_ranges, batch_rows.prefixes):
+            with pytest.raises(InputError, match="a Domain"):
+                ranges(odd, "age")
     for attributes, rows in ((5, BATCH.rows), ("age", BATCH.rows), ([5], BATCH.rows), (("age",), [[True]])):
         with pytest.raises(InputError, match="a batch"):
             query.Batch(attributes, rows)

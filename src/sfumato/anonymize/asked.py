@@ -45,6 +45,7 @@ class Asked:
                 "keep": sorted(keep),
                 **self.options,
             },
+            f"rows by {', '.join(each.name for each in self.quasi)}: {' and '.join(map(str, self.criteria))}",
         )
 
     def statement(self, unit: Unit) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError
@@ -33,6 +34,8 @@ class Domain:
     draft: bool = False
 
     def __post_init__(self) -> None:
+        expect_all(self.attributes, Attribute, "the attributes of a domain are a list of Categorical, Integer and Real")
+        object.__setattr__(self, "attributes", tuple(self.attributes))
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute", culprit=self)
         if len(set(self.names)) != len(self.names):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
@@ -209,9 +210,11 @@ def open_ledger(url: str, *, dataset: str, limit: Loss | None) -> Ledger:
         LedgerError: there is no such ledger and no limit was given, the stored limit is another one, or
             the database cannot be used.
         OtherDatasetsError: the ledger keeps other datasets only, and no limit was given.
-        InputError: the address or the name is no good.
+        InputError: the address, the name or the limit is no good.
     """
     _named(dataset, "a dataset")
+    if limit is not None:
+        expect(limit, Loss, "a limit is an Epsilon, Rho or EpsilonDelta")
     store = Store(url)
     try:
         return Ledger(store, dataset=dataset, limit=_stored_limit(store, dataset, limit))

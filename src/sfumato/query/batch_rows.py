@@ -93,6 +93,7 @@ def ranges(domain: Domain, attribute: str, bounds: Iterable[tuple[int, int]]) ->
 
 def all_ranges(domain: Domain, attribute: str) -> Batch:
     """Every inclusive range of codes of one attribute."""
+    expect(domain, Domain, "ranges are of an attribute of a Domain")
     size = domain[attribute].size
     _refuse_large(size**3 // 2)
     return ranges(domain, attribute, ((low, high) for low in range(size) for high in range(low, size)))
@@ -100,6 +101,7 @@ def all_ranges(domain: Domain, attribute: str) -> Batch:
 
 def prefixes(domain: Domain, attribute: str) -> Batch:
     """The cumulative distribution: ranges from the first code to each code."""
+    expect(domain, Domain, "ranges are of an attribute of a Domain")
     return ranges(domain, attribute, ((0, high) for high in range(domain[attribute].size)))
 
 

@@ -40,6 +40,7 @@ from sfumato.synthesize.growth import (
 )
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Public, Total
+from sfumato.synthesize.words import rows_for
 from sfumato.synthesize.workload import Marginals
 from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
@@ -81,7 +82,12 @@ def aim(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     limits = as_limits(limits)
-    request = Request("synthesize", "aim", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
+    request = Request(
+        "synthesize",
+        "aim",
+        describe(vault, loss, total, workload, limits=limits, zeros=zeros),
+        rows_for(vault.domain, workload),
+    )
     settled = vault.release(
         request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
     )

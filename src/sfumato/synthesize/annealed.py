@@ -39,6 +39,7 @@ from sfumato.synthesize.growth import (
 )
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Total
+from sfumato.synthesize.words import rows_for
 from sfumato.synthesize.workload import Marginals
 from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.doors import Doors
@@ -67,7 +68,12 @@ def annealed(
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = as_limits(limits)
-    request = Request("synthesize", "annealed", describe(vault, loss, total, workload, limits=limits, zeros=zeros))
+    request = Request(
+        "synthesize",
+        "annealed",
+        describe(vault, loss, total, workload, limits=limits, zeros=zeros),
+        rows_for(vault.domain, workload),
+    )
     settled = vault.release(
         request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
     )

@@ -47,7 +47,9 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
     numeric = vault.domain[attribute]
     if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
         raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)
-    request = Request("synthesize", "private-edges", {"attribute": attribute, "bins": bins})
+    request = Request(
+        "synthesize", "private-edges", {"attribute": attribute, "bins": bins}, f"edges of {bins} bins of {attribute}"
+    )
     settled = vault.release(request, loss, lambda doors: {"edges": np.array(split(doors, attribute, loss, bins=bins))})
     return _declarable(numeric, settled.payload["edges"].tolist())
 

@@ -21,6 +21,7 @@ from sfumato.synthesize import total as totals
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Summed, Total, after_count
+from sfumato.synthesize.words import tables
 from sfumato.synthesize.workload import as_clique, as_cliques
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
@@ -103,9 +104,8 @@ def _release(vault: Keeper, loss: Loss, total: Total, cliques: tuple[tuple[str, 
     totals.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
     expected = expected_errors(vault.domain, loss, total, cliques)
-    request = Request(
-        "synthesize", method, {"cliques": [list(clique) for clique in cliques], "total": totals.describe(total)}
-    )
+    parameters = {"cliques": [list(clique) for clique in cliques], "total": totals.describe(total)}
+    request = Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}")
     settled = vault.release(request, loss, lambda doors: tabulate(doors, loss, total, cliques).payload())
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
 

@@ -23,6 +23,7 @@ from sfumato.synthesize.histogram import project_to_total
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Summed, Total, after_count
+from sfumato.synthesize.words import rows_for
 from sfumato.synthesize.workload import Workload, refuse_no_workload
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
@@ -63,7 +64,7 @@ def matrix(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Sy
         "total": totals.describe(total),
     }
     settled = vault.release(
-        Request("synthesize", "matrix", parameters),
+        Request("synthesize", "matrix", parameters, rows_for(vault.domain, workload)),
         loss,
         lambda doors: estimate(doors, loss, total, chosen).payload(),
     )

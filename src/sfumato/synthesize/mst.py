@@ -25,6 +25,7 @@ from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.growth import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Total
+from sfumato.synthesize.words import rows_of
 from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
@@ -66,7 +67,7 @@ def mst(
     refuse_impossible(zeros, vault.domain, limits.cells)
     parameters = {"total": totals.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
     settled = vault.release(
-        Request("synthesize", "mst", parameters),
+        Request("synthesize", "mst", parameters, rows_of(vault.domain, vault.domain.names)),
         loss,
         lambda doors: span(doors, loss, total, limits=limits, zeros=zeros).payload(),
     )

@@ -23,6 +23,7 @@ from sfumato.synthesize.multiplicative_weights import History, Weights, replay
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Bought, Summed, after_count
+from sfumato.synthesize.words import rows_for
 from sfumato.synthesize.workload import Workload, counting, refuse_no_workload
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
@@ -77,7 +78,7 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
     totals.refuse_wrong(vault.domain, loss, total)
     queries = _checked(vault.domain, workload, schedule)
     expected = expected_errors(vault.domain, loss, total, schedule)
-    request = Request("synthesize", "mwem", _describe(queries, total, schedule))
+    request = Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(vault.domain, workload))
 
     def run(doors: Doors) -> dict[str, Any]:
         iterates = iterate(doors, loss, total, queries, schedule)
