@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Unpack
 
-from sfumato.errors import BudgetError, MissingLedgerError
+from sfumato.errors import MissingLedgerError
+from sfumato.ledger.account import Account
 from sfumato.ledger.entry import Receipt
 from sfumato.ledger.ledger import Ledger, Terms, open_ledger
 from sfumato.ledger.question import Question
-from sfumato.privacy.accountant import NOTHING, Charge, admits
+from sfumato.ledger.reservation import afford
+from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
 
 
@@ -42,8 +44,8 @@ class DeferredLedger:
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""
-        if charge is not None and self.limit is not None and not admits(self.limit, NOTHING, charge):
-            raise BudgetError(f"this release asks for more than {self.limit}, the most that may ever be released")
+        if charge is not None and self.limit is not None:
+            afford(Account(self.limit, NOTHING), charge, "a new ledger")
 
     def release(
         self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]

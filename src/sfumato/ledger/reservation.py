@@ -81,9 +81,9 @@ def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
 
 def _release(books: Books, event: Event) -> Receipt:
     if event.charge is not None:
-        _afford(books.account, event.charge, "the ledger")
+        afford(books.account, event.charge, "the ledger")
         if event.analyst is not None:
-            _afford(books.analyst(event.analyst), event.charge, "your cap")
+            afford(books.analyst(event.analyst), event.charge, "your cap")
         books.charge(event.charge, dataset=True, analyst=event.analyst)
     paid = event.charge is not None
     return Receipt(books.append(event), None, charged=paid, charged_analyst=paid and event.analyst is not None)
@@ -93,13 +93,18 @@ def _repeat(books: Books, event: Event, number: int, answer: bytes | None) -> Re
     if event.analyst is None or books.was_shown(event.key, event.analyst):
         return Receipt(number, answer, charged=False, charged_analyst=False)
     if event.charge is not None:
-        _afford(books.analyst(event.analyst), event.charge, "your cap")
+        afford(books.analyst(event.analyst), event.charge, "your cap")
         books.charge(event.charge, dataset=False, analyst=event.analyst)
     books.append(replace(event, kind=Kind.REPEAT))
     return Receipt(number, answer, charged=False, charged_analyst=event.charge is not None)
 
 
-def _afford(account: Account, charge: Charge, whose: str) -> None:
+def afford(account: Account, charge: Charge, whose: str) -> None:
+    """Refuse a charge that does not fit, in the measure in which the limit is kept.
+
+    Raises:
+        BudgetError: says what is left, and what was asked for.
+    """
     if account.limit is None or account.admits(charge):
         return
     delta = account.left_delta

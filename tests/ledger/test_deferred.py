@@ -1,0 +1,34 @@
+"""A ledger that is made by the first release that fits it."""
+
+import pytest
+from tests.ledger.asking import question
+
+from sfumato.errors import BudgetError
+from sfumato.ledger.deferred import DeferredLedger
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon, EpsilonDelta
+
+
+def deferred(folder, limit):
+    return DeferredLedger(f"sqlite:///{folder / 'new.ledger'}", "people", limit, limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        (Epsilon("0.2"), r"has epsilon = 0.2 left of epsilon = 0.2, and this release asks for epsilon = 0.3"),
+        (EpsilonDelta(1, "1e-6"), r"left of rho = 0.02\d+ .* as epsilon = 1, delta = 1e-06 is kept, .* rho = 0.045"),
+    ],
+)
+def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(limit, says, tmp_path):
+    with pytest.raises(BudgetError, match=says):
+        deferred(tmp_path, limit).release(question(), charge_for(Epsilon("0.3")), lambda: b"", statement="x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_fits_makes_it(tmp_path):
+    made = deferred(tmp_path, Epsilon("0.3"))
+    assert made.release(question(), charge_for(Epsilon("0.3")), lambda: b"a", statement="x").charged
+    with made.open() as ledger:
+        assert ledger.limit == Epsilon("0.3")
+        assert len(list(ledger.journal())) == 1
