@@ -362,7 +362,7 @@ def test_tampering_is_found_and_named(url, ledger, tampering, complaint):
 
 
 def test_the_database_refuses_what_the_code_would_let_through(ledger, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.reservation._afford", lambda *_: None)
+    monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
     ask(ledger, 0, charge_for(Epsilon(1)))
     with pytest.raises(LedgerError, match="break its rules"):
         ask(ledger, 1, charge_for(Epsilon("1e-12")))

@@ -72,7 +72,7 @@ def test_the_same_question_twice_in_one_group_is_paid_once(ledger):
 
 def test_what_the_database_refuses_does_not_take_the_others_with_it(ledger, monkeypatch):
     gate = Gate(ledger, waiting=3)
-    monkeypatch.setattr("sfumato.ledger.reservation._afford", lambda *_: None)
+    monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
     asks = [lambda number=number: ask(ledger, number) for number in range(3)]
     outcomes = gate.run([*asks, lambda: ask(ledger, 3, charge_for(Epsilon(5)))])
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["LedgerError"] + ["Receipt"] * 3

@@ -38,7 +38,7 @@ def without_lock() -> FastAPI:
         return reserve(self, question, charge, **terms)
 
     Ledger.reserve = look_then_spend  # type: ignore[method-assign]
-    reservation._afford = lambda *_: None
+    reservation.afford = lambda *_: None
     return server.application()
 
 
