@@ -18,6 +18,7 @@ from sfumato import anonymize
 from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, recoding
 from sfumato.anonymize.builders import flat
 from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.full_domain import Extent
 from sfumato.anonymize.recoding import FullDomain
 from sfumato.anonymize.source import population
 from sfumato.anonymize.spelling import parse
@@ -346,6 +347,26 @@ def test_criteria_on_sensitive_values_hold_in_the_released_rows(tmp_path: Path) 
         for age, town in classes(rows):
             assert found[age, town, "yes"]
             assert found[age, town, "no"]
+
+
+@pytest.mark.parametrize("spelled", ["entropy-diversity:l=1.99,sensitive=ill", "alpha-k:alpha=0.52,k=4,sensitive=ill"])
+def test_the_limit_that_a_refusal_names_works_when_it_is_typed_back(spelled: str, tmp_path: Path) -> None:
+    """Half of the hundred younger people are ill, all of the others: in one class, both fail."""
+    ages = [30] * 100 + [50] * 301
+    table = pa.table({"age": ages, "town": ["Aix"] * 401, "ill": ["yes", "no"] * 50 + ["yes"] * 301})
+    source, criteria = vault(tmp_path, table), [parse(spelled)]
+    with pytest.raises(InfeasibleError, match=r"the nearest limit is 0.750624$"):
+        anonymize.optimal(source, quasi=["age"], criteria=criteria, suppression="0.7")
+    with pytest.raises(InfeasibleError, match=r"the nearest limit is 0.750624, and takes the optimal search$"):
+        anonymize.samarati(source, quasi=["age"], criteria=criteria, suppression="0")
+    made = anonymize.optimal(source, quasi=["age"], criteria=criteria, suppression="0.750624")
+    assert len(made.rows) == 100
+    with pytest.raises(InfeasibleError, match=r"of height 999 satisfies .* no limit below 1 would do"):
+        anonymize.optimal(source, quasi=["age"], criteria=criteria, suppression="0.9", extent=Extent(height=999))
+    with pytest.raises(InfeasibleError, match=r"of height 1 that satisfies .* was found in 0 s: allow more"):
+        anonymize.optimal(
+            source, quasi=["age"], criteria=criteria, suppression="0.8", extent=Extent(height=1, seconds=0)
+        )
 
 
 def test_k_map_looks_at_the_population(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from sfumato.anonymize import optimal_search, samarati_search
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.criteria import CRITERIA, Criterion
 from sfumato.anonymize.lattice import Lattice
+from sfumato.anonymize.nearest import nearest
+from sfumato.anonymize.optimal_search import Certificate
 from sfumato.anonymize.plan import Plan, of_vector
 from sfumato.anonymize.problem import Problem, allowed_rows
 from sfumato.anonymize.quasi import Quasi, read
@@ -81,7 +83,7 @@ def optimal(
         lattice = _lattice(vault, asked, suppression)
         optimum = optimal_search.search(lattice, height=extent.height, seconds=extent.seconds)
         if optimum.node is None:
-            raise _infeasible(lattice)
+            raise _infeasible(lattice, optimum.certificate, extent)
         return of_vector(
             lattice, optimum.node.vector, asked=asked, domain=vault.domain, certificate=optimum.certificate
         )
@@ -147,15 +149,19 @@ def _lattice(vault: Vault, asked: Asked, suppression: str | Fraction) -> Lattice
     return Lattice(problem)
 
 
-def _infeasible(lattice: Lattice) -> InfeasibleError:
-    """What is nearest: at the top everything is one class, so nothing suppresses less there."""
+def _infeasible(
+    lattice: Lattice, certificate: Certificate | None = None, extent: Extent = EVERYWHERE
+) -> InfeasibleError:
+    """What is nearest; the optimal search brings a certificate, which may leave open whether there is a recoding."""
     problem = lattice.problem
     wanted = " and ".join(map(str, problem.criteria))
-    top = lattice.evaluate(lattice.top)
     rows = problem.data.rows
-    least = top.suppressed / rows
-    nearest = f"the nearest limit is {least:.6g}" if least < 1 else "no limit below 1 would do"
-    return InfeasibleError(
-        f"no recoding satisfies {wanted} with at most {problem.allowed} of {rows} rows suppressed: {nearest}",
-        culprit=problem.criteria,
-    )
+    within = f"with at most {problem.allowed} of {rows} rows suppressed"
+    where = "" if extent.height is None else f" of height {extent.height}"
+    if certificate is not None and certificate.bound < math.inf:
+        message = f"no recoding{where} that satisfies {wanted} {within} was found in {extent.seconds:g} s: allow more"
+        return InfeasibleError(message, culprit=problem.criteria)
+    limit = nearest(lattice, height=extent.height).limit(rows)
+    if certificate is None and not all(each.monotone_with_suppression for each in problem.criteria):
+        limit += ", and takes the optimal search"
+    return InfeasibleError(f"no recoding{where} satisfies {wanted} {within}: {limit}", culprit=problem.criteria)

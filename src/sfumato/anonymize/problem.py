@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize.criteria import Criterion, KAnonymity
 from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.anonymize.microdata import Microdata
 from sfumato.errors import InfeasibleError, InputError
@@ -45,7 +45,7 @@ class Problem:
             raise InputError("each quasi-identifier needs one hierarchy and one weight", culprit=self.data.quasi)
         if any(not 0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
             raise InputError("weights must be finite, not negative, and not all zero", culprit=self.weights)
-        check_criteria(self.criteria, self.data)
+        check_criteria(self.criteria, self.data, allowed=self.allowed)
 
     @property
     def heights(self) -> Vector:
@@ -65,8 +65,13 @@ class Problem:
         return len(self.prunable) == len(self.criteria)
 
 
-def check_criteria(criteria: tuple[Criterion, ...], data: Microdata) -> None:
+def check_criteria(criteria: tuple[Criterion, ...], data: Microdata, *, allowed: int | None = None) -> None:
     """Refuse criteria that cannot be looked at, or that no class can satisfy.
+
+    Args:
+        criteria: what every published class must satisfy.
+        data: the table.
+        allowed: number of rows that may be suppressed; None: any.
 
     Raises:
         InputError: the sensitive attribute or the population is not there.
@@ -78,10 +83,23 @@ def check_criteria(criteria: tuple[Criterion, ...], data: Microdata) -> None:
         if criterion.population is not None and data.population is None:
             raise InputError(f"{criterion} needs a population to compare with", culprit=criterion)
         if criterion.least_rows > data.rows - data.excluded:
-            raise InfeasibleError(
-                f"{criterion} cannot hold: the largest k that this table can meet is {data.rows - data.excluded}",
-                culprit=criterion,
-            )
+            reason = _why_too_few(criteria, data, allowed)
+            raise InfeasibleError(f"{criterion} cannot hold: {reason}", culprit=criterion)
+
+
+def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int | None) -> str:
+    rows, left = data.rows, data.rows - data.excluded
+    if not left:
+        return f"all {rows} rows are left out, by the domain or for a missing quasi-identifier"
+    alone = all(isinstance(criterion, KAnonymity) for criterion in criteria)
+    largest = f"the largest k that this table can meet is {left}" if alone else f"no class has more than {left} rows"
+    if allowed is None or data.excluded <= allowed:
+        return largest
+    return (
+        f"{largest}, and that only from a suppression limit of {sufficient_share(data.excluded, rows)}; at most"
+        f" {allowed} of {rows} rows may be suppressed and {data.excluded} are left out from the start, so under this"
+        " limit no k can be met"
+    )
 
 
 def allowed_rows(suppression: str | Fraction, rows: int) -> int:
@@ -97,3 +115,17 @@ def allowed_rows(suppression: str | Fraction, rows: int) -> int:
     if not 0 <= share <= 1:
         raise InputError(f"the suppression limit must lie in [0, 1], not {suppression}", culprit=suppression)
     return math.floor(share * rows)
+
+
+def sufficient_share(suppressed: int, rows: int) -> str:
+    """The least decimal share, rounded up, that allows so many rows to be suppressed; below 1 unless that is all rows.
+
+    >>> sufficient_share(1, 3), sufficient_share(1, 4), sufficient_share(0, 4)
+    ('0.333334', '0.25', '0')
+    >>> allowed_rows(sufficient_share(14982, 32561), 32561)
+    14982
+    """
+    digits = max(6, len(str(rows)))
+    scaled = -(-suppressed * 10**digits // rows)
+    whole, rest = divmod(scaled, 10**digits)
+    return f"{whole}.{rest:0{digits}}".rstrip("0").rstrip(".")
