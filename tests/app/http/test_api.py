@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import timedelta
 from fractions import Fraction
@@ -34,7 +35,7 @@ def test_an_analyst_previews_asks_and_repeats_for_free(server, analyst):
     before = spent(server)
     (expected,) = analyst.accuracy("people", COUNT, epsilon="0.5")
     epsilon = analyst.cost("people", COUNT, error="8")
-    assert 0.2 < float(epsilon) < 0.6
+    assert 0.2 < float(epsilon.epsilon) < 0.6
     assert spent(server) == before
     first = analyst.ask("people", COUNT, epsilon="0.5")
     value = first.rows[0]["values"][0]
@@ -72,9 +73,78 @@ def test_a_loss_may_be_a_number_and_is_read_as_it_is_written(server, analyst):
     before = spent(server)
     assert analyst.ask("people", "SELECT COUNT(*) FROM people WHERE age < 7", epsilon=0.1).cost == "epsilon 0.1"
     assert spent(server) - before == Fraction(1, 10)
-    assert float(analyst.cost("people", COUNT, error=8)) < 0.6
+    assert float(analyst.cost("people", COUNT, error=8).epsilon) < 0.6
     with pytest.raises(ServerError, match=r"loss\.epsilonn"):
         analyst.ask("people", COUNT, epsilonn=1)
+
+
+def posted(server, path, body, method="POST", **headers):
+    """What the server says to a steward who sends this."""
+    secret = server.key("raw", Scope.STEWARD)
+    found = httpx.request(
+        method,
+        f"{server.address}/v1/{path}",
+        content=body if isinstance(body, str) else json.dumps(body),
+        headers={"Authorization": f"Bearer {secret}", "Content-Type": "application/json"} | headers,
+        trust_env=False,
+    )
+    return found.status_code, found.json()
+
+
+@pytest.mark.parametrize(("number", "meant"), [("0.013", "0.013"), ("1", "1"), ("2e-2", "0.02"), ("1E-7", "0.0000001")])
+def test_a_loss_in_the_body_may_be_a_number_and_is_the_shortest_decimal_that_prints_it(server, number, meant):
+    before = spent(server)
+    status, found = posted(server, "datasets/people/query", f'{{"sql": "{COUNT}", "loss": {{"epsilon": {number}}}}}')
+    assert status == 200, found
+    assert spent(server) - before == Fraction(meant)
+    status, found = posted(server, "datasets/people/cost", {"sql": COUNT, "error": 8, "confidence": 0.9})
+    assert (status, found["notes"]) == (200, [])
+
+
+@pytest.mark.parametrize("number", ["true", "[1]", "NaN", "Infinity", "1" * 61, "null"])
+def test_what_is_no_number_is_no_loss(server, number):
+    before = spent(server)
+    status, found = posted(server, "datasets/people/query", f'{{"sql": "{COUNT}", "loss": {{"epsilon": {number}}}}}')
+    assert (status, found["charged"]) == (422, False)
+    assert spent(server) == before
+
+
+def test_a_mean_says_what_was_supposed_of_its_rows(analyst):
+    mean, supposed = "SELECT AVG(age) FROM people", "mean(age): supposing one row in each group; suppose more"
+    alone = analyst.cost("people", mean, error="1")
+    assert [note[: len(supposed)] for note in alone.notes] == [supposed]
+    many = analyst.cost("people", mean, error="1", rows=1000)
+    assert many.notes == ("mean(age): supposing 1,000 rows in each group.",)
+    assert float(many.epsilon) < float(alone.epsilon) / 100
+    assert analyst.cost("people", COUNT, error="1").notes == ()
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_of_another_content_type_is_told_which_it_must_be(server, kind):
+    body = {"sql": COUNT, "loss": {"epsilon": "0.1"}}
+    status, found = posted(server, "datasets/people/query", body, **{"Content-Type": kind})
+    assert (status, found["type"]) == (422, "/problems/invalid-request")
+    assert found["errors"] == [{"place": "body", "reason": "the content type must be application/json"}]
+    _, found = posted(server, "datasets/people/query", "[]")
+    assert "content type" not in found["errors"][0]["reason"]
+
+
+def test_a_cap_of_a_name_without_a_key_is_set_and_remarked_on(server, steward):
+    server.key("known", Scope.ANALYST)
+    server.key("former", Scope.ANALYST, timedelta(microseconds=1))
+    assert steward.cap("people", "known", epsilon="1")["remarks"] == []
+    for name in ("unkown", "former"):
+        found = steward.cap("people", name, epsilon="1")
+        assert len(found["remarks"]) == 1
+        assert f"nobody holds a valid key of the name '{name}' now" in found["remarks"][0]
+        assert found["analysts"][name] == "epsilon = 1 left of epsilon = 1"
+
+
+def test_a_domain_that_cannot_be_used_has_words_of_its_own(steward, people):
+    for domain in ({**DOMAIN, "draft": True}, {"sfumato": 1}):
+        found = refusal(lambda: steward.register("new", source=str(people), domain=domain, limit="1"))  # noqa: B023
+        assert (found["type"], found["title"]) == ("/problems/domain-unusable", "The domain cannot be used")
+        assert (found["status"], found["charged"]) == (422, False)
 
 
 @pytest.mark.parametrize("confidence", ["2", "0", "1", "-0.5", "much", "nan"])

@@ -71,3 +71,11 @@ def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(se
     assert list(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
     reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False).json()
     assert set(schemas["Problem"]["required"]) <= set(reply) <= set(schemas["Problem"]["properties"])
+
+
+def test_the_document_says_that_losses_are_text_or_numbers(server):
+    schemas = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()["components"]["schemas"]
+    kinds = schemas["LossForm"]["properties"]["epsilon"]["anyOf"]
+    flat = [each for kind in kinds for each in kind.get("anyOf", [kind])]
+    assert {each["type"] for each in flat} == {"string", "number", "null"}
+    assert [each["maxLength"] for each in flat if each["type"] == "string"] == [60]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoO
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, columns, result, working
 from sfumato.app.losses import loss_of
+from sfumato.app.supposing import notes
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def query(
             )
         needed = asking.cost(described, parsed, cost, confidence=confidence, rows=rows)
         found = asking.accuracy(described, parsed, needed, confidence=confidence, rows=rows)
-        notes = _notes(found)
+        remarks = notes(found, "suppose more with --rows, and it is cheaper")
         text = f"{needed} keeps every answer within {cost}, each with probability {confidence}."
-        value = {"epsilon": plain(needed.value), "confidence": confidence, "notes": notes}
-        result(value, "\n".join([text, *notes]), as_json=as_json)
+        value = {"epsilon": plain(needed.value), "confidence": confidence, "notes": remarks}
+        result(value, "\n".join([text, *remarks]), as_json=as_json)
         return
     loss = loss_of(epsilon, delta, rho)
     if accuracy:
@@ -113,21 +113,6 @@ def _line(expected: Expected) -> dict[str, Any]:
         "half-width": expected.half_width,
         "in": measures[expected.measure] or "-",
     }
-
-
-def _notes(expected: Sequence[Expected]) -> list[str]:
-    """What an error that was aimed at means, where it is not simply in the units of the answer."""
-    notes = [
-        f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
-    ]
-    notes += [
-        f"{each.name}: supposing one row in each group; suppose more with --rows, and it is cheaper."
-        for each in expected
-        if each.measure == "row"
-    ]
-    return notes + [
-        f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
-    ]
 
 
 def _text(answer: Answer) -> str:

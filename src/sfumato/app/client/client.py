@@ -69,6 +69,14 @@ class Reply:
     document: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a question would cost: an epsilon as exact text, and what is supposed of rows, in sentences."""
+
+    epsilon: str
+    notes: tuple[str, ...]
+
+
 class Client:
     """A server at an address, asked with a key.
 
@@ -106,10 +114,11 @@ class Client:
         body = {"sql": sql, "loss": _texts(loss), "rows": rows}
         return cast("list[dict[str, Any]]", self._call("POST", f"/v1/datasets/{name}/cost", body)["expected"])
 
-    def cost(self, name: str, sql: str, *, error: Exact, rows: int | None = None) -> str:
-        """The epsilon that keeps every answer within ``error``; spends nothing."""
+    def cost(self, name: str, sql: str, *, error: Exact, rows: int | None = None) -> Cost:
+        """The epsilon that keeps every answer within ``error``, and what it supposes; spends nothing."""
         body = {"sql": sql, "error": _text(error), "rows": rows}
-        return str(self._call("POST", f"/v1/datasets/{name}/cost", body)["epsilon"])
+        found = self._call("POST", f"/v1/datasets/{name}/cost", body)
+        return Cost(str(found["epsilon"]), tuple(found["notes"]))
 
     def ask(self, name: str, sql: str, *, retry_key: str | None = None, **loss: Exact) -> Reply:
         """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
@@ -220,7 +229,7 @@ class Client:
                 reply = self._http.request(method, path, json=body, headers=headers)
             except httpx.TransportError as error:
                 if last:
-                    raise ServerError({"title": "no reply", "detail": type(error).__name__, "status": 0}) from error
+                    raise ServerError(self._no_reply(error)) from error
             else:
                 if reply.is_success:
                     return reply
@@ -228,6 +237,14 @@ class Client:
                     raise ServerError(_problem(reply))
             time.sleep(0.1 * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def _no_reply(self, error: httpx.TransportError) -> Mapping[str, Any]:
+        """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
+        address = str(self._http.base_url.copy_with(userinfo=b"")).rstrip("/")
+        detail = f"{type(error).__name__}; check the address, and that the server runs and can be reached from here"
+        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+            detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
+        return {"title": f"no reply from {address}", "detail": detail, "status": 0}
 
 
 def _text(number: Exact) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sfumato.app.losses import loss_of
 from sfumato.domain import Domain
@@ -16,7 +16,14 @@ from sfumato.query.condition import Comparison, Condition, compare, missing
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
 from sfumato.query.sql import LONGEST, parse
 
-Number = Annotated[str, Field(max_length=60, examples=["0.1"])]
+
+def _spelled(value: object) -> object:
+    """A number as the shortest decimal that prints it; text stays as it is."""
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+_Text = Annotated[str, Field(max_length=60)]
+Number = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -40,7 +47,7 @@ class Form(BaseModel):
 
 
 class LossForm(Form):
-    """A privacy loss: epsilon, epsilon with delta, or rho, as decimal text."""
+    """A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth."""
 
     epsilon: Number | None = None
     delta: Number | None = None

@@ -98,15 +98,11 @@ def install(app: FastAPI) -> None:
         log("failed" if found.status_code >= 500 else "refused", path=request.url.path, error=kind)  # noqa: PLR2004
         return found
 
-    def invalid(_: Request, error: Exception) -> JSONResponse:
+    def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         # the place and the rule, never the value that broke it
         errors = [
-            {
-                "place": ".".join(map(str, each["loc"])),
-                "reason": each["msg"] if each["type"] != "json_invalid" else "no JSON",
-            }
-            for each in error.errors()
+            {"place": ".".join(map(str, each["loc"])), "reason": _reason(request, each)} for each in error.errors()
         ]
         more = {"charged": False, "errors": errors}
         return JSONResponse(
@@ -123,3 +119,13 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handle)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, plain)
+
+
+def _reason(request: Request, error: Mapping[str, Any]) -> str:
+    if error["type"] == "json_invalid":
+        return "no JSON"
+    if error["type"] == "model_attributes_type" and tuple(error["loc"]) == ("body",):
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            return "the content type must be application/json"
+    return str(error["msg"])

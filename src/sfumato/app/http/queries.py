@@ -11,6 +11,7 @@ from sfumato.app.http.asking import Asked, answered
 from sfumato.app.http.forms import AskForm, CostForm
 from sfumato.app.http.overspent import spent_by
 from sfumato.app.http.tables import Loaded
+from sfumato.app.supposing import notes
 from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope
@@ -50,7 +51,9 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
     rows = form.rows or loaded.dataset.rows
     if form.error is not None:
         needed = cost(loaded.domain, query, form.error, confidence=form.confidence, rows=rows)
-        return {"epsilon": plain(needed.value), "charged": False}
+        found = accuracy(loaded.domain, query, needed, confidence=form.confidence, rows=rows)
+        remarks = notes(found, "suppose more with 'rows', and it is cheaper")
+        return {"epsilon": plain(needed.value), "notes": remarks, "charged": False}
     assert form.loss is not None
     found = accuracy(loaded.domain, query, form.loss.loss(), confidence=form.confidence, rows=rows)
     return {
@@ -64,6 +67,7 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
             }
             for each in found
         ],
+        "notes": notes(found, "suppose more with 'rows', and the error is smaller"),
         "charged": False,
     }
 

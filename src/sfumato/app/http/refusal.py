@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.errors import EngineError, TableError
+from sfumato.errors import DomainError, EngineError, TableError
 
 
 class RefusalError(Exception):
@@ -25,3 +25,8 @@ def unreadable(error: TableError | EngineError) -> RefusalError:
     if isinstance(error, EngineError):
         return RefusalError("data-unavailable", "The data cannot be read now", 503, str(error))
     return RefusalError("table-unusable", "The table cannot be used", 422, str(error))
+
+
+def unusable(error: DomainError) -> RefusalError:
+    """Why a table cannot be registered with a domain, of which nothing was asked yet."""
+    return RefusalError("domain-unusable", "The domain cannot be used", 422, str(error))

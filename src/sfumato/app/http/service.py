@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sfumato.app.http.refusal import RefusalError, unreadable
+from sfumato.app.http.refusal import RefusalError, unreadable, unusable
 from sfumato.app.http.tables import Fresh, Loaded, Tables, read
 from sfumato.app.losses import limit_of
 from sfumato.engine.sources import same_place
-from sfumato.errors import EngineError, InputError, LossError, TableError
+from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.jobs import LEASE
 from sfumato.ledger.readings import Readings
@@ -54,15 +54,18 @@ class Service:
                 is registered under another name.
 
         Raises:
-            InputError: the domain or the limit cannot be used.
-            RefusalError: the table cannot be read or does not fit the domain, the name is taken, or the table is
-                registered under another name and nobody confirmed that it is to have a second budget.
+            InputError: the limit cannot be used.
+            RefusalError: the domain cannot be used, the table cannot be read or does not fit it, the name is taken,
+                or the table is registered under another name and nobody confirmed that it is to have a second budget.
         """
         from sfumato.domain import parse
 
         refuse_name(name)
-        described = parse(domain)
-        described.refuse_draft()
+        try:
+            described = parse(domain)
+            described.refuse_draft()
+        except DomainError as error:
+            raise unusable(error) from error
         most = limit_of(limit)
         if most is None:
             raise LossError("state the most that may ever be released from the dataset")

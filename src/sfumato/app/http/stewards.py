@@ -11,6 +11,7 @@ from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.forms import CapForm, DatasetForm, KeyForm
 from sfumato.app.http.queries import budgets, summary
 from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.service import Service
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.promise import paid
@@ -38,10 +39,10 @@ def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
 
 @router.put("/datasets/{name}/caps")
 def cap(name: str, form: CapForm, key: Steward, worker: Worker) -> dict[str, Any]:
-    """Set or lift what an analyst may spend of a dataset."""
+    """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
     loaded = worker.loaded(name)
     loaded.ledger.set_cap(form.analyst, None if form.loss is None else form.loss.loss())
-    return budgets(loaded, key)
+    return {**budgets(loaded, key), "remarks": remarks(worker, form.analyst)}
 
 
 @router.get("/datasets/{name}/journal")
@@ -82,6 +83,13 @@ def revoke(key_id: str, _: Steward, worker: Worker) -> dict[str, Any]:
     if not worker.registry.revoke(key_id):
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that was not revoked")
     return {"revoked": key_id}
+
+
+def remarks(worker: Service, analyst: str) -> list[str]:
+    """What a steward is to know about a name that was capped: it may be misspelled, or get a key later."""
+    if any(each.valid and each.name == analyst for each in worker.registry.all_keys()):
+        return []
+    return [f"nobody holds a valid key of the name {analyst!r} now; see that it is spelled as the key's will be"]
 
 
 def described(key: Key) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.forms import KeyForm
 from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
-from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.stewards import described, entries, entry
+from sfumato.app.http.refusal import RefusalError, unusable
+from sfumato.app.http.stewards import described, entries, entry, remarks
 from sfumato.app.ui import asking, notes
 from sfumato.app.ui.gauge import gauge
 from sfumato.app.ui.render import page
 from sfumato.engine.address import shown
-from sfumato.errors import SfumatoError
+from sfumato.errors import DomainError, SfumatoError
 from sfumato.ledger.registry import Key, Scope
 
 router = APIRouter(include_in_schema=False)
@@ -45,7 +45,7 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[ask
         worker.register(
             name,
             source=form.source.strip(),
-            domain=asking.document(form.domain),
+            domain=_domain(form.domain),
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget},
         )
@@ -60,10 +60,12 @@ def cap(request: Request, key: Steward, worker: Worker, form: Annotated[asking.N
     analyst = form.analyst.strip()
     try:
         ledger = worker.loaded(form.dataset).ledger
-        ledger.set_cap(analyst, None if form.lift else asking.cap(ledger.limit, form.most))
+        ledger.set_cap(analyst, None if form.lift else asking.cap(ledger.limit, form.most.strip()))
     except _REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
-    return notes.leave(request, _HERE, {"done": f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."})
+    done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
+    warned = "".join(f" But {remark}." for remark in remarks(worker, analyst))
+    return notes.leave(request, _HERE, {"done": done + warned})
 
 
 @router.post("/steward/keys", response_class=HTMLResponse)
@@ -100,6 +102,13 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
         return _journal(name, key, worker, problem=found, status=found["status"])
     found_words = "has changed; questions are answered of its new content" if changed else "is as it was"
     return notes.leave(request, f"{_HERE}/{name}", {"done": f"The table was read: it {found_words}."})
+
+
+def _domain(text: str) -> dict[str, Any]:
+    try:
+        return asking.document(text)
+    except DomainError as error:
+        raise unusable(error) from error
 
 
 def _journal(name: str, key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
