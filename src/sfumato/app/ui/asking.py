@@ -1,4 +1,4 @@
-"""The analyst's forms: a question from a builder or in SQL, its preview, its answer and its chart."""
+"""The analyst's forms: a question from a builder or in SQL, its preview and its answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pydantic import BaseModel, Field
 from sfumato.app.http.forms import AggregateForm, ConditionForm, QueryForm
 from sfumato.app.http.tables import Loaded
 from sfumato.app.losses import limit_of, loss_of
+from sfumato.app.supposing import notes
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import DomainError, LossError
+from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 from sfumato.query import Answer, accuracy, cost
 from sfumato.query import ask as ask_query
@@ -19,8 +20,8 @@ from sfumato.query.question import Query
 from sfumato.query.sql import LONGEST, parse
 from sfumato.vault.vault import Vault
 
-_MOST_BARS = 100
 _CONFIDENCE = "0.95"
+_MORE = "with more, the error is smaller in proportion"
 
 Short = Annotated[str, Field(max_length=200)]
 
@@ -58,18 +59,28 @@ class Asked(BaseModel):
         if self.how == "sql":
             return parse(self.sql, loaded.domain, discoverable=discoverable)
         aggregate = AggregateForm.model_validate({"aggregate": self.aggregate, "of": self.of or None})
-        where = []
-        if self.attribute:
-            values = (
-                [] if self.comparison in ("missing", "present") else [_typed(loaded.domain, self.attribute, self.value)]
-            )
-            where = [
-                ConditionForm.model_validate(
-                    {"attribute": self.attribute, "comparison": self.comparison, "values": values}
-                )
-            ]
-        form = QueryForm(aggregates=[aggregate], by=[name for name in self.by if name], where=where)
+        form = QueryForm(
+            aggregates=[aggregate], by=[name for name in self.by if name], where=self._conditions(loaded.domain)
+        )
         return form.read(loaded.domain, discoverable).check(loaded.domain)
+
+    def _conditions(self, domain: Domain) -> list[ConditionForm]:
+        """The condition, if there is one.
+
+        Raises:
+            QueryError: a half of one, which would be another question if it were overlooked.
+        """
+        if not self.attribute:
+            if self.value.strip() or self.comparison != "=":
+                raise QueryError("choose the attribute to compare; for all rows, choose 'is' and leave the value empty")
+            return []
+        values = [_typed(domain, self.attribute, self.value)]
+        if self.comparison in ("missing", "present"):
+            if self.value.strip():
+                raise QueryError("'is missing' and 'is present' take no value; empty it, or choose a comparison")
+            values = []
+        told = {"attribute": self.attribute, "comparison": self.comparison, "values": values}
+        return [ConditionForm.model_validate(told)]
 
 
 class NewDataset(BaseModel):
@@ -120,21 +131,16 @@ def document(text: str) -> dict[str, Any]:
 
 
 def cap(limit: Loss, text: str) -> Loss:
-    """A cap in the measure of a limit, from one number.
+    """A cap, from a number in the measure of a limit, or spelled as a limit is.
 
     Raises:
-        LossError: no number.
+        LossError: neither.
     """
-    match limit:
-        case Epsilon():
-            return Epsilon(text)
-        case Rho():
-            return Rho(text)
-        case EpsilonDelta():
-            found = limit_of(text)
-            if found is None:
-                raise LossError("state epsilon,delta")
-            return found
+    if isinstance(limit, EpsilonDelta) or text.startswith("rho="):
+        found = limit_of(text)
+        assert found is not None  # as there is a text
+        return found
+    return Epsilon(text) if isinstance(limit, Epsilon) else Rho(text)
 
 
 def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
@@ -148,44 +154,12 @@ def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
     ):  # at a large loss every count is exact
         wanted = repr(widest / 2)
         halved = plain(cost(loaded.domain, query, wanted, confidence=_CONFIDENCE, rows=loaded.dataset.rows).value)
-    return {"expected": found, "loss": str(loss), "halved": halved}
+    return {"expected": found, "loss": str(loss), "halved": halved, "notes": notes(found, _MORE)}
 
 
 def answer(loaded: Loaded, vault: Vault, form: Asked) -> Answer:
     """Ask."""
     return ask_query(vault, form.read(loaded), loss=form.loss())
-
-
-def chart(found: Answer) -> dict[str, Any] | None:
-    """Bars with their intervals, as a Vega-Lite specification; none where there is one number, or too many."""
-    if not found.groups or not 1 < len(found.keys) <= _MOST_BARS:
-        return None
-    name = found.columns[0]
-    values = [
-        {"group": ", ".join(key), "estimate": row[0].estimate, "low": row[0].low, "high": row[0].high}
-        for key, row in zip(found.keys, found.values, strict=True)
-    ]
-    x = {
-        "field": "group",
-        "type": "nominal",
-        "sort": None,
-        "title": ", ".join(found.groups),
-        "axis": {"labelAngle": -40},
-    }
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "description": f"{name} by {', '.join(found.groups)}, with intervals; the table has the same numbers",
-        "width": "container",
-        "height": 260,
-        "data": {"values": values},
-        "layer": [
-            {"mark": "bar", "encoding": {"x": x, "y": {"field": "estimate", "type": "quantitative", "title": name}}},
-            {
-                "mark": {"type": "rule", "strokeWidth": 2, "color": "#222"},
-                "encoding": {"x": x, "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
-            },
-        ],
-    }
 
 
 def _typed(domain: Domain, name: str, text: str) -> str | bool | float | int:

@@ -18,7 +18,7 @@ from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.ui.asking import Short
 from sfumato.app.ui.gauge import gauge
 from sfumato.app.ui.render import fragment, page
-from sfumato.errors import SfumatoError
+from sfumato.errors import InputError, SfumatoError
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon
 
@@ -33,12 +33,19 @@ class NewSynthesis(BaseModel):
 
     method: Literal["auto", "histogram"]
     attributes: Names = []
+    every: bool = False
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
 
     def read(self) -> ReleaseForm:
-        """The request as HTTP takes it."""
+        """The request as HTTP takes it.
+
+        Raises:
+            InputError: a histogram of nothing that was chosen, or of all attributes and of some.
+        """
+        if self.method == "histogram" and self.every == bool(self.attributes):
+            raise InputError("tick the attributes of the histogram, or 'all of them'")
         loss = LossForm(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
         return ReleaseForm(method=self.method, loss=loss, attributes=self.attributes)
 

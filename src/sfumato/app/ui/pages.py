@@ -17,6 +17,7 @@ from sfumato.app.http.queries import summary
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.stewards import entries, entry
 from sfumato.app.ui import asking, desk, making, mistakes
+from sfumato.app.ui.chart import chart, telling
 from sfumato.app.ui.gauge import gauge
 from sfumato.app.ui.mistakes import known, refused
 from sfumato.app.ui.render import fragment, page
@@ -143,7 +144,8 @@ def ask(name: str, form: Annotated[asking.Asked, Form()], key: Anyone, worker: W
     return fragment(
         "answer.html.j2",
         answer=answer,
-        chart=asking.chart(answer),
+        chart=chart(answer, loaded.domain),
+        telling=telling(answer, loaded.domain),
         dataset=summary(loaded),
         gauge=gauge(loaded.ledger.remaining()),
         own=gauge(loaded.ledger.remaining(key.name)),

@@ -1,0 +1,143 @@
+"""What the page's forms refuse, warn of and show, sent as a browser sends them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import httpx
+import pytest
+from tests.app.http.serving import DOMAIN, serving, write_people
+
+from sfumato.ledger.registry import Scope
+
+WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
+UNTOLD = "too few rows to tell"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forms")
+    with serving(f"sqlite:///{folder}/s.ledger", write_people(folder / "people.parquet")) as started:
+        yield started
+
+
+@pytest.fixture
+def post(server):
+    """Sends a form, and returns the status and the text that it leads to, as read."""
+    cookies = {"sfumato_key": server.key("stew", Scope.STEWARD)}
+    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False, follow_redirects=True) as browser:
+
+        def send(path, **fields):
+            reply = browser.post(path, data=fields, headers={"Accept": "text/html"})
+            return reply.status_code, html.unescape(reply.text)
+
+        yield send
+
+
+def spent(server, dataset="people"):
+    with server.ledger(dataset) as ledger:
+        return ledger.spent().epsilon
+
+
+@pytest.mark.parametrize(
+    ("half", "reason"),
+    [
+        ({"comparison": ">", "value": "65"}, "choose the attribute to compare"),
+        ({"comparison": "=", "value": "65"}, "choose the attribute to compare"),
+        ({"comparison": "missing"}, "choose the attribute to compare"),
+        ({"attribute": "sex", "comparison": "missing", "value": "F"}, "take no value"),
+        ({"attribute": "age", "comparison": ">", "value": ""}, ""),
+    ],
+)
+@pytest.mark.parametrize("path", ["preview", "ask"])
+def test_half_a_condition_is_refused_and_no_other_question_is_asked(server, post, path, half, reason):
+    before = spent(server)
+    status, text = post(f"/datasets/people/{path}", **WHOLE, **half)
+    assert status == 422, text
+    assert reason in text
+    assert "Nothing was spent" in text
+    assert spent(server) == before
+
+
+def test_a_whole_condition_or_none_is_asked(server, post):
+    for fields in ({"comparison": "=", "value": " "}, {"attribute": "sex", "comparison": "present", "value": ""}):
+        before = spent(server)
+        assert post("/datasets/people/ask", **WHOLE, **fields)[0] == 200
+        assert spent(server) > before
+
+
+@pytest.mark.parametrize("ticked", [{}, {"every": "true", "attributes": "sex"}])
+def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ticked):
+    before = spent(server)
+    status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", **ticked)
+    assert status == 422
+    assert "tick the attributes of the histogram, or 'all of them'" in text
+    assert spent(server) == before
+
+
+def test_a_histogram_of_all_attributes_is_made_where_that_is_ticked(post):
+    status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", every="true")
+    assert (status, "Table of people" in text) == (200, True)
+
+
+def test_groups_of_too_few_rows_have_an_interval_no_bar_and_a_remark(server, post, tmp_path):
+    """Nobody is of another sex; the loss is so large that there is no noise, but for once in e^100."""
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("plain", source=str(write_people(tmp_path / "p.parquet", seed=6)), domain=DOMAIN, limit="1e5")
+    fields = {"how": "builder", "aggregate": "mean", "of": "age", "by": "sex", "epsilon": "2e4"}
+    status, text = post("/datasets/plain/ask", **fields)
+    assert status == 200
+    bars = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])["data"]["values"]
+    drawn = {bar["group"]: bar["estimate"] is not None for bar in bars}
+    assert drawn == {"F": True, "M": True, "(missing)": True, "(other)": False}
+    assert {(bar["low"], bar["high"]) for bar in bars if bar["estimate"] is None} == {(0.0, 99.0)}
+    rows = [line for line in text.splitlines() if line.startswith('<tr><th scope="row">') and "estimate" in line]
+    assert [UNTOLD in row for row in rows] == [False, False, False, True]
+
+
+def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
+    statement = {"how": "sql", "epsilon": "1"}
+    _, text = post("/datasets/people/preview", sql="SELECT AVG(age) FROM people", **statement)
+    assert "mean(age): supposing one row in each group" in text
+    _, text = post("/datasets/people/preview", sql="SELECT COUNT(*) FROM people", **statement)
+    assert "supposing" not in text
+
+
+def test_a_cap_of_a_name_without_a_key_is_set_with_a_warning(server, post):
+    warning = "nobody holds a valid key of the name"
+    status, text = post("/steward/caps", dataset="people", analyst="unkown", most="1")
+    assert status == 200
+    assert f"The cap of unkown is set. But {warning} 'unkown' now" in text
+    server.key("known", Scope.ANALYST)
+    _, text = post("/steward/caps", dataset="people", analyst="known", most="1")
+    assert "The cap of known is set." in text
+    assert warning not in text
+
+
+def test_a_cap_in_rho_is_a_number_or_spelled_as_the_limit(server, post, tmp_path):
+    table = write_people(tmp_path / "other.parquet", seed=5)
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("smooth", source=str(table), domain=DOMAIN, limit="rho=0.5")
+        for most in ("0.1", "rho=0.1", " rho=0.1 "):
+            post("/steward/caps", dataset="smooth", analyst="rhea", lift="true")
+            assert post("/steward/caps", dataset="smooth", analyst="rhea", most=most)[0] == 200
+            assert client.budget("smooth")["analysts"]["rhea"] == "rho = 0.1 left of rho = 0.1"
+    status, text = post("/steward/caps", dataset="people", analyst="rhea", most="rho=0.1")
+    assert (status, "the same measure" in text) == (422, True)
+
+
+def test_a_domain_that_cannot_be_used_is_not_called_a_question(post):
+    for domain in ("- a list", "sfumato: 1"):
+        status, text = post("/steward/datasets", name="new", source="x.csv", domain=domain, limit="1")
+        assert status == 422
+        assert "The domain cannot be used" in text
+        assert "question" not in re.search(r'<div class="problem".*?</div>', text, re.DOTALL)[0]
+
+
+def test_a_refusal_says_once_that_nothing_was_spent(post):
+    status, text = post("/datasets/people/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="11")
+    assert status == 403
+    assert "and this release asks for" in text
+    assert text.lower().count("nothing was spent") == 1
