@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import Adaptive, Session, count, sql, table
+from sfumato.query import Adaptive, Session, ask, count, mean, sql, table, total
 from sfumato.query.question import Mean, Query, Total
 
 QUESTIONS = [count(), table("sex"), table("age"), Query((Mean("age"),)), Query((Total("age"),))]
@@ -75,3 +75,37 @@ def test_an_adaptive_session_stops_at_its_budget_to_the_last_digit(vault):
 
 def test_statements_are_asked_in_one_step(vault):
     assert sql(vault, "SELECT COUNT(*) FROM t", loss=Epsilon(1)).value.estimate == pytest.approx(4000, abs=40)
+
+
+@pytest.mark.parametrize(
+    ("budget", "loss", "left"), [(Epsilon(1), Epsilon("0.3"), Epsilon("0.7")), (Rho(1), Epsilon(1), Rho("0.5"))]
+)
+def test_an_adaptive_session_says_what_is_left_in_the_measure_of_its_budget(fake, budget, loss, left):
+    session = Adaptive(fake, budget=budget)
+    assert session.left == budget.value
+    session.ask(count(), loss=loss)
+    session.ask(count(), loss=loss)
+    assert session.left == left.value
+
+
+def test_an_adaptive_session_of_an_approximate_budget_counts_in_rho(fake):
+    session = Adaptive(fake, budget=EpsilonDelta(1, "1e-6"))
+    before = session.left
+    session.ask(count(), loss=Rho("0.01"))
+    assert before - session.left == Rho("0.01").value
+
+
+def test_a_statement_is_asked_as_the_question_it_means(vault):
+    narrow = sql(vault, "SELECT AVG(age) FROM t", loss=Epsilon("0.5"), confidence="0.5", retry_key="first")
+    assert narrow.value == ask(vault, mean("age"), loss=Epsilon("0.5"), confidence="0.5", retry_key="first").value
+    assert sql(vault, "SELECT SUM(age) FROM t", loss=Epsilon("0.5")).value == (
+        ask(vault, total("age"), loss=Epsilon("0.5")).value
+    )
+    wide = ask(vault, mean("age"), loss=Epsilon("0.5"))
+    assert wide.value.high - wide.value.low > narrow.value.high - narrow.value.low
+
+
+def test_rows_of_an_answer_can_be_counted_and_picked(vault):
+    answer = ask(vault, table("sex"), loss=Epsilon(1))
+    assert answer.rows[0]["sex"] == answer.keys[0][0]
+    assert len(answer.rows) == len(answer.keys)

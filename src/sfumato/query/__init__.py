@@ -8,7 +8,7 @@ from sfumato.query.batch import answer as answer_batch
 from sfumato.query.batch_rows import Batch
 from sfumato.query.choice import choose_quantile
 from sfumato.query.consistency import whole_counts
-from sfumato.query.question import Query, count, median, table
+from sfumato.query.question import Query, count, mean, median, table, total
 from sfumato.query.session import Adaptive, Session
 from sfumato.query.statement import sql
 
@@ -27,8 +27,10 @@ __all__ = [
     "choose_quantile",
     "cost",
     "count",
+    "mean",
     "median",
     "sql",
     "table",
+    "total",
     "whole_counts",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -71,8 +70,9 @@ class Answer(Release):
         return self.values[0][0]
 
     @property
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """One flat mapping a group: labels, then estimate, standard error and interval of each aggregate."""
+        rows = []
         for key, values in zip(self.keys, self.values, strict=True):
             row: dict[str, Any] = dict(zip(self.groups, key, strict=True))
             for name, value in zip(self.columns, values, strict=True):
@@ -82,7 +82,8 @@ class Answer(Release):
                     f"{name} low": value.low,
                     f"{name} high": value.high,
                 }
-            yield row
+            rows.append(row)
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The answer and its statement as plain JSON values."""

@@ -236,6 +236,16 @@ def count(where: Predicate | None = None) -> Query:
     return Query((Count(),), where=where)
 
 
+def mean(of: str, where: Predicate | None = None) -> Query:
+    """The mean of an attribute's clamped values."""
+    return Query((Mean(of),), where=where)
+
+
+def total(of: str, where: Predicate | None = None) -> Query:
+    """The sum of an attribute's clamped values."""
+    return Query((Total(of),), where=where)
+
+
 def table(*attributes: str, where: Predicate | None = None) -> Query:
     """The contingency table of attributes; of one attribute: its histogram."""
     return Query((Count(),), by=attributes, where=where)

@@ -7,9 +7,11 @@ in one process; caps that outlive it are the ledger's, by analyst.
 from __future__ import annotations
 
 import threading
+from fractions import Fraction
 
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
+from sfumato.ledger.account import Account
 from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
@@ -95,6 +97,13 @@ class Adaptive:
         self._vault = vault
         self._asked: set[str] = set()
         self._lock = threading.Lock()
+
+    @property
+    def left(self) -> Fraction:
+        """What one more query may cost: epsilon under a budget of epsilon, otherwise rho."""
+        left = Account(self.budget, self.spent).left
+        assert left is not None, "a session has a budget"
+        return left
 
     def ask(self, query: Query, *, loss: Loss) -> Answer:
         """Answer a query at its loss; one that was asked before at this loss is free.
