@@ -285,6 +285,18 @@ def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
     expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.25")
 
 
+def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):
+    started, _ = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.issue("n" * 200, scope="analyst", days=1)
+    steward = enter(browser, started, "stew", Scope.STEWARD)
+    steward.get_by_role("link", name="Steward").click()
+    region = steward.get_by_role("region", name="All keys")
+    expect(region.get_by_role("button", name="Revoke the key of nnn")).to_have_count(1)
+    assert region.evaluate("each => each.scrollWidth <= each.clientWidth")
+    accessible(steward)
+
+
 def test_forms_of_other_sites_are_refused(server):
     started, _ = server
     reply = httpx.post(
