@@ -51,6 +51,7 @@ def test_names_that_do_not_say_what_they_are(tmp_path):
 def test_an_address_of_another_kind_is_refused_without_its_password():
     with pytest.raises(InputError, match="scheme 'oracle'") as refusal:
         open_table(f"oracle://ann:{SECRET}@db.example/census?table=people")
+    assert "postgresql, postgres, mysql, mariadb are known" in str(refusal.value)
     assert refusal.value.culprit == "oracle://db.example/census?table=people"
 
 

@@ -156,6 +156,19 @@ def test_odd_addresses_are_refused_without_their_password(database):
         assert str(database.url.password) not in refused((EngineError, InputError), lambda odd=odd: open_table(odd))
 
 
+def test_an_option_that_the_driver_does_not_know_is_named_without_its_value(database):
+    said = refused(EngineError, lambda: open_table(f"{database.at(database.name)}&no_such_option=secret-value"))
+    assert "the driver knows no option 'no_such_option'" in said
+    assert "secret-value" not in said
+    assert str(database.url.password) not in said
+
+
+def test_the_short_name_of_postgresql_is_taken(database):
+    if database.postgres:
+        short = database.at(database.name).replace("postgresql://", "postgres://")
+        assert count(open_table(short).encode(DOMAIN)) == 3
+
+
 def test_a_server_of_another_kind_is_no_database_server():
     postgres, maria = (sa.make_url(require(variable)) for variable in DRIVERS)
     place = postgres.set(port=maria.port).update_query_dict({"table": "people"})

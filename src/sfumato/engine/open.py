@@ -8,6 +8,8 @@ from sfumato.engine.address import shown
 from sfumato.engine.port import Table
 from sfumato.errors import InputError
 
+_DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
+
 
 def open_table(source: object) -> Table:
     """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
@@ -15,7 +17,7 @@ def open_table(source: object) -> Table:
     Args:
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
             pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
-            ``postgresql://user:password@host/database?table=people`` (also mysql, mariadb); ``spark:PATH`` of
+            ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
             Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
 
     Raises:
@@ -40,11 +42,14 @@ def open_table(source: object) -> Table:
         from sfumato.engine.spark_sources import spark_table
 
         return spark_table(str(source))
-    scheme, separator, _ = str(source).partition("://")
-    if scheme in ("postgresql", "mysql", "mariadb") and separator:
+    scheme, separator, place = str(source).partition("://")
+    if scheme in _DATABASES and separator:
         from sfumato.engine.sql import SqlTable
 
-        return SqlTable(str(source))
+        return SqlTable(f"{_DATABASES[scheme]}://{place}")
     if separator:
-        raise InputError(f"cannot open a table by a URL of scheme {scheme!r}", culprit=shown(source))
+        raise InputError(
+            f"cannot open a table by a URL of scheme {scheme!r}; {', '.join(_DATABASES)} are known, and spark:PATH",
+            culprit=shown(source),
+        )
     return DuckTable(file_source(source))

@@ -169,10 +169,21 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
             for marks, text in _REFUSALS
             if any(mark in said if isinstance(mark, str) else mark in codes for mark in marks)
         )
-        reason = next(known, "the server refused the connection")
-    except Exception:  # noqa: BLE001 - a driver that meets an option or a server that it does not know raises anything
-        reason = "an option of the address is unknown to the driver, or what answers there is another kind of server"
+        reason = _unknown_option(engine, said) or next(known, "the server refused the connection")
+    except Exception as error:  # noqa: BLE001 - a driver that meets an option or a server that it does not know raises anything
+        reason = _unknown_option(engine, str(error)) or (
+            "an option of the address is unknown to the driver, or what answers there is another kind of server"
+        )
     raise EngineError(f"cannot open {title}: {reason}", culprit=title) from None
+
+
+def _unknown_option(engine: Any, said: str) -> str | None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
+    """The option of the address that a driver says it does not know, without its value; None if it says nothing."""
+    unknown = ("invalid connection option", "unexpected keyword argument")  # of PostgreSQL's driver, of MariaDB's
+    if not any(words in said for words in unknown):
+        return None
+    named = (name for name in engine.url.query if f'"{name}"' in said or f"'{name}'" in said)
+    return next((f"the driver knows no option {name!r}, which the address has" for name in named), None)
 
 
 def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
