@@ -49,7 +49,7 @@ def test_alignment_follows_the_domain_and_keeps_losses() -> None:
 
 
 def test_alignment_refuses_a_value_without_a_leaf() -> None:
-    with pytest.raises(DomainError, match="misses 1 declared values, the first is 'eel'"):
+    with pytest.raises(DomainError, match="misses 1 declared value, the first is 'eel'"):
         Hierarchy.from_rows("pet", ROWS).align(("cat", "eel"))
 
 
@@ -130,6 +130,10 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
     [
         ("age.yaml", "attribute: age", "needs 'attribute' and 'rows'"),
         ("age.yaml", "{", "neither YAML nor JSON"),
+        ("age.yaml", "attribute: age\nrows:\n- [1, *]\n", "line 3 cannot be read; the label \\* needs quotes, '\\*'$"),
+        ("age.yaml", "attribute: age\nrows:\n- - 1\n  - *\n", "line 4 cannot be read; the label \\* needs quotes"),
+        ("age.yaml", "attribute: age\nrows: [1, 'x*]\n", "neither YAML nor JSON[^*]*$"),
+        ("age.json", '{"attribute": "age",\n"rows": [[1, *]]}', "line 2 cannot be read$"),
         ("age.yaml", "[" * 5000, "neither YAML nor JSON"),
         ("age.yaml", "attribute: 2024-99-99", "neither YAML nor JSON"),
         ("age.json", "[" * 100_000, "neither YAML nor JSON"),
@@ -138,7 +142,7 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
         ("age.csv", "a,*\nb,x\n", "2 tops"),
         ("age.yaml", "{attribute: age, rows: [[a, '*']], losses: [0, 0.5]}", "rise from 0 to 1"),
     ],
-    ids=range(9),
+    ids=range(13),
 )
 def test_broken_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")

@@ -88,6 +88,8 @@ def test_mondrian_by_k(options: Options, monkeypatch: pytest.MonkeyPatch) -> Non
     by_weight = {row["weights"]: row for row in result.tables["weighted"]}
     assert by_weight["age counts threefold"]["age"] < by_weight["equal"]["age"]
     assert by_weight["education_num counts threefold"]["education_num"] < by_weight["equal"]["education_num"]
+    (plot,) = result.plots
+    assert plot.chart.to_dict()["encoding"]["color"]["legend"]["labelLimit"] == 0  # names are never cut off
     assert {row["method"] for row in result.tables["with_gender"]} == set(mondrian.CUTTERS)
 
 

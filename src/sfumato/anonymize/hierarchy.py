@@ -112,8 +112,9 @@ class Hierarchy:
         position = {leaf: index for index, leaf in enumerate(self.leaves)}
         absent = [label for label in labels if label not in position and label not in EXTRA]
         if absent:
+            values = "value" if len(absent) == 1 else "values"
             raise DomainError(
-                f"the hierarchy of {self.attribute!r} misses {len(absent)} declared values, the first is"
+                f"the hierarchy of {self.attribute!r} misses {len(absent)} declared {values}, the first is"
                 f" {absent[0]!r}; give each a row",
                 culprit=absent,
             )

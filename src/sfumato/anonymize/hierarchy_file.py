@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -35,8 +36,8 @@ def read(path: str | Path, *, attribute: str | None = None) -> Hierarchy:
         return _from_csv(text, attribute or path.stem)
     try:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise DomainError(f"{path} is neither YAML nor JSON", culprit=path) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DomainError(f"{path} is neither YAML nor JSON{_where(error, text)}", culprit=path) from None
     return parse(document)
 
 
@@ -89,6 +90,18 @@ def parse(document: object) -> Hierarchy:
 def dump(hierarchy: Hierarchy) -> str:
     """The YAML document of a hierarchy."""
     return yaml.safe_dump(describe(hierarchy), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+
+def _where(error: Exception, text: str) -> str:
+    """The line that cannot be read, and what is most often wrong with it; nothing where the reader names none."""
+    line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        line = error.problem_mark.line + 1
+    lines = text.splitlines()
+    if line is None or line > len(lines):
+        return ""
+    star = isinstance(error, yaml.YAMLError) and re.search(r"(^|[\s\[,-])\*", lines[line - 1])
+    return f": line {line} cannot be read" + ("; the label * needs quotes, '*'" if star else "")
 
 
 def _from_csv(text: str, attribute: str) -> Hierarchy:

@@ -167,7 +167,7 @@ def _plot(by_k: Table) -> Plot:
         .encode(
             x=alt.X("k:O"),
             y=alt.Y("lm:Q", title="Loss Metric", scale=alt.Scale(type="log")),
-            color=alt.Color("method:N", sort=[*CUTTERS, K_MEMBER], title=None),
+            color=alt.Color("method:N", sort=[*CUTTERS, K_MEMBER], title=None, legend=alt.Legend(labelLimit=0)),
         )
     )
     return Plot("loss", "Loss Metric by k: what is cut, and where, matters far more than k.", chart)
