@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +101,7 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
         (("--k", "3", "--keep", "age", "--out", "out.csv"), 2, "cannot be kept"),
         (("--k", "3", "--hierarchies", "nowhere", "--out", "out.csv"), 2, "not a folder"),
         (("--k", "3", "--hierarchies", "broken", "--out", "out.csv"), 2, "does not nest"),
-        (("--k", "3", "--hierarchies", "short", "--out", "out.csv"), 2, "misses 1 declared values"),
+        (("--k", "3", "--hierarchies", "short", "--out", "out.csv"), 2, "misses 1 declared value,"),
         (("--k", "3", "--hierarchies", "headless", "--out", "out.csv"), 2, "2 tops"),
         (("--k", "3", "--out", "people.csv"), 2, "exists"),
         (("--k", "3", "--out", "out.xlsx"), 2, "end it in"),
@@ -136,6 +142,78 @@ def test_wrong_recodings_and_risks_are_refused(desk: Path) -> None:
     assert "no column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=desk, code=2).stderr
     small = ("--quasi", "age", "--population", "3")
     assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=desk, code=2).stderr
+
+
+def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(desk: Path) -> None:
+    asked = ("--k", "3", "--suppression", "0.1", "--criterion", "distinct-diversity:l=2,sensitive=ill")
+    said = "distinct 2-diversity of ill costs utility and protects nothing, as ill is not among --keep"
+    assert said in anonymize(desk, *asked, "--out", "out.csv").stderr
+    assert said not in anonymize(desk, *asked, "--keep", "ill", "--out", "kept.csv").stderr
+
+
+def test_a_long_search_says_how_far_it_is(desk: Path) -> None:
+    said = anonymize(desk, "--k", "3", "--method", "k-member", "--out", "out.csv").stderr
+    assert re.search(r"block 1 of 1, \d+ distinct tuples", said)
+
+
+@pytest.fixture
+def long(desk: Path) -> Path:
+    """A table that takes long to search by k-member, and long to write."""
+    rng = np.random.default_rng(4)
+    people = {
+        "age": rng.integers(20, 60, 1_000_000),
+        "hours": rng.integers(0, 400, 1_000_000),
+        "town": rng.choice(["Aix", "Brest", "Caen"], 1_000_000),
+        "words": rng.integers(0, 1 << 60, 1_000_000).astype(str),
+    }
+    pq.write_table(pa.table(people), desk / "people.parquet")
+    hours = "  hours: {type: integer, minimum: 0, maximum: 399, unknown: clamp}\n"
+    (desk / "people.yaml").write_text(DOMAIN.replace("  ill", f"{hours}  words").replace('["yes", "no"]', "[none]"))
+    (desk / "people.yaml").write_text((desk / "people.yaml").read_text().replace("drop", "category"))
+    return desk
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Programs that are started get SIGINT, even if the tests run in the background, where shells switch it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def started(desk: Path, *more: str) -> subprocess.Popen[str]:
+    script = Path(sys.executable).parent / "sfumato"
+    asked = ("anonymize", "people.parquet", "--limit", "1", "--k", "100", "--out", "out.csv", *more)
+    return subprocess.Popen([script, *asked], cwd=desk, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupted_search_says_that_nothing_was_charged(long: Path) -> None:
+    before = files(long)
+    with started(long, "--quasi", "age,hours,town", "--method", "k-member") as running:
+        assert running.stderr is not None
+        while "block 1 of" not in running.stderr.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130
+    assert said.endswith("sfumato: interrupted; nothing was charged\n")
+    assert {name for name in files(long) if "ledger" not in name} == set(before)
+
+
+def test_a_program_that_is_told_to_end_leaves_nothing_half_written(long: Path) -> None:
+    with started(long, "--quasi", "age,town", "--keep", "words") as running:
+        while not (partial := list(long.glob(".out.csv.*"))):
+            assert running.poll() is None
+            time.sleep(0.001)
+        running.send_signal(signal.SIGTERM)
+        assert running.stderr is not None
+        said = running.stderr.read()
+    assert partial
+    assert running.returncode == 143
+    assert "sfumato:" not in said
+    assert "Traceback" not in said
+    assert not [path.name for path in long.iterdir() if "out.csv" in path.name]
 
 
 def test_the_commands_are_there() -> None:

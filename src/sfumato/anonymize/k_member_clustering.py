@@ -7,6 +7,8 @@ have hierarchies, cells that hold k rows become classes first, the finest ones f
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sfumato.anonymize import precision_first
@@ -20,7 +22,9 @@ from sfumato.anonymize.space import Space
 BLOCK = 2048  # larger tables are cut into blocks of at most so many tuples first
 
 
-def partition(space: Space, *, k: int, effort: int, rng: np.random.Generator) -> Partition:
+def partition(
+    space: Space, *, k: int, effort: int, rng: np.random.Generator, watch: Callable[[str], None] | None = None
+) -> Partition:
     """Classes of at least k rows with little loss: k-member, then local search.
 
     Args:
@@ -29,13 +33,18 @@ def partition(space: Space, *, k: int, effort: int, rng: np.random.Generator) ->
         k: least rows of a class; at most the rows.
         effort: trials of the local search for each tuple with fewer than k rows.
         rng: source of the search's luck; no privacy depends on it.
+        watch: told before each block which one it is and of how many.
     """
 
     def cut(space: Space, region: Region, rule: Rule) -> Halves | None:
         return balanced(space, region, rule) if len(region.tuples) > BLOCK else None
 
     blocks = regions(space, cutter=cut, rule=Rule(k))
-    groups = [group for block in blocks for group in _block(space, block, k, effort, rng)]
+    groups: list[Group] = []
+    for number, block in enumerate(blocks, 1):
+        if watch is not None:
+            watch(f"block {number} of {len(blocks)}, {len(block.tuples)} distinct tuples")
+        groups += _block(space, block, k, effort, rng)
     return Partition.of(groups)
 
 

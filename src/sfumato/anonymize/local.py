@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import cast
 
@@ -109,7 +109,13 @@ def mondrian(
 
 
 def k_member(
-    vault: Vault, *, quasi: Sequence[str | Quasi], k: int, keep: Sequence[str] = (), effort: int = EFFORT
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    k: int,
+    keep: Sequence[str] = (),
+    effort: int = EFFORT,
+    watch: Callable[[str], None] | None = None,
 ) -> Anonymized:
     """Local recoding of least loss that we know of: k-member with local search.  No differential privacy.
 
@@ -119,6 +125,7 @@ def k_member(
         k: least rows of a class.
         keep: further columns to publish as they are.
         effort: trials of the local search for each tuple with fewer than k rows.
+        watch: told in a few words what comes next; large tables take minutes.
 
     Raises:
         InputError: what is asked does not make sense; the message says why.
@@ -137,7 +144,7 @@ def k_member(
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
         digest = hashlib.sha256(f"{vault.encoded.version} {asked.request(())}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
-        partition = k_member_clustering.partition(space, k=k, effort=effort, rng=rng)
+        partition = k_member_clustering.partition(space, k=k, effort=effort, rng=rng, watch=watch)
         return of_classes(data, space, partition, asked=asked, domain=vault.domain)
 
     return disclose(vault, asked, keep, decide)

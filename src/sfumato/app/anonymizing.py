@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -78,8 +78,8 @@ def check(method: Method, wanted: Wanted) -> None:
         raise InputError(f"{method.value} cannot stop early; leave out the seconds", culprit=wanted.seconds)
 
 
-def release(vault: Vault, method: Method, wanted: Wanted) -> Anonymized:
-    """Search, journal and hand out."""
+def release(vault: Vault, method: Method, wanted: Wanted, *, watch: Callable[[str], None] | None = None) -> Anonymized:
+    """Search, journal and hand out; ``watch`` is told what a long search does next."""
     from sfumato import anonymize as methods
     from sfumato.anonymize.full_domain import Extent
 
@@ -95,4 +95,4 @@ def release(vault: Vault, method: Method, wanted: Wanted) -> Anonymized:
         case Method.MONDRIAN:
             return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
         case Method.K_MEMBER:
-            return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep)
+            return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep, watch=watch)

@@ -70,6 +70,9 @@ def anonymize(
         quasi_identifiers(names(quasi), found, missing), criteria(k, criterion or ()), suppression, names(keep), seconds
     )
     check(method, wanted)
+    for each in wanted.criteria:
+        if each.sensitive is not None and each.sensitive not in wanted.keep:
+            remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
     vault = vault_for(
         table,
         domain=described,
@@ -79,8 +82,8 @@ def anonymize(
         first=None,
         analyst=analyst,
     )
-    with working("Searching"):
-        release = searched(vault, method, wanted)
+    with working("Searching") as step:
+        release = searched(vault, method, wanted, watch=step)
     release.write(out, overwrite=overwrite)
     if recoding is not None:
         release.save_recoding(recoding, overwrite=overwrite)

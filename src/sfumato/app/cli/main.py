@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -27,6 +29,9 @@ from sfumato.app.cli.synthesize import synthesize
 from sfumato.errors import SfumatoError
 
 _INTERRUPTED = 130
+_TERMINATED = 143
+_CHARGED = "what was charged before stays charged, and asking the same again completes it"
+_CHARGING = (["demo"], ["query"], ["serve"], ["synthesize"])  # every other command charges nothing
 
 app = typer.Typer(
     name="sfumato",
@@ -72,13 +77,21 @@ def main(
     """Exit codes: 0 done, 1 failed, 2 wrong input, 3 budget refused."""
 
 
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
+    """Leave by way of every ``finally``, so that nothing half-written stays."""
+    sys.exit(_TERMINATED)
+
+
 def _interruptible() -> None:
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except SystemExit as end:
         if end.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt from None
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run() -> None:
@@ -89,7 +102,7 @@ def run() -> None:
         remark(f"sfumato: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        remark("sfumato: interrupted; what was charged before stays charged, and asking the same again completes it")
+        remark(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
         sys.exit(_INTERRUPTED)
     except Exception as error:
         if os.environ.get("SFUMATO_TRACE"):
