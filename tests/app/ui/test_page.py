@@ -273,6 +273,8 @@ def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
     expect(page.get_by_role("link", name="people")).to_be_focused()
     page.keyboard.press("Enter")
     epsilon = page.locator("#builder").get_by_label("Epsilon")
+    expect(epsilon).to_be_visible()
+    page.wait_for_load_state()  # scripts that send forms are deferred
     for _ in range(40):
         page.keyboard.press("Tab")
         if epsilon.evaluate("element => element === document.activeElement"):
