@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime, time
 
 import numpy as np
@@ -245,3 +246,33 @@ def test_a_missing_java_is_said_with_what_to_install(home, tmp_path):
     assert "Java 17" in done.stderr
     assert "default-jre-headless" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+ODD = pa.table(
+    {
+        "age": [1] * 4,
+        "moment": pa.array([1577840523456789, None] * 2, pa.timestamp("us")),
+        "bytes": [b"\x00\xff", b"a", b"", None],
+        "list": [[1, 2], [], None, [3]],
+        "struct": [{"a": 1, "b": "x"}, None, {"a": 2, "b": None}, {"a": 3, "b": ","}],
+    }
+)
+
+
+@pytest.mark.parametrize("name", ODD.column_names[1:])
+def test_odd_columns_that_are_kept_come_out_equal_or_are_refused(name, tmp_path):
+    encoded = open_table(ODD).encode(Domain((Integer(name="age", minimum=0, maximum=1, unknown=Unknown.DROP),)))
+    recode = Recode(("age",), (np.zeros(2, np.uint8),), np.array([[0]], np.uint8), pa.table({"age": ["any"]}))
+    encoded.write_recoded(recode, (name,), tmp_path / "out.parquet")
+    wanted = Counter(map(repr, ODD[name].to_pylist()))
+    assert Counter(map(repr, pq.read_table(tmp_path / "out.parquet")[name].to_pylist())) == wanted
+    if name == "moment":
+        encoded.write_recoded(recode, (name,), tmp_path / "out.csv")
+        assert Counter((tmp_path / "out.csv").read_text().splitlines()[1:]) == {
+            "any,2020-01-01 01:02:03.456789": 2,
+            "any,": 2,
+        }
+        return
+    with pytest.raises(TableError, match=f"{name!r} is of type .* for which CSV has no spelling"):
+        encoded.write_recoded(recode, (name,), tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()

@@ -163,6 +163,20 @@ def test_an_option_that_the_driver_does_not_know_is_named_without_its_value(data
     assert str(database.url.password) not in said
 
 
+def test_bytes_that_are_kept_are_hexadecimal_or_refused_and_never_mangled(database):
+    kind, value = ("BYTEA", r"'\x00ff'::bytea") if database.postgres else ("VARBINARY(9)", "x'00ff'")
+    database.run(f"ALTER TABLE {database.name} ADD COLUMN raw {kind}", f"UPDATE {database.name} SET raw = {value}")
+    encoded = open_table(database.at(database.name)).encode(DOMAIN)
+    name = DOMAIN.names[0]
+    levels = (np.zeros(DOMAIN[name].size, np.uint8),)
+    recode = Recode((name,), levels, np.array([[0]], np.uint8), pa.table({name: ["any"]}))
+    if database.postgres:
+        assert set(reveal(encoded.recoded(recode, ("raw",)))["raw"].to_pylist()) == {r"\x00ff"}
+    else:
+        with pytest.raises(TableError, match="'raw' is of a binary type"):
+            encoded.recoded(recode, ("raw",))
+
+
 def test_the_short_name_of_postgresql_is_taken(database):
     if database.postgres:
         short = database.at(database.name).replace("postgresql://", "postgres://")

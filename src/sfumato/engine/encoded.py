@@ -20,7 +20,7 @@ from sfumato.engine.condition import condition
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
-from sfumato.engine.port import Groups, Recode, Table
+from sfumato.engine.port import Column, Groups, Kind, Recode, Table
 from sfumato.engine.statements import Cells, fixed_bounds, increasing, numeric, power_bounds
 from sfumato.errors import QueryError, SizeError, TableError
 
@@ -212,6 +212,8 @@ class EncodedRows:
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write the rewritten rows to ``out``."""
+        if out.suffix == ".csv":
+            _refuse_unspoken([column for column in self._table.schema() if column.name in raw])
         self._store.recode(self._checked(recode), raw, out)
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
@@ -260,6 +262,19 @@ class EncodedRows:
 def _integers(column: pa.ChunkedArray) -> Counts:
     integers: Counts = column.cast(pa.int64()).to_numpy()
     return integers
+
+
+_UNSPOKEN = ("BLOB", "BINARY", "BYTEA", "BIT", "[", "STRUCT", "ARRAY", "MAP", "UNION")  # in the names of types
+
+
+def _refuse_unspoken(columns: Sequence[Column]) -> None:
+    """Refuse columns that engines spell in CSV each in its own way, or not at all."""
+    for column in columns:
+        if column.kind is Kind.OTHER and any(mark in column.type.upper() for mark in _UNSPOKEN):
+            raise TableError(
+                f"{column.name!r} is of type {column.type}, for which CSV has no spelling; write a .parquet file",
+                culprit=column.name,
+            )
 
 
 def _refuse_repeats(names: tuple[str, ...]) -> None:

@@ -32,6 +32,7 @@ from sfumato.engine.plan import Counts, Plan
 from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import Rewriting
+from sfumato.engine.sql_dialect import MariaDialect
 from sfumato.engine.sql_session import Session
 from sfumato.engine.statements import Cells
 from sfumato.errors import InputError, TableError
@@ -205,6 +206,7 @@ class SqlStore:
         """Read the table again, rewrite, shuffle; rows pass through this process in batches."""
         rewriting = Rewriting(self._encoding, recode, raw)
         columns = [self._table.raw(name) for name in raw]
+        _refuse_bytes(columns, self.dialect)
         types = [pa.string()] * recode.labels.num_columns + [arrow_type(column) for column in columns]
         schema = pa.schema(list(zip(rewriting.names, types, strict=True)))
         with self._table.session() as session:
@@ -248,6 +250,18 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
             return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
             return name
+
+
+def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
+    """MariaDB's text of bytes has question marks in place of what is no text; PostgreSQL's is hexadecimal."""
+    for column in columns:
+        # SQLAlchemy writes NULL for a type that it does not know, such as a geometry
+        odd = column.type == "NULL" or any(mark in column.type.upper() for mark in ("BLOB", "BINARY", "BIT"))
+        if isinstance(dialect, MariaDialect) and column.kind is Kind.OTHER and odd:
+            raise TableError(
+                f"{column.name!r} is of a binary type, which cannot be kept as it is; store it as text",
+                culprit=column.name,
+            )
 
 
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
