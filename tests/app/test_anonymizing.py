@@ -151,6 +151,13 @@ def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(desk:
     assert said not in anonymize(desk, *asked, "--keep", "ill", "--out", "kept.csv").stderr
 
 
+def test_a_missing_ledger_is_found_out_before_the_search(desk: Path) -> None:
+    before = files(desk)
+    done = sfumato("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv", cwd=desk, code=2)
+    assert done.stderr == "sfumato: there is no ledger at sqlite:///people.ledger; name a limit to make one\n"
+    assert files(desk) == before
+
+
 def test_a_long_search_says_how_far_it_is(desk: Path) -> None:
     said = anonymize(desk, "--k", "3", "--method", "k-member", "--out", "out.csv").stderr
     assert re.search(r"block 1 of 1, \d+ distinct tuples", said)

@@ -42,6 +42,16 @@ class DeferredLedger:
                 raise
         return open_ledger(self.url, dataset=self.dataset, limit=self.limit_if_new)
 
+    def refuse_missing(self) -> None:
+        """Refuse now what the release would refuse after a long search: no ledger, and no limit to make one with.
+
+        Raises:
+            LedgerError: there is none; or the one that is there cannot be opened.
+        """
+        if self.limit is None and self.limit_if_new is None:
+            with self.open():
+                pass
+
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""
         if charge is not None and self.limit is not None:

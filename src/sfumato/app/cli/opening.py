@@ -41,5 +41,6 @@ def vault_for(
 
     url = beside(domain) if ledger is None else database(ledger)
     deferred = DeferredLedger(url, dataset, limit=limit_of(limit), limit_if_new=first)
+    deferred.refuse_missing()
     with working(f"Reading {shown(table)}"):
         return open_vault_later(table, domain=domain, ledger=deferred, analyst=analyst)
