@@ -18,7 +18,7 @@ from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.verdict import Entry
 from sfumato.privacy.loss import Epsilon, Rho
 
-ODD = (None, 5, 10**400, -1, 1.5, float("nan"), True, "", "x", b"x", [], [None], {}, {1: 2}, np.ones(1), object())
+ODD = (None, 5, 10**400, -1, 1.5, float("nan"), True, "", "x", b"x", [], [None], {}, {1: 2}, np.ones(1), ...)
 NO_TEXT = tuple(odd for odd in ODD if not isinstance(odd, str))
 NO_SEED = tuple(odd for odd in ODD if odd is not ODD[1] and odd is not ODD[2])
 AGE = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP),))
