@@ -243,6 +243,17 @@ def test_what_an_error_aimed_at_means_is_said(desk: Path) -> None:
     assert "with probability 0.95" in ask(desk, "SELECT COUNT(*) FROM p", "--accuracy", "--epsilon", "1").stdout
 
 
+def test_expected_errors_have_the_names_that_they_have_over_http(desk: Path) -> None:
+    told = json.loads(
+        ask(desk, "SELECT AVG(age) FROM p", "--accuracy", "--epsilon", "1", "--rows", "50", "--json").stdout
+    )
+    (expected,) = told["expected"]
+    assert expected.keys() == {"name", "standard_error", "half_width", "measure", "rows"}
+    assert expected["rows"] == 50
+    assert told["notes"] == [f"{expected['name']}: supposing 50 rows in each group."]
+    assert told["confidence"] == "0.95"
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

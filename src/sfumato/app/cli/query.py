@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,12 +84,11 @@ def query(
         return
     loss = loss_of(epsilon, delta, rho)
     if accuracy:
-        errors = [_line(each) for each in asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)]
-        result(
-            errors,
-            f"{columns(errors)}\n\nEach answer is within its half-width with probability {confidence}.",
-            as_json=as_json,
-        )
+        found = asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)
+        remarks = notes(found, "suppose more with --rows, and the error is smaller")
+        meaning = f"Each answer is within its half-width with probability {confidence}."
+        errors = {"expected": [asdict(each) for each in found], "confidence": confidence, "notes": remarks}
+        result(errors, "\n".join([columns([_line(each) for each in found]), "", meaning, *remarks]), as_json=as_json)
         return
     if rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")

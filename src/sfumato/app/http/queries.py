@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
@@ -57,16 +58,7 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
     assert form.loss is not None
     found = accuracy(loaded.domain, query, form.loss.loss(), confidence=form.confidence, rows=rows)
     return {
-        "expected": [
-            {
-                "name": each.name,
-                "standard_error": each.standard_error,
-                "half_width": each.half_width,
-                "measure": each.measure,
-                "rows": each.rows,
-            }
-            for each in found
-        ],
+        "expected": [asdict(each) for each in found],
         "notes": notes(found, "suppose more with 'rows', and the error is smaller"),
         "charged": False,
     }
