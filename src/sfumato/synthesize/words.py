@@ -13,8 +13,9 @@ _LISTED = 4
 def rows_of(domain: Domain, names: Sequence[str]) -> str:
     """Rows with those columns, by name where they are few.
 
-    >>> from sfumato.domain import Integer
-    >>> rows_of(Domain([Integer("age", 0, 99), Integer("income", 0, 9)]), ("age",))
+    >>> from sfumato.domain import Integer, Unknown
+    >>> ages = Domain([Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)])
+    >>> rows_of(ages, ages.names)
     'synthetic rows of age'
     """
     if len(names) <= _LISTED:
