@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -82,12 +81,7 @@ def aim(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     limits = as_limits(limits)
-    request = Request(
-        "synthesize",
-        "aim",
-        describe(vault, loss, total, workload, limits=limits, zeros=zeros),
-        rows_for(vault.domain, workload),
-    )
+    request = as_request(vault, "aim", loss, total, workload, limits=limits, zeros=zeros)
     settled = vault.release(
         request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
     )
@@ -120,10 +114,17 @@ def adapt(
     return state.released(doors.domain)
 
 
-def describe(
-    vault: Keeper, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
-) -> dict[str, Any]:
-    """What shapes a release, beside its loss, as JSON values; what can be refused is refused here."""
+def as_request(
+    vault: Keeper,
+    method: str,
+    loss: Loss,
+    total: Total,
+    workload: Marginals,
+    *,
+    limits: Limits,
+    zeros: Sequence[Zeros],
+) -> Request:
+    """The journal's question for a workload of marginals; what can be refused is refused here."""
     refuse_no_vault(vault)
     totals.refuse_wrong(vault.domain, loss, total)
     if not isinstance(workload, Marginals):
@@ -134,13 +135,13 @@ def describe(
     refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
-    workload.attributes(vault.domain)
-    return {
+    parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
         "total": totals.describe(total),
         "limits": asdict(limits),
         "zeros": describe_zeros(zeros),
     }
+    return Request("synthesize", method, parameters, rows_for(vault.domain, workload))
 
 
 def expected_error(domain: Domain, loss: Loss, total: Total, workload: Marginals) -> float | None:

@@ -22,7 +22,7 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import total as totals
-from sfumato.synthesize.aim import describe
+from sfumato.synthesize.aim import as_request
 from sfumato.synthesize.beginning import State, begin, count_share
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, expected_errors
@@ -39,13 +39,11 @@ from sfumato.synthesize.growth import (
 )
 from sfumato.synthesize.synthetic import Synthetic, settle
 from sfumato.synthesize.total import Total
-from sfumato.synthesize.words import rows_for
 from sfumato.synthesize.workload import Marginals
 from sfumato.synthesize.zeros import Zeros
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper
 from sfumato.vault.questions import Distance, MarginalErrors
-from sfumato.vault.vault import Request
 
 ROUNDS_AN_ATTRIBUTE = 16
 SELECTION = Fraction(1, 10)
@@ -68,12 +66,7 @@ def annealed(
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = as_limits(limits)
-    request = Request(
-        "synthesize",
-        "annealed",
-        describe(vault, loss, total, workload, limits=limits, zeros=zeros),
-        rows_for(vault.domain, workload),
-    )
+    request = as_request(vault, "annealed", loss, total, workload, limits=limits, zeros=zeros)
     settled = vault.release(
         request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
     )

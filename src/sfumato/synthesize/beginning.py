@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
-from sfumato.errors import LossError, SizeError
+from sfumato.errors import SizeError
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
@@ -19,7 +19,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.division import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.total import Charged, Public, Summed, Total, divisible
+from sfumato.synthesize.total import Charged, Public, Summed, Total, dividing, divisible
 from sfumato.synthesize.zeros import Zeros, barred
 from sfumato.vault.checks import check_size
 from sfumato.vault.doors import Doors
@@ -133,15 +133,9 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
         LossError: as said.
     """
     whole = divisible(loss)
-    try:
+    with dividing(loss, "the steps of a graphical method"):
         _ = noises(domain, [Marginal(())], whole * _LEAST_PART, None)
         _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)
-    except LossError as error:
-        raise LossError(
-            f"{loss} is too {'small' if whole.value < 1 else 'large'} to be divided over the steps of a graphical "
-            "method; choose another",
-            culprit=loss,
-        ) from error
 
 
 def count_share(total: Total) -> Fraction:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError, LossError, SizeError
+from sfumato.errors import InputError, SizeError
 from sfumato.model.factor import Factor
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.privacy.selection import Exponential
@@ -146,16 +146,9 @@ def _part(loss: Loss, total: Bought, schedule: Schedule) -> Epsilon | Rho:
     Raises:
         LossError: it is too small or too large to choose at.
     """
-    whole = after_count(loss, total)
-    try:
-        part = whole / (2 * schedule.rounds)
+    with totals.dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
+        part = after_count(loss, total) / (2 * schedule.rounds)
         _ = Exponential.for_loss(part, sensitivity=1, monotone=False)
-    except LossError as error:
-        raise LossError(
-            f"{loss} is too {'small' if whole.value < 1 else 'large'} to be divided over the {schedule.rounds} rounds "
-            "of MWEM; choose another",
-            culprit=loss,
-        ) from error
     return part
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -73,6 +75,20 @@ def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
             "state more, or declare the number public",
             culprit=loss,
         )
+
+
+@contextmanager
+def dividing(loss: Loss, over: str) -> Iterator[None]:
+    """Say of the whole loss that it cannot be divided, where a part of it cannot be asked for.
+
+    Raises:
+        LossError: as said.
+    """
+    try:
+        yield
+    except LossError as error:
+        size = "small" if divisible(loss).value < 1 else "large"
+        raise LossError(f"{loss} is too {size} to be divided over {over}; choose another", culprit=loss) from error
 
 
 def divisible(loss: Loss) -> Epsilon | Rho:
