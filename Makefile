@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench slow docs frontier clean
+.PHONY: help setup demo test lint types bench slow mutants docs frontier clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ types: setup ## mypy, strict
 
 slow: setup ## statistical runs, long kill loops and audits that take minutes
 	pytest -m slow
+
+mutants: setup ## plant wrong changes one by one, and run the tests that must catch them
+	scripts/mutants
 
 bench: setup ## measure against peers side by side and write docs/benchmarks
 	$(BIN)/python -m benchmarks
