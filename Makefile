@@ -19,11 +19,12 @@ setup: .venv/.ready ## create .venv with everything pinned
 demo: setup ## release two bundled tables under epsilon 1, a million children and a census, and write reports
 	sfumato demo --out out/demo
 
-test: setup ## linters, types, contracts and the tests
+test: setup ## linters, types, contracts, figures of the structure and the tests
 	ruff check .
 	ruff format --check .
 	mypy
 	lint-imports
+	scripts/structure
 	pytest -n 2 --dist loadgroup -m "not slow"
 
 lint: setup ## ruff and the import contracts

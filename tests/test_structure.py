@@ -1,0 +1,57 @@
+"""The script that measures the structure finds what it looks for, in small packages and in this one."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
+
+
+@pytest.fixture(scope="module")
+def structure() -> ModuleType:
+    loader = SourceFileLoader("structure", str(SCRIPT))
+    spec = spec_from_loader("structure", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules["structure"] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+def test_a_circle_of_imports_is_found(structure: ModuleType) -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert structure.circles(arrows) == [["b", "c"]]
+
+
+def test_a_straight_line_of_imports_is_no_circle(structure: ModuleType) -> None:
+    assert structure.circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_imports_are_seen_wherever_they_stand(structure: ModuleType) -> None:
+    tree = ast.parse("import p.a\nif x:\n    from p import b\ndef f():\n    from p.c import thing")
+    assert structure.imports(tree, ["p", "p.a", "p.b", "p.c", "p.d"]) == {"p.a", "p.b", "p.c"}
+
+
+def test_classes_and_aliases_are_names_and_constants_are_not(structure: ModuleType) -> None:
+    tree = ast.parse("class One: ...\nTwo = int | str\nTHREE = 3\nthree = 3\nFour: type = int")
+    assert list(structure.defined(tree)) == ["One", "Two", "Four"]
+
+
+def test_a_name_repeats_only_where_two_places_bear_it(structure: ModuleType) -> None:
+    assert structure.repeated([("A", "x"), ("A", "y"), ("B", "x"), ("B", "x")]) == {"A": ["x", "y"]}
+
+
+def test_the_way_of_a_query_leads_from_the_command_to_random_words(structure: ModuleType) -> None:
+    seen = structure.trip()
+    assert seen.to_draw[0] == "app/cli/query.py:query"
+    assert seen.to_draw[-1].startswith("privacy/")
+    assert seen.to_words[: len(seen.to_draw)] == seen.to_draw
+    assert len(seen.to_words) <= seen.deepest
+    assert {"app/cli/query.py", "privacy/entropy.py"} < seen.files
