@@ -190,8 +190,8 @@ def k_member() -> list[dict[str, object]]:
     from sfumato.anonymize import k_member_clustering
     from sfumato.anonymize.local import EFFORT
     from sfumato.anonymize.space import HierarchyCells, Intervals, Space
-    from sfumato.labs.adult_microdata import available, published_hierarchies, tuples
-    from sfumato.labs.mondrian import study
+    from sfumato_labs.mondrian import study
+    from sfumato_labs.tables import available, published_hierarchies, tuples
 
     rows, _ = available(DATA / "adult.csv")
     four = published_hierarchies(rows)

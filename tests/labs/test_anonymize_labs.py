@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.labs import adult_microdata, mondrian
-from sfumato.labs.adult_microdata import available
-from sfumato.labs.lab import LabResult, Options, Table
-from sfumato.labs.registry import load
+from sfumato_labs import mondrian, tables
+from sfumato_labs.lab import LabResult, Options, Table, load
+from sfumato_labs.tables import available
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +101,7 @@ def test_the_bundled_census_stands_in_for_a_table_that_cannot_be_fetched(monkeyp
     def unreachable() -> None:
         raise TableError("cannot fetch")
 
-    monkeypatch.setattr(adult_microdata.data, "adult", unreachable)
+    monkeypatch.setattr(tables.data, "adult", unreachable)
     result = load("samarati").run(Options(runs=1, seed=1))
-    assert result.notes[0] == adult_microdata.STAND_IN
+    assert result.notes[0] == tables.STAND_IN
     assert picked(result.tables["by_k"], "k") == [(10,), (20,), (30,), (40,), (50,)]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato.labs import hiera_methods, hiera_mu, ldp_sgd, printed_hiera
-from sfumato.labs.columns import scaled
-from sfumato.labs.lab import Options
 from sfumato.local.hiera import DIVISIONS
+from sfumato_labs import hiera, ldp_sgd, printed_hiera
+from sfumato_labs.lab import Options
+from sfumato_labs.tables import scaled
 
 EXACT = {0.25: 2.151, 0.5: 3.947, 1.0: 8.067, 1.5: 12.580, 2.0: 17.083, 2.5: 21.584}
 
 
 def test_reuse_on_adult_ages_has_the_exact_ratios(shared_data: Path) -> None:
-    found = hiera_mu.run(Options(runs=2, seed=1, data=shared_data / "adult" / "adult.csv"))
+    found = hiera.run_mu(Options(runs=2, seed=1, data=shared_data / "adult" / "adult.csv"))
     errors = found.to_json()["tables"]["errors"]
     assert len(errors) == 30
     assert all(list(row) == ["mu", "epsilon", "mae", "exact_sd"] for row in errors)
@@ -30,18 +30,18 @@ def test_reuse_on_adult_ages_has_the_exact_ratios(shared_data: Path) -> None:
 
 
 def test_the_guarantees_are_the_exact_ones() -> None:
-    assert {row["epsilon"]: row["real_epsilon"] for row in hiera_mu.guarantees()} == EXACT
+    assert {row["epsilon"]: row["real_epsilon"] for row in hiera.guarantees()} == EXACT
 
 
 @pytest.mark.slow
 def test_methods_side_by_side() -> None:
-    tables = hiera_methods.run(Options(runs=2, seed=1)).to_json()["tables"]
+    tables = hiera.run_methods(Options(runs=2, seed=1)).to_json()["tables"]
     methods = {"harmony", "pm", "hm", "multi_laplace", "hiera", "optimal_table"}
     for name, expected in (("published", methods), ("equal_real_epsilon", methods - {"multi_laplace"})):
         assert {row["method"] for row in tables[name]} == expected
         assert all(list(row) == ["method", "data", "epsilon", "real_epsilon", "mae"] for row in tables[name])
-        hiera = {row["epsilon"]: row["real_epsilon"] for row in tables[name] if row["method"] == "hiera"}
-        assert hiera == EXACT
+        graded = {row["epsilon"]: row["real_epsilon"] for row in tables[name] if row["method"] == "hiera"}
+        assert graded == EXACT
     assert {row["real_epsilon"] for row in tables["published"] if row["method"] == "multi_laplace"} == {"inf"}
     equal = {
         method: np.mean([row["mae"] for row in tables["equal_real_epsilon"] if row["method"] == method])
@@ -65,7 +65,7 @@ def test_printed_mechanisms_are_unbiased(epsilon: float) -> None:
 
 
 def test_multi_level_laplace_shows_the_level_in_its_scale() -> None:
-    budgets = hiera_mu.graded(hiera_mu.EPSILONS[2]).budgets
+    budgets = hiera.graded(hiera.EPSILONS[2]).budgets
     generator = np.random.default_rng(2)
     low, high = (
         printed_hiera.multi_laplace(np.full(50_000, v), np.array(DIVISIONS), budgets, generator).std() for v in (-1, 1)
@@ -100,7 +100,7 @@ def test_columns_are_scaled_and_gaps_left_out(tmp_path: Path) -> None:
 
 def test_without_a_table_the_lab_says_what_it_lacks_or_uses_the_census() -> None:
     try:
-        found = hiera_mu.run(Options(runs=1, seed=1))
+        found = hiera.run_mu(Options(runs=1, seed=1))
     except InputError as error:
         assert "--data" in str(error)  # noqa: PT017 -- which of the two happens depends on the bundled data
     else:

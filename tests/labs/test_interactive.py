@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato.labs import printed_interactive
-from sfumato.labs.interactive import averaging
-from sfumato.labs.interactive_noise import within
-from sfumato.labs.lab import Options
-from sfumato.labs.registry import load
+from sfumato_labs import printed_interactive
+from sfumato_labs.interactive import averaging, within
+from sfumato_labs.lab import Options, load
 
 
 @pytest.fixture(scope="module")

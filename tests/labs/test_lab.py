@@ -8,9 +8,8 @@ import re
 import pytest
 
 from sfumato.errors import InputError, SfumatoError, TableError
-from sfumato.labs.lab import Options
-from sfumato.labs.registry import MODULES, load
 from sfumato.report.page import Page, render, write
+from sfumato_labs.lab import MODULES, Options, load
 
 
 def test_every_lab_is_found_under_its_name():

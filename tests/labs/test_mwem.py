@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from sfumato import data
-from sfumato.labs import printed_mwem
-from sfumato.labs.lab import Options
-from sfumato.labs.printed_mwem import Printed
-from sfumato.labs.registry import load
+from sfumato_labs import printed_mwem
+from sfumato_labs.lab import Options, load
+from sfumato_labs.printed_mwem import Printed
 
 COLUMNS = ["method", "epsilon", "max_error", "min_error", "mean_squared_error", "mean_error", "runs"]
 METHODS = ["reference", "printed", "mwem", "mwem_average", "histogram", "auto"]

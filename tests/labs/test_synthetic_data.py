@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sfumato.labs.lab import Options
-from sfumato.labs.registry import load
-from sfumato.labs.synthetic_data import PUBLISHED
+from sfumato_labs.lab import Options, load
+from sfumato_labs.synthetic_data import PUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Several attributes, keys with values, heavy hitters, graded means, learning."""
+"""Several attributes, keys with values, heavy hitters, graded means."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from sfumato.errors import InputError
 from sfumato.local import HeavyHitters, KeyValue, Mean, Server, Several
 from sfumato.local.estimate import Post, likeliest, simplex
 from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.learning import Rows, descend, group_size, mean_squared_error, perturb_with, ridge
 from sfumato.local.several import Bounds, Sharing
 from sfumato.local.simulation import simulate
-from sfumato.privacy.entropy import SimulatedEntropy
 
 LIMIT = 9.3
 RANDOM = np.random.default_rng(11)
@@ -144,38 +142,3 @@ def test_post_processing_that_has_no_meaning_is_refused() -> None:
     server.update(simulate(spec, np.linspace(0, 1, 50), seed=1))
     with pytest.raises(InputError, match="no post-processing"):
         server.estimate(Post.SIMPLEX)
-
-
-def regression(people: int, dimension: int) -> tuple[Rows, np.ndarray]:
-    inputs = RANDOM.choice([-1.0, 1.0], (people, dimension))
-    weights = np.linspace(-0.2, 0.2, dimension)
-    return Rows(inputs, np.clip(inputs @ weights + RANDOM.normal(0, 0.05, people), -1, 1)), weights
-
-
-def test_descent_and_ridge_come_near_the_optimum() -> None:
-    rows, weights = regression(200_000, 4)
-    spec = Mean.design(-1, 1, epsilon=2)
-    trivial = mean_squared_error(rows, np.zeros(4))
-    descended = descend(rows, perturb_with(spec, SimulatedEntropy(1)), group=group_size(4, 2.0), generator=RANDOM)
-    moments = ridge(rows, spec, entropy=SimulatedEntropy(2), generator=RANDOM)
-    best = mean_squared_error(rows, weights)
-    for found in (descended, moments):
-        assert mean_squared_error(rows, found) < best + 0.1 * (trivial - best)
-
-
-def test_a_gradient_is_unbiased_after_scaling_by_the_dimension() -> None:
-    """One group and no noise: the first step is the full gradient."""
-    rows, _ = regression(200_000, 4)
-    exact = lambda values, coordinate, inputs: values  # noqa: ARG005, E731
-    found = descend(rows, exact, group=200_000, generator=RANDOM)
-    gradient = -(rows.inputs * rows.outcomes[:, None]).mean(axis=0)
-    assert found == pytest.approx(-gradient / 2, abs=0.02)  # the average of the start and the first iterate
-
-
-def test_group_sizes_and_bounds() -> None:
-    assert group_size(10, 1.0) == 1000
-    assert group_size(100, 0.5) == 3685
-    with pytest.raises(InputError, match="scaled"):
-        Rows(np.array([[2.0]]), np.array([0.0]))
-    with pytest.raises(InputError, match="between -1 and 1"):
-        perturb_with(Mean.design(0, 1, epsilon=1), SimulatedEntropy(1))

@@ -11,7 +11,7 @@ from sfumato.app.cli.output import Json, columns, result, working
 from sfumato.app.cli.outputs import folder
 
 if TYPE_CHECKING:
-    from sfumato.labs.demonstration import Demonstration
+    from sfumato_labs.demonstration import Demonstration
 
 
 def demo(
@@ -22,13 +22,12 @@ def demo(
 
     Both go out under epsilon 1.  A second run in the same folder returns the stored releases and spends nothing.
     """
-    from sfumato.labs.demonstrated_census import demonstrate_census
-    from sfumato.labs.demonstration import demonstrate
     from sfumato.report.page import write
+    from sfumato_labs.demonstration import demonstrate_census, demonstrate_children
 
     folder(out)
     with working("Releasing a synthetic table of a million children"):
-        children = demonstrate(out)
+        children = demonstrate_children(out)
     rows = out / "synthetic.parquet"
     children.release.rows.to_parquet(rows, overwrite=True)
     with working("Releasing a synthetic census"):

@@ -12,7 +12,7 @@ from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.labs.lab import LabResult, Options
+    from sfumato_labs.lab import LabResult, Options
 
 _RUNS = 10
 
@@ -26,7 +26,7 @@ def lab(
     as_json: Json = False,
 ) -> None:
     """Run a published experiment, as printed and done honestly, on published data."""
-    from sfumato.labs.registry import MODULES, load
+    from sfumato_labs.lab import MODULES, load
 
     if name is None:
         titles = {known: load(known).title for known in MODULES}
@@ -49,7 +49,7 @@ def lab(
 def _options(runs: int, seed: int | None, data: Path | None) -> Options:
     import secrets
 
-    from sfumato.labs.lab import Options
+    from sfumato_labs.lab import Options
 
     drawn = secrets.randbits(31) if seed is None else seed
     if seed is None:

@@ -13,8 +13,8 @@ from sfumato.anonymize.loss import interval_loss_metric, loss_metric, weighted
 from sfumato.anonymize.mondrian_cuts import Cutter, Rule
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.space import Intervals, Space
-from sfumato.labs.adult_microdata import AGES, EDUCATION, available, coded, numbers, tuples
-from sfumato.labs.lab import Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.tables import AGES, EDUCATION, available, coded, numbers, tuples
 
 TITLE = "Mondrian on UCI Adult: where to cut matters far more than k"
 KS = (10, 20, 30, 40, 50)
@@ -173,4 +173,4 @@ def _plot(by_k: Table) -> Plot:
     return Plot("loss", "Loss Metric by k: what is cut, and where, matters far more than k.", chart)
 
 
-LAB = Lab("mondrian", TITLE, run, reads_data=True)
+LABS = {"mondrian": Lab("mondrian", TITLE, run, reads_data=True)}

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine.open import open_table
-from sfumato.labs import printed_sgd
-from sfumato.labs.columns import Bounds, scaled
-from sfumato.labs.lab import Lab, LabResult, Options, Plot, Row, Table
 from sfumato.local.bounds import proven
 from sfumato.local.hiera import DIVISIONS, attenuation, levels_of
-from sfumato.local.learning import Perturb, Rows, descend, group_size, mean_squared_error, perturb_with, ridge
 from sfumato.local.mean import Mean, MeanMethod, grid_codes
 from sfumato.local.table import Table as IntegerTable
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato_labs import printed_sgd
+from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.learning import Perturb, Rows, descend, group_size, mean_squared_error, perturb_with, ridge
+from sfumato_labs.tables import Bounds, scaled
 
 TITLE = "Linear regression by locally private gradient descent"
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -212,4 +212,4 @@ def _plot(errors: Table) -> Plot:
     return Plot("errors", "Mean squared error by procedure: corrected descent comes near the optimum.", chart)
 
 
-LAB = Lab("ldp-sgd", TITLE, run, reads_data=True)
+LABS = {"ldp-sgd": Lab("ldp-sgd", TITLE, run, reads_data=True)}

@@ -1,9 +1,10 @@
-"""What a lab is: a name, a title, and a function from options to tables, plots and notes."""
+"""What a lab is: a name, a title, and a function from options to tables, plots and notes; and the labs by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,28 @@ class Lab:
     title: str
     run: Callable[[Options], LabResult]
     reads_data: bool = False
+
+
+MODULES: Mapping[str, str] = {
+    "samarati": "sfumato_labs.samarati",
+    "mondrian": "sfumato_labs.mondrian",
+    "mwem-1d": "sfumato_labs.mwem",
+    "mwem-2d": "sfumato_labs.mwem",
+    "hiera-mu": "sfumato_labs.hiera",
+    "hiera-methods": "sfumato_labs.hiera",
+    "ldp-sgd": "sfumato_labs.ldp_sgd",
+    "synthetic-data": "sfumato_labs.synthetic_data",
+    "interactive": "sfumato_labs.interactive",
+}
+
+
+def load(name: str) -> Lab:
+    """The lab of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in MODULES:
+        raise InputError(f"no lab {name!r}; there are {', '.join(MODULES)}", culprit=name)
+    lab: Lab = import_module(MODULES[name]).LABS[name]
+    return lab

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato import data
 from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError
-from sfumato.labs import interactive_plots, printed_interactive
-from sfumato.labs.interactive_noise import danger_interval, noise_quantiles
-from sfumato.labs.lab import Lab, LabResult, Options, Row, Table
 from sfumato.ledger import open_ledger
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
@@ -24,6 +23,154 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.query import Session, ask, count, table
 from sfumato.query.question import Query
 from sfumato.vault.vault import Vault
+from sfumato_labs import printed_interactive
+from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
+
+EPSILONS = ("1", "0.1", "0.01")
+PERCENTS = ("90", "95", "99", "99.9")
+ANSWERS = (100, 1000, 10_000, 100_000)
+PUBLISHED_QUANTILES = {"90": 2.30, "95": 3.00, "99": 4.61, "99.9": 6.91}  # at epsilon 1
+PUBLISHED_DANGER = {
+    ("1", 100): 100.0,
+    ("0.1", 100): 25.59,
+    ("0.1", 1000): 73.75,
+    ("0.1", 10_000): 99.99,
+    ("0.01", 100): 2.72,
+    ("0.01", 1000): 9.12,
+    ("0.01", 10_000): 27.85,
+    ("0.01", 100_000): 73.70,
+}
+_DRAWS = 5000  # simulated averages in every run
+_POINTS = 1 << 16
+
+Floats = NDArray[np.float64]
+
+
+def noise_quantiles(random: np.random.Generator, runs: int) -> Table:
+    """What the size of one noise does not exceed: Laplace, discrete Laplace as released, and simulated Laplace."""
+    rows: list[Row] = []
+    for text in EPSILONS:
+        epsilon = float(text)
+        sizes = np.sort(random.exponential(1 / epsilon, runs * _DRAWS))
+        noise = DiscreteLaplace.for_loss(Epsilon(text), 1)
+        for percent in PERCENTS:
+            share = float(percent) / 100
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "percent": float(percent),
+                    "laplace": -math.log1p(-share) / epsilon,
+                    "discrete_laplace": noise.quantile(_share(percent)),
+                    "monte_carlo": float(np.quantile(sizes, share)),
+                    "published": PUBLISHED_QUANTILES[percent] if text == "1" else None,
+                }
+            )
+    return tuple(rows)
+
+
+def danger_interval(random: np.random.Generator, runs: int) -> Table:
+    """P(average of that many answers lies within one half of the count), each answer with noise of scale 1/epsilon."""
+    rows: list[Row] = []
+    for text in EPSILONS:
+        scale = 1 / float(text)
+        for queries in ANSWERS:
+            # a Laplace variable is the difference of two exponential ones, so a sum of them is one of two gammas
+            sums = random.gamma(queries, size=(2, runs * _DRAWS))
+            means = scale * (sums[0] - sums[1]) / queries
+            rows.append(
+                {
+                    "epsilon": float(text),
+                    "queries": queries,
+                    "exact_percent": 100 * within(0.5, queries, scale),
+                    "monte_carlo_percent": 100 * float(np.mean(np.abs(means) < 0.5)),  # noqa: PLR2004
+                    "published_percent": PUBLISHED_DANGER.get((text, queries)),
+                }
+            )
+    return tuple(rows)
+
+
+def within(distance: float, queries: int, scale: float) -> float:
+    """P(|mean of ``queries`` Laplace variables| < ``distance``), by inversion of the characteristic function.
+
+    The sum has the characteristic function (1 + scale^2 t^2)^-queries, so the probability is
+    (2 / pi) times the integral of sin(c t) / t times it over t > 0, with c = distance * queries.
+
+    >>> round(within(0.5, 100, 10.0), 4)
+    0.2773
+    """
+    if queries == 1:
+        return -math.expm1(-distance / scale)
+    reach = distance * queries
+    end = math.sqrt(math.expm1(45 / queries)) / scale  # the function is below exp(-45) beyond
+    points = max(_POINTS, int(8 * reach * end))  # several to each wave of the sine
+    t = (np.arange(points) + 0.5) * (end / points)
+    values = np.sin(reach * t) / t * np.exp(-queries * np.log1p((scale * t) ** 2))
+    return min(1.0, float(values.sum()) * (end / points) * 2 / math.pi)
+
+
+def _share(percent: str) -> str:
+    """The percentage as an exact share."""
+    return f"{percent}e-2"
+
+
+def _averages_plot(rows: Table) -> Plot:
+    """Distance of the average from the truth by number of answers."""
+    import altair as alt
+
+    chart = (
+        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=560, height=300)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("queries:Q", scale=alt.Scale(type="log"), title="answers averaged"),
+            y=alt.Y("mean_distance:Q", scale=alt.Scale(type="log"), title="distance of the average from the count"),
+            color=alt.Color("regime:N", title=None),
+            strokeDash=alt.StrokeDash("regime:N", title=None),
+        )
+    )
+    caption = "The average of answers with fixed noise falls into the true count; under a budget it does not."
+    return Plot("averages", caption, chart)
+
+
+def _danger_plot(rows: Table) -> Plot:
+    """Probability that the average gives the count away."""
+    import altair as alt
+
+    chart = (
+        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=560, height=280)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("queries:Q", scale=alt.Scale(type="log"), title="answers averaged"),
+            y=alt.Y("exact_percent:Q", title="within one half of the count, %"),
+            color=alt.Color("epsilon:N"),
+            strokeDash=alt.StrokeDash("epsilon:N"),
+        )
+    )
+    return Plot("danger", "Without a budget a few thousand answers at epsilon 0.1 give the count away.", chart)
+
+
+def _neighbours_plot(count: int, loss: Epsilon) -> Plot:
+    """The distributions of one honest answer with and without Dugong."""
+    import altair as alt
+
+    noise = DiscreteLaplace.for_loss(loss, 1)
+    reach = noise.quantile("0.95")
+    values = [
+        {"answer": answer, "probability": noise.pmf(answer - true), "table": name}
+        for name, true in (("with Dugong", count), ("without Dugong", count - 1))
+        for answer in range(count - reach, count + reach + 1, max(1, reach // 150))
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(values=values), width=560, height=240)
+        .mark_line()
+        .encode(
+            x=alt.X("answer:Q"),
+            y=alt.Y("probability:Q"),
+            color=alt.Color("table:N", title=None),
+            strokeDash=alt.StrokeDash("table:N", title=None),
+        )
+    )
+    return Plot("neighbours", f"One answer at {loss}: hardly more likely with Dugong than without.", chart)
+
 
 TITLE = "Interactive publishing: twenty questions about carrots"
 BUDGET = Epsilon("0.1")
@@ -50,9 +197,9 @@ def run(options: Options) -> LabResult:
             "flaws": flaws(),
         },
         plots=(
-            interactive_plots.averages(averages),
-            interactive_plots.danger(danger),
-            interactive_plots.neighbours(_true_count(data.zoo()), BUDGET / QUERIES),
+            _averages_plot(averages),
+            _danger_plot(danger),
+            _neighbours_plot(_true_count(data.zoo()), BUDGET / QUERIES),
         ),
         notes=_NOTES,
     )
@@ -196,4 +343,4 @@ _HONEST = (
 _REBUILT = "The printed programs are rebuilt from their description, as are the constants of their generator."
 _NOTES = (_DANGER, _AVERAGING, _HONEST, _REBUILT)
 
-LAB = Lab("interactive", TITLE, run)
+LABS = {"interactive": Lab("interactive", TITLE, run)}

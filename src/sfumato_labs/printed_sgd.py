@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.learning import PENALTY, Perturb, Rows
+from sfumato_labs.learning import PENALTY, Perturb, Rows
 
 FLAWS = (
     "the sampled coordinate is not scaled by the number of coordinates, so steps are that much too short",

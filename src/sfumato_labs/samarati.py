@@ -16,8 +16,8 @@ from sfumato.anonymize.loss import loss_metric
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.problem import Problem, Vector
 from sfumato.anonymize.samarati_search import Order, heuristic
-from sfumato.labs.adult_microdata import available, published_hierarchies, tuples
-from sfumato.labs.lab import Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.tables import available, published_hierarchies, tuples
 
 TITLE = "Samarati's search on UCI Adult: the lowest height is not the least loss"
 KS = (10, 20, 30, 40, 50)
@@ -188,4 +188,4 @@ def _text(node: Node | None) -> str | None:
     return None if node is None else str(node.vector)
 
 
-LAB = Lab("samarati", TITLE, run, reads_data=True)
+LABS = {"samarati": Lab("samarati", TITLE, run, reads_data=True)}
