@@ -1,0 +1,154 @@
+CREATE SCHEMA saved;
+CREATE FUNCTION saved.ledger_refuse() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$;
+CREATE TABLE saved.ledger_analyst (
+    dataset text NOT NULL,
+    name text NOT NULL,
+    cap_loss text,
+    cap_units bigint,
+    cap_delta_units bigint,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    CONSTRAINT within_cap CHECK (((0 <= spent_units) AND ((cap_units IS NULL) OR (spent_units <= cap_units)))),
+    CONSTRAINT within_cap_delta CHECK (((0 <= spent_delta_units) AND ((cap_delta_units IS NULL) OR (spent_delta_units <= cap_delta_units))))
+);
+CREATE TABLE saved.ledger_answer (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    body bytea NOT NULL
+);
+CREATE TABLE saved.ledger_dataset (
+    name text NOT NULL,
+    opened text NOT NULL,
+    secret text NOT NULL,
+    limit_loss text NOT NULL,
+    limit_units bigint NOT NULL,
+    limit_delta_units bigint NOT NULL,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    entries integer NOT NULL,
+    head text NOT NULL,
+    CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
+    CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
+);
+CREATE TABLE saved.ledger_entry (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    kind text NOT NULL,
+    family text NOT NULL,
+    method text NOT NULL,
+    key text NOT NULL,
+    question text NOT NULL,
+    epsilon text,
+    rho text,
+    delta text,
+    analyst text,
+    statement text NOT NULL,
+    details text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT counts_from_one CHECK ((number > 0))
+);
+CREATE TABLE saved.ledger_retry (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    retry_key text NOT NULL,
+    key text NOT NULL
+);
+CREATE TABLE saved.ledger_version (
+    version_num character varying(32) NOT NULL
+);
+CREATE TABLE saved.service_dataset (
+    name text NOT NULL,
+    source text NOT NULL,
+    domain text NOT NULL,
+    limit_text text NOT NULL,
+    rows integer,
+    discoverable text NOT NULL,
+    registered text NOT NULL
+);
+CREATE TABLE saved.service_job (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    owner text NOT NULL,
+    request text NOT NULL,
+    state text NOT NULL,
+    progress double precision NOT NULL,
+    note text NOT NULL,
+    updated text NOT NULL,
+    statement text,
+    rows bytea
+);
+CREATE TABLE saved.service_key (
+    id text NOT NULL,
+    hash text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    issued text NOT NULL,
+    expires text NOT NULL,
+    revoked text
+);
+CREATE TABLE saved.service_reading (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    version text NOT NULL,
+    read text NOT NULL
+);
+INSERT INTO saved.ledger_analyst VALUES ('people', 'ann', NULL, NULL, NULL, '1/2', '1/8', '0', 500000000000, 0);
+INSERT INTO saved.ledger_answer VALUES ('people', 1, '2026-11-22T04:24:39.537281+00:00', '\x707b2276616c756573223a207b7d2c2022617272617973223a205b5b2230222c20223c6938222c205b315d5d5d7d0a3b00000000000000');
+INSERT INTO saved.ledger_dataset VALUES ('people', '2026-11-22T04:24:35.816668+00:00', 'b167891dcb2746851a42c2eccbaa8e8067b08202d67e9c6b173b640eba6c588f', '{"epsilon":"3"}', 3000000000000, 0, '1/2', '1/8', '0', 500000000000, 0, 1, '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81');
+INSERT INTO saved.ledger_entry VALUES ('people', 1, '2026-11-22T04:24:39.437631+00:00', 'release', 'query', 'tally', '6ab2dedb682ba725b1551e3c4b1bfb8eeba67c8dc14c9893237387dfcd0c53a5', '{"dataset_version":"78f070c2fbdd9da1bb6ef43a3fd7d7dc120c1a46059c94095f03e8c7bd81ad36","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}', '1/2', '1/8', '0', 'ann', 'differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)', '{"asked":"count(*)"}', '3de96fabc544e69deb32eaaed082c616b07ed3bfd4fe5d545d607ffc3c0cbeae', '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81');
+INSERT INTO saved.ledger_version VALUES ('0002');
+INSERT INTO saved.service_dataset VALUES ('people', 'tests/ledger/saved/people.csv', '{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}', '3', 60, '["town"]', '2026-11-22T04:24:35.834980+00:00');
+INSERT INTO saved.service_job VALUES ('28fc7014ccb54af32a3b1310', 'people', 'ann', '{"method": "auto"}', 'done', 1, 'done', '2026-11-22T04:24:38.441412+00:00', '{"made": true}', '\x726f7773');
+INSERT INTO saved.service_key VALUES ('36e16d600d9e', 'ed46310ca9cbf549a41e1b822052156cad3bf45f441b3f397c744eb62e61e10f', 'ann', 'analyst', '2026-11-22T04:24:35.855385+00:00', '2036-11-19T04:24:35.855385+00:00', NULL);
+INSERT INTO saved.service_key VALUES ('0a32a8724c67', 'f79dd45e364bfdaaafc0003055b27ecf0996c786dfaa9aeacc05c71208d70835', 'stew', 'steward', '2026-11-22T04:24:35.873514+00:00', '2036-11-19T04:24:35.873514+00:00', NULL);
+INSERT INTO saved.service_key VALUES ('1e413332ac80', 'e98c636dc189021f28bfce3868e40d6ec31fbfb415813f46e03ac2ba70d8c8f7', 'gone', 'analyst', '2026-11-22T04:24:35.881420+00:00', '2036-11-19T04:24:35.881420+00:00', '2026-11-22T04:24:35.894173+00:00');
+INSERT INTO saved.service_reading VALUES ('people', 1, '78f070c2fbdd9da1bb6ef43a3fd7d7dc120c1a46059c94095f03e8c7bd81ad36', '2026-11-22T04:24:38.373525+00:00');
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_dataset
+    ADD CONSTRAINT ledger_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
+ALTER TABLE ONLY saved.ledger_version
+    ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_dataset
+    ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_job
+    ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_hash_key UNIQUE (hash);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_reading
+    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
+CREATE UNIQUE INDEX ledger_release ON saved.ledger_entry USING btree (dataset, key) WHERE (kind = 'release'::text);
+CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);

@@ -1,0 +1,140 @@
+BEGIN TRANSACTION;
+CREATE TABLE ledger_analyst (
+	dataset TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	cap_loss TEXT, 
+	cap_units BIGINT, 
+	cap_delta_units BIGINT, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	PRIMARY KEY (dataset, name), 
+	CONSTRAINT within_cap CHECK (0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)), 
+	CONSTRAINT within_cap_delta CHECK (0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_analyst" VALUES('people','ann',NULL,NULL,NULL,'1/2','1/8','0',500000000000,0);
+CREATE TABLE ledger_answer (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (dataset, number), 
+	FOREIGN KEY(dataset, number) REFERENCES ledger_entry (dataset, number)
+);
+INSERT INTO "ledger_answer" VALUES('people',1,'2026-11-22T04:23:55.891603+00:00',X'707B2276616C756573223A207B7D2C2022617272617973223A205B5B2230222C20223C6938222C205B315D5D5D7D0A4300000000000000');
+CREATE TABLE ledger_dataset (
+	name TEXT NOT NULL, 
+	opened TEXT NOT NULL, 
+	secret TEXT NOT NULL, 
+	limit_loss TEXT NOT NULL, 
+	limit_units BIGINT NOT NULL, 
+	limit_delta_units BIGINT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	entries INTEGER NOT NULL, 
+	head TEXT NOT NULL, 
+	PRIMARY KEY (name), 
+	CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units), 
+	CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
+);
+INSERT INTO "ledger_dataset" VALUES('people','2026-11-22T04:23:55.356753+00:00','2e256cd6d8867d0852d5112256782e873d357348e8fc341324eb22b31354047a','{"epsilon":"3"}',3000000000000,0,'1/2','1/8','0',500000000000,0,1,'4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c');
+CREATE TABLE ledger_entry (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	family TEXT NOT NULL, 
+	method TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	question TEXT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT, 
+	delta TEXT, 
+	analyst TEXT, 
+	statement TEXT NOT NULL, 
+	details TEXT NOT NULL, 
+	previous TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	PRIMARY KEY (dataset, number), 
+	CONSTRAINT counts_from_one CHECK (number > 0), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_entry" VALUES('people',1,'2026-11-22T04:23:55.823842+00:00','release','query','tally','12ae14556995c32c7abd070f3b34f0f3c9f6a55c5dc895bfd6fcd64119a82036','{"dataset_version":"b2afe1989d1ec262b7e09a7b7206d5b5ff7217fdc6e9e2558287d6e9e9f1e784","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}','1/2','1/8','0','ann','differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)','{"asked":"count(*)"}','6e3d944c1881821bc2f4eedfa544ec602e016a3983bcd08fe997d5c336dc27b0','4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c');
+CREATE TABLE ledger_retry (
+	dataset TEXT NOT NULL, 
+	analyst TEXT NOT NULL, 
+	retry_key TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	PRIMARY KEY (dataset, analyst, retry_key), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+CREATE TABLE ledger_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "ledger_version" VALUES('0002');
+CREATE TABLE service_dataset (
+	name TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	domain TEXT NOT NULL, 
+	limit_text TEXT NOT NULL, 
+	rows INTEGER, 
+	discoverable TEXT NOT NULL, 
+	registered TEXT NOT NULL, 
+	PRIMARY KEY (name)
+);
+INSERT INTO "service_dataset" VALUES('people','tests/ledger/saved/people.csv','{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}','3',60,'["town"]','2026-11-22T04:23:55.385897+00:00');
+CREATE TABLE service_job (
+	id TEXT NOT NULL, 
+	dataset TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	request TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	progress FLOAT NOT NULL, 
+	note TEXT NOT NULL, 
+	updated TEXT NOT NULL, 
+	statement TEXT, 
+	rows BLOB, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "service_job" VALUES('5ae5fb5fb7d41e11ab13eaf1','people','ann','{"method": "auto"}','done',1.0,'done','2026-11-22T04:23:55.793905+00:00','{"made": true}',X'726F7773');
+CREATE TABLE service_key (
+	id TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	issued TEXT NOT NULL, 
+	expires TEXT NOT NULL, 
+	revoked TEXT, 
+	PRIMARY KEY (id), 
+	UNIQUE (hash)
+);
+INSERT INTO "service_key" VALUES('c81bcd7f7942','0e23ed22f52075a7faf0a5cf94c0c45a3118619e26b4d1d121cf3ef0eacf7033','ann','analyst','2026-11-22T04:23:55.397779+00:00','2036-11-19T04:23:55.397779+00:00',NULL);
+INSERT INTO "service_key" VALUES('a4a4a2edfc26','9d1108904ab1b0353d71af23b7b9bb847eb23a1d4a07a138b95a3a009bfca621','stew','steward','2026-11-22T04:23:55.409799+00:00','2036-11-19T04:23:55.409799+00:00',NULL);
+INSERT INTO "service_key" VALUES('8b0e85148aba','556ad5330c679fcbf0fe7fd1920fdf108b401433c48e96a294295f84c701159a','gone','analyst','2026-11-22T04:23:55.413532+00:00','2036-11-19T04:23:55.413532+00:00','2026-11-22T04:23:55.415412+00:00');
+CREATE TABLE service_reading (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	version TEXT NOT NULL, 
+	read TEXT NOT NULL, 
+	PRIMARY KEY (dataset)
+);
+INSERT INTO "service_reading" VALUES('people',1,'b2afe1989d1ec262b7e09a7b7206d5b5ff7217fdc6e9e2558287d6e9e9f1e784','2026-11-22T04:23:55.758396+00:00');
+CREATE UNIQUE INDEX ledger_release ON ledger_entry (dataset, "key") WHERE kind = 'release';
+CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
+CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+COMMIT;

@@ -1,0 +1,165 @@
+"""Ledgers that earlier code wrote open, are whole, repeat their answers free, and go on charging."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from tests.ledger.asking import question
+
+import sfumato as sf
+from sfumato import query, synthesize
+from sfumato.errors import BudgetError, RetryKeyError
+from sfumato.ledger import Kind, open_ledger
+from sfumato.ledger.registry import Registry
+from sfumato.ledger.store import Store
+from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.loss import Epsilon, Rho
+
+SAVED = Path(__file__).parent / "saved"
+TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
+LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Makes a saved ledger, as its file was, and returns its address."""
+
+    def make(name):
+        file = tmp_path / f"{name}.ledger"
+        with closing(sqlite3.connect(file)) as made:
+            made.executescript((SAVED / f"{name}.sql").read_text(encoding="utf-8"))
+            made.execute("PRAGMA journal_mode = WAL")
+        return f"sqlite:///{file}"
+
+    return make
+
+
+@pytest.fixture
+def saved_in_postgres(postgres):
+    """Makes a saved ledger in an empty schema of PostgreSQL, and returns its address."""
+
+    def make(name):
+        address = make_url(postgres)
+        schema = address.query["options"].rpartition("=")[2]
+        dump = (SAVED / f"{name}.postgres.sql").read_text(encoding="utf-8")
+        engine = create_engine(address.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP SCHEMA {schema}"))
+            connection.exec_driver_sql(
+                dump.replace("CREATE SCHEMA saved", f"CREATE SCHEMA {schema}").replace("saved.", f"{schema}.")
+            )
+        engine.dispose()
+        return postgres
+
+    return make
+
+
+@pytest.mark.parametrize("dataset", LOSSES)
+def test_a_saved_ledger_is_whole_repeats_free_and_goes_on_charging(saved, dataset):
+    told, loss = TOLD[dataset], LOSSES[dataset]
+    with open_ledger(saved("measures"), dataset=dataset, limit=None) as ledger:
+        assert ledger.verify() == told["head"]
+        assert len(list(ledger.journal())) == told["entries"]
+        before, analyst = ledger.spent(), "ann" if dataset == "pure" else None
+        terms = {"statement": "three", "analyst": analyst}
+        again = ledger.release(question(3), charge_for(loss), lambda: b"other", **terms, retry_key="r3")
+        assert (again.answer, again.charged, again.charged_analyst) == (b"third", False, False)
+        with pytest.raises(RetryKeyError):
+            ledger.reserve(question(9), charge_for(loss), **terms, retry_key="r3")
+        assert ledger.spent() == before
+        assert ledger.release(question(9), charge_for(loss), lambda: b"new", **terms).charged
+        after = ledger.spent()
+        assert after.rho == before.rho + charge_for(loss).rho
+        assert dataset != "pure" or after.epsilon == before.epsilon + Fraction(1, 4)
+        with pytest.raises(BudgetError):
+            ledger.reserve(question(10), charge_for(type(loss)(100)), **terms)
+        assert ledger.verify() != told["head"]
+
+
+def test_an_analysts_cap_goes_on_holding(saved):
+    with open_ledger(saved("measures"), dataset="pure", limit=None) as ledger:
+        assert {name: account.limit for name, account in ledger.caps().items()} == {
+            "ann": Epsilon("1.5"),
+            "bob": Epsilon("0.3"),
+        }
+        with pytest.raises(BudgetError, match="your cap"):
+            ledger.reserve(question(9), charge_for(Epsilon("0.06")), statement="x", analyst="bob")
+        assert ledger.reserve(question(9), charge_for(Epsilon("0.05")), statement="x", analyst="bob").charged
+        assert [entry.kind for entry in ledger.journal()].count(Kind.REPEAT) == 1
+        ledger.verify()
+
+
+@pytest.mark.parametrize("dataset", LOSSES)
+def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
+    told, loss, url = TOLD[dataset], LOSSES[dataset], saved("measures")
+    vault = sf.open(
+        str(SAVED / "people.csv"),
+        domain=SAVED / "people.yaml",
+        ledger=url,
+        dataset=dataset,
+        analyst="ann" if dataset == "pure" else None,
+    )
+    count = query.sql(vault, "SELECT COUNT(*) FROM people", loss=loss)
+    towns = query.sql(vault, "SELECT town, COUNT(*) FROM people GROUP BY town", loss=loss)
+    made = synthesize.auto(vault, loss=loss, total=synthesize.Summed(), workload=synthesize.all_marginals(2))
+    assert [f"{value.estimate:.6g}" for (value,) in count.values] == told["count"]
+    assert [f"{value.estimate:.6g}" for (value,) in towns.values] == told["by town"]
+    assert len(made.rows) == told["rows"]
+    with open_ledger(url, dataset=dataset, limit=None) as ledger:
+        assert ledger.verify() == told["head"], "nothing was charged"
+
+
+def test_what_a_server_kept(saved):
+    url = saved("server")
+    with closing(Store(url)) as store:
+        registry = Registry(store)
+        (dataset,) = registry.datasets()
+        assert (dataset.name, dataset.limit, dataset.rows, dataset.discoverable) == ("people", "3", 60, ("town",))
+        assert registry.key(TOLD["server"]["key"]).valid
+        assert not registry.key(TOLD["server"]["gone"]).valid
+        assert registry.jobs.rows(TOLD["server"]["job"]) == b"rows"
+    with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
+        assert ledger.verify() == TOLD["server"]["head"]
+
+
+def test_a_database_of_the_first_revision(saved):
+    goes_on(saved("first_revision"), TOLD["first_revision"]["head"])
+
+
+def test_a_postgresql_database_of_the_first_revision(saved_in_postgres):
+    goes_on(saved_in_postgres("first_revision"), TOLD["postgres"]["first_revision"])
+
+
+def goes_on(url, head):
+    with open_ledger(url, dataset="old", limit=None) as ledger:
+        assert ledger.verify() == head
+        terms = {"statement": "old", "analyst": "ann", "retry_key": "r"}
+        again = ledger.release(question(1), charge_for(Epsilon("0.5")), lambda: b"new", **terms)
+        assert (again.answer, again.charged) == (b"old", False)
+        assert ledger.reserve(question(2), charge_for(Epsilon("0.5")), statement="new").charged
+        with pytest.raises(BudgetError):
+            ledger.reserve(question(3), charge_for(Epsilon("0.1")), statement="new")
+        ledger.verify()
+    with closing(Store(url)) as store:
+        assert Registry(store).datasets() == ()
+
+
+def test_what_a_server_kept_in_postgresql(saved_in_postgres):
+    url, told = saved_in_postgres("server"), TOLD["postgres"]
+    with closing(Store(url)) as store:
+        registry = Registry(store)
+        assert [dataset.name for dataset in registry.datasets()] == ["people"]
+        assert registry.key(told["key"]).valid
+        assert not registry.key(told["gone"]).valid
+        assert registry.jobs.rows(told["job"]) == b"rows"
+    with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
+        assert ledger.verify() == told["server"]
+        assert ledger.reserve(question(1), charge_for(Epsilon("0.5")), statement="new").charged
+        ledger.verify()
