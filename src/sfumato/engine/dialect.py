@@ -12,6 +12,9 @@ _SCIENTIFIC = "([0-9]{1,8}([.][0-9]{0,20})?|[.][0-9]{1,20})[eE][+-]?[0-2]?[0-9]{
 NUMBER = f"[+-]?({_PLAIN}|{_SCIENTIFIC})"
 """Text that every engine reads as the same finite double: no blanks, no words, nothing near overflow."""
 
+LONGEST_ID = 256
+"""Characters of an id, at most: a longer one goes by its digest, as not all engines compare long texts whole."""
+
 
 class Dialect(Protocol):
     """How one engine writes identifiers, literals and the few functions that an encoding needs."""
@@ -30,6 +33,10 @@ class Dialect(Protocol):
 
     def text(self, expression: str) -> str:
         """The expression as text, compared byte by byte: no collation, no padding."""
+        ...
+
+    def telling(self, column: Column) -> str:
+        """A column as text that differs wherever its values do, in the engine's own spelling."""
         ...
 
     def double(self, expression: str) -> str:
@@ -54,6 +61,10 @@ class Dialect(Protocol):
 
     def digest(self, expression: str) -> str:
         """MD5 of a text in lower-case hexadecimal digits; SHA-256 where the engine has no MD5."""
+        ...
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256 of a text in lower-case hexadecimal digits."""
         ...
 
     def words(self, digest: str) -> tuple[str, str]:
@@ -85,6 +96,16 @@ def missing(dialect: Dialect, column: Column) -> str:
     if column.kind is Kind.REAL:
         return f"({name} IS NULL OR {dialect.is_nan(_real(dialect, column))})"
     return f"({name} IS NULL)"
+
+
+def identity(dialect: Dialect, column: Column) -> str:
+    """An id of a unit as a text that only equal ids share, of at most ``LONGEST_ID`` characters.
+
+    What is longer becomes its SHA-256, filled up to that length, which no other id has.
+    """
+    text = dialect.telling(column)
+    digest = dialect.text(f"RPAD({dialect.sha256(text)}, {LONGEST_ID}, '-')")
+    return f"CASE WHEN CHAR_LENGTH({text}) < {LONGEST_ID} THEN {text} ELSE {digest} END"
 
 
 def canonical_text(dialect: Dialect, column: Column) -> str:

@@ -33,6 +33,10 @@ class DuckDialect:
         """Text; its comparison is bytewise already."""
         return f"CAST({expression} AS VARCHAR)"
 
+    def telling(self, column: Column) -> str:
+        """Its text: numbers are spelled with all digits that they have."""
+        return self.text(self.name(column.name))
+
     def double(self, expression: str) -> str:
         """A double."""
         return f"CAST({expression} AS DOUBLE)"
@@ -56,6 +60,10 @@ class DuckDialect:
     def digest(self, expression: str) -> str:
         """MD5."""
         return f"md5({expression})"
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"sha256({expression})"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """The engine's own randomness."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
-from sfumato.engine.dialect import Dialect, canonical_text, missing, number
+from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
 from sfumato.engine.port import Column, Kind
 from sfumato.errors import TableError
 
@@ -84,9 +84,7 @@ class Encoding:
 
     def _unit(self) -> str:
         column = self.columns[self.domain.unit.column or ""]
-        # An id only has to be told from other ids, so a real column may use the engine's own spelling.
-        text = self.dialect.text(self.dialect.name(column.name))
-        return f"CASE WHEN NOT {missing(self.dialect, column)} THEN {text} END"
+        return f"CASE WHEN NOT {missing(self.dialect, column)} THEN {identity(self.dialect, column)} END"
 
     def _read(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
         """First look at a raw column: its code, or whether it is missing (``m``) and its number (``n``)."""

@@ -29,6 +29,10 @@ class SparkDialect:
         """Text; its comparison is bytewise, as columns with a collation are refused."""
         return f"CAST({expression} AS STRING)"
 
+    def telling(self, column: Column) -> str:
+        """Its text: numbers are spelled with all digits that they have."""
+        return self.text(self.name(column.name))
+
     def double(self, expression: str) -> str:
         """A double."""
         return f"TRY_CAST({expression} AS DOUBLE)"
@@ -53,6 +57,10 @@ class SparkDialect:
     def digest(self, expression: str) -> str:
         """MD5."""
         return f"MD5({expression})"
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"SHA2({expression}, 256)"
 
     def words(self, digest: str) -> tuple[str, str]:
         """Two integers of 60 bits from an MD5."""

@@ -193,7 +193,7 @@ class SqlStore:
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""
-        raw = [self.dialect.text(self.dialect.name(self._table.raw(name).name)) for name in columns]
+        raw = [self.dialect.telling(self._table.raw(name)) for name in columns]
         names = [f"r{place}" for place in range(len(columns))]
         select = self._encoding.select(self._table.relation, raw)
         present = " AND ".join(f"{name} IS NOT NULL" for name in names)

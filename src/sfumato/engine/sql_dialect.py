@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sfumato.domain import Domain
-from sfumato.engine.dialect import smallest_bits
+from sfumato.engine.dialect import LONGEST_ID, smallest_bits
+from sfumato.engine.port import Column
 
 
 def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | MariaDialect) -> str:
@@ -38,6 +39,10 @@ class PostgresDialect:
     def text(self, expression: str) -> str:
         """Text, compared byte by byte."""
         return f'CAST({expression} AS TEXT) COLLATE "C"'
+
+    def telling(self, column: Column) -> str:
+        """Its text: numbers are spelled with all digits that they have."""
+        return self.text(self.name(column.name))
 
     def double(self, expression: str) -> str:
         """A double."""
@@ -77,6 +82,10 @@ class PostgresDialect:
         """MD5."""
         return f"MD5({expression})"
 
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"ENCODE(SHA256(CONVERT_TO({expression}, 'UTF8')), 'hex')"
+
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A CASE."""
         return cases(expression, codes, self)
@@ -102,6 +111,7 @@ class MariaDialect:
     session = (
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",
         "SET NAMES utf8mb4",
+        f"SET SESSION max_sort_length = {4 * LONGEST_ID}",  # bytes beyond are not compared by GROUP BY and windows
     )
     # Under READ COMMITTED a statement still reads one snapshot, and CREATE … SELECT takes no locks.
     read_only = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",)
@@ -129,6 +139,11 @@ class MariaDialect:
     def text(self, expression: str) -> str:
         """Text in UTF-8, compared byte by byte and without padding."""
         return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
+
+    def telling(self, column: Column) -> str:
+        """Its text, of a FLOAT as a double: as it is, a FLOAT is spelled with six digits."""
+        name = self.name(column.name)
+        return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
 
     def double(self, expression: str) -> str:
         """A double."""
@@ -171,6 +186,10 @@ class MariaDialect:
     def digest(self, expression: str) -> str:
         """MD5, or what the server has in its place."""
         return self._digest.format(expression)
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"SHA2({expression}, 256)"
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A CASE."""

@@ -107,11 +107,14 @@ class Session:
         with self._lock, self._translating(), warnings.catch_warnings():
             warnings.simplefilter("ignore", sa.exc.SAWarning)  # a type that SQLAlchemy does not know is Kind.OTHER
             try:
-                found = sa.inspect(self._connection).get_columns(table, schema)
+                types = [column["type"] for column in sa.inspect(self._connection).get_columns(table, schema)]
             except sa.exc.NoSuchTableError:
                 raise TableError(f"there is no {self._title}", culprit=table) from None
+            # SQLAlchemy takes names from MariaDB's definition, where backticks are doubled: results have them right.
+            relation = ".".join(self.dialect.name(part) for part in (schema, table) if part)
+            names = list(self._connection.exec_driver_sql(f"SELECT * FROM {relation} LIMIT 0").keys())
             self._connection.commit()
-        return tuple(Column(column["name"], _kind(column["type"]), str(column["type"])) for column in found)
+        return tuple(Column(name, _kind(kind), str(kind)) for name, kind in zip(names, types, strict=True))
 
     def ready(self) -> None:
         """Refuse where the connection is lost.

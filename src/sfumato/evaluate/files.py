@@ -50,7 +50,7 @@ def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) ->
         InputError: what is no domain, or no seed.
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
-    expect(domain, Domain, "a panel is described by a Domain, such as sf.load returns")
+    expect(domain, Domain, "a panel is described by a Domain, such as sfumato.domain.load returns")
     luck = generator(seeded(seed))
     rows = _people(table, domain)
     if holdout is not None:

@@ -31,7 +31,7 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
         InputError: what is no domain, or no hierarchy.
         TableError: the file cannot be read, lacks a column, or a cell has no meaning in the domain.
     """
-    expect(domain, Domain, "a release is described by a Domain, such as sf.load returns")
+    expect(domain, Domain, "a release is described by a Domain, such as sfumato.domain.load returns")
     _refuse_wrong_labels(hierarchies, domain)
     return from_arrow(_read_text(path), domain, hierarchies=hierarchies)
 

@@ -87,7 +87,7 @@ class Server:
         # a session of its own, so that a kill takes the workers as well and nothing else
         self.process = subprocess.Popen(
             self._command,
-            env=os.environ | {LEDGER: self.url, "PYTHONPATH": str(ROOT)},
+            env=os.environ | {LEDGER: self.url, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             start_new_session=True,
             cwd=self.folder,
             stdout=subprocess.DEVNULL,

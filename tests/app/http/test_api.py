@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from datetime import timedelta
 from fractions import Fraction
@@ -286,6 +287,23 @@ def test_bodies_that_are_too_large_or_no_json_are_refused(server):
         assert reply.json()["type"] == "/problems/invalid-request"
         assert reply.json()["charged"] is False
     assert both.json()["type"] == "/problems/query-refused"
+
+
+def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(server):
+    address = httpx.URL(server.address)
+    smuggled = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    for length in (5, len(smuggled)):
+        with socket.create_connection((address.host, address.port), timeout=30) as line:
+            line.sendall(
+                b"POST /v1/datasets/people/query HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+                + f"Content-Length: {length}\r\n".encode()
+                + b"Transfer-Encoding: chunked\r\n\r\n"
+                + smuggled
+            )
+            received = b"".join(iter(lambda line=line: line.recv(1 << 16), b""))
+        assert received.startswith(b"HTTP/1.1 400")
+        assert received.count(b"HTTP/1.1") == 1  # the second request is nobody's
+        assert b"/problems/two-lengths" in received
 
 
 def test_a_release_is_made_in_the_background_and_is_its_owners(server, analyst):

@@ -22,7 +22,12 @@ _MOST_LISTED = 20
 def sample(
     model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
     out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")],
-    rows: Annotated[int | None, typer.Option(min=1, help="How many; as many as the release had without.")] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many; without, as many as the release has, or with --given as many of them as it expects."
+        ),
+    ] = None,
     given: Annotated[
         list[str] | None,
         typer.Option(

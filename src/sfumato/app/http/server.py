@@ -23,6 +23,7 @@ from sfumato.app.http.service import Service
 LEDGER = "SFUMATO_LEDGER"
 MOST_BYTES = 1 << 18
 _FRAMES = 8  # of the place of an error
+_LENGTHS = {b"content-length", b"transfer-encoding"}
 
 
 def application() -> FastAPI:
@@ -89,17 +90,19 @@ class Porter:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], *_HEADERS]
+                message["headers"] = [*message["headers"], *_HEADERS, *parting]
             await send(message)
 
+        # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.
+        doubtful = {name for name, _ in scope["headers"]} >= _LENGTHS
+        parting = [(b"connection", b"close")] if doubtful else []
         try:
-            body = await _body(receive)
+            body = None if doubtful else await _body(receive)
         except ClientDisconnect:
             log("request left", method=scope["method"])
             return
         if body is None:
-            refusal = RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
-            await problems.reply(refusal)(scope, receive, noted)
+            await problems.reply(_two_lengths() if doubtful else _too_large())(scope, receive, noted)
         else:
             try:
                 await self._app(scope, _replayed(body, receive), noted)
@@ -111,6 +114,15 @@ class Porter:
                 await problems.reply(error)(scope, receive, noted)
         metrics.REQUESTS.labels(f"{status // 100}xx").inc()
         log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
+
+
+def _two_lengths() -> RefusalError:
+    title = "Content-Length and Transfer-Encoding cannot both say where a body ends"
+    return RefusalError("two-lengths", title, 400, "send one of the two headers")
+
+
+def _too_large() -> RefusalError:
+    return RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
 
 
 def _place(error: Exception) -> str:
