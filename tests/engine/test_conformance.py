@@ -287,6 +287,21 @@ def test_each_unit_keeps_at_most_its_rows(table, adapter, oracle, rows):
     assert reveal(encoded.units(()))[0] == len(held)
 
 
+def test_dropped_rows_are_those_over_the_bound_at_most_so_many_a_unit(table, adapter, oracle, rows):
+    encoded, expected = table.encode(KEPT), oracle(KEPT, adapter.seen(rows))
+    over = [count - 3 for count in map(expected.persons.count, set(expected.persons)) if count > 3]
+    assert len(over) > 2
+    for most in (1, 5, 10**6):
+        assert reveal(encoded.dropped(most)).tolist() == [sum(min(most, count) for count in over)]
+    unbounded = table.encode(replace(KEPT, unit=Unit("person", rows=10**6)))
+    for where in (Among("flag", frozenset({0})), Not(Among("digits", frozenset({0, 1})))):
+        every, kept = (reveal(each.marginals([()], where)[0]) for each in (unbounded, encoded))
+        assert reveal(encoded.dropped(10**6, where)).tolist() == (every - kept).tolist() != [0]
+    assert reveal(unbounded.dropped(1)).tolist() == [0]
+    with pytest.raises(QueryError):
+        encoded.dropped(1, Among("flag", frozenset({9})))
+
+
 def test_bounding_does_not_depend_on_order_or_on_other_units(adapter, rows, tmp_path):
     names = KEPT.names
     kept = []

@@ -19,6 +19,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Marginal,
     MarginalErrors,
     Moments,
@@ -55,6 +56,7 @@ WRONG = {
     "bins that fall": (Bins("b", (1.0, 0.0), ()), QueryError),
     "bins of no width": (Bins("b", (0.0, 0.0), ()), QueryError),
     "bins without end": (Bins("b", (0.0, float("inf")), ()), QueryError),
+    "dropped rows where every row is a unit": (Dropped(3), QueryError),
     "one edge": (Bins("b", (0.0,), ()), QueryError),
 }
 CANDIDATES = {

@@ -113,6 +113,11 @@ class ArrayTable:
         cell = self._cells(by) * (len(edges) - 1) + bins
         return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._kept(where)[inside]))
 
+    def dropped(self, most: int, where: p.Predicate | None = None) -> Exact[Counts]:  # noqa: ARG002
+        """See :meth:`sfumato.engine.port.Encoded.dropped`; whoever bounded the rows left the others out before."""
+        self._refuse_ids()
+        return Exact(np.zeros(1, dtype=np.int64))
+
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
         self.refuse_keys(columns)

@@ -25,6 +25,27 @@ def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
         encoding: made the relation.
         columns: columns of the relation to return.
     """
+    return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
+
+
+def dropped(relation: str, encoding: Encoding, condition: str, most: int) -> str:
+    """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
+
+    Args:
+        relation: an encoded relation; holds whole units.
+        encoding: made the relation.
+        condition: SQL over the codes.
+        most: of one unit.
+    """
+    codes = [f"c{place}" for place in range(len(encoding.domain))]
+    beyond = f"{_placed(relation, encoding, [*codes, 'u'])} > {encoding.domain.unit.rows}"
+    by_unit = f"SELECT COUNT(*) AS n FROM ({beyond}) AS beyond_rows WHERE {condition} GROUP BY u"
+    clamped = f"CASE WHEN n > {most} THEN {most} ELSE n END"
+    return f"SELECT COALESCE(SUM({clamped}), 0) AS total FROM ({by_unit}) AS dropped_rows"
+
+
+def _placed(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+    """The rows up to the comparison of their place within the unit."""
     listed = ", ".join(columns)
     keyed = f"SELECT {listed}, {_content(encoding)} AS content FROM {relation}"
     numbered = (
@@ -35,7 +56,7 @@ def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
     draw = encoding.dialect.digest("CONCAT(content, repetition)")
     drawn = f"SELECT {listed}, {draw} AS draw FROM ({numbered}) AS numbered_rows"
     placed = f"SELECT {listed}, ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw) AS place FROM ({drawn}) AS drawn_rows"
-    return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place <= {encoding.domain.unit.rows}"
+    return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
 
 
 def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:

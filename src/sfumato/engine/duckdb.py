@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
@@ -219,6 +219,17 @@ class DuckStore:
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
             found.add_batch(batch)
         return found.digest(self.domain.hash)
+
+    def dropped(self, most: int, where: Predicate | None) -> int:
+        """Read the source again; only units above their bound are sorted."""
+        with self._table.reading() as cursor:
+            select = self._encoding.select(self._table.source.relation(cursor))
+            over = f"SELECT u FROM ({select}) AS all_rows GROUP BY u HAVING COUNT(*) > {self.domain.unit.rows}"
+            part = f"(FROM ({select}) AS encoded_rows SEMI JOIN ({over}) AS over_bound USING (u)) AS bucket"
+            counted = dropped(part, self._encoding, condition(where, self.domain), most)
+            ((rows,),) = cursor.sql(counted).fetchall()
+        self.ready()
+        return int(rows)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the source again for raw keys."""

@@ -72,6 +72,10 @@ class Store(Protocol):
         """Names the rows, in whatever order they stand."""
         ...
 
+    def dropped(self, most: int, where: Predicate | None) -> int:
+        """Rows over the bound of a unit that meet ``where``, at most ``most`` of one unit, read again."""
+        ...
+
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Distinct raw values as text with their number of units (column ``units``), each unit bounded."""
         ...
@@ -176,6 +180,12 @@ class EncodedRows:
         if held is not None:
             return Exact(held)
         return self._dense(self._over(by, where).bins(value, found), cells * (len(edges) - 1))
+
+    def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
+        """Number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
+        condition(where, self.domain)
+        rows = 0 if self.domain.unit.column is None else self._store.dropped(most, where)
+        return Exact(np.array([rows], dtype=np.int64))
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""

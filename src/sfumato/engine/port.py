@@ -202,6 +202,12 @@ class Encoded(Protocol):
         """
         ...
 
+    def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
+        """Number of rows that the bound on rows of a unit leaves out and that meet ``where``, at most ``most`` of one
+        unit: shape ``(1,)``.  Reads the table again.
+        """
+        ...
+
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns that need not be in the domain, as text, with column ``units``: the
         number of distinct units of each, a unit counting for at most ``domain.unit.rows`` of them (chosen

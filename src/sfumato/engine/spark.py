@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.condition import condition
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
@@ -188,6 +188,12 @@ class SparkStore:
         for state in found["state"].to_pylist():
             total.merge(state)
         return total.digest(self.domain.hash)
+
+    def dropped(self, most: int, where: Predicate | None) -> int:
+        """Read the table again."""
+        every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
+        counted = dropped(every, self._encoding, condition(where, self.domain), most)
+        return int(self.query(counted).column(0)[0].as_py())
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""

@@ -23,7 +23,8 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.address import shown
-from sfumato.engine.bounding import bounded, bounded_keys
+from sfumato.engine.bounding import bounded, bounded_keys, dropped
+from sfumato.engine.condition import condition
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
@@ -190,6 +191,12 @@ class SqlStore:
         (sums,) = self._session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
         text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def dropped(self, most: int, where: Predicate | None) -> int:
+        """Read the table again."""
+        every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
+        ((rows,),) = self._session.rows(dropped(every, self._encoding, condition(where, self.domain), most))
+        return int(rows)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""

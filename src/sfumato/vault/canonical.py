@@ -17,6 +17,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Groups,
     Marginal,
     MarginalErrors,
@@ -32,7 +33,7 @@ from sfumato.vault.questions import (
 _WRITTEN = 64  # edges of bins that stand in the journal one by one
 
 
-def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one case a kind of question)
+def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901, PLR0912  (one case a kind of question)
     """A question as JSON values; large public arrays stand as their digest."""
     match asked:
         case Marginal():
@@ -51,6 +52,8 @@ def question(asked: Measurable | Scores) -> dict[str, Any]:  # noqa: C901  (one 
             return {"kind": "moments", **own, "degree": asked.degree}
         case Weighted():
             return {"kind": "weighted", "attributes": list(asked.attributes), "weights": _digest(asked.weights)}
+        case Dropped():
+            return {"kind": "dropped", "most": asked.most, "where": where(asked.where)}
         case Units():
             return {"kind": "units", "by": list(asked.by), "where": where(asked.where)}
         case Bins():

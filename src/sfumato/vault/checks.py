@@ -24,6 +24,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Groups,
     Integers,
     Marginal,
@@ -39,13 +40,14 @@ from sfumato.vault.questions import (
 )
 
 _LARGEST = 1 << 62
+_MOST_DROPPED = 10**6
 _FINEST_PROBABILITY = 10**6
 _MOST_CELLS = 1 << 26
 _APART = 2.0**-48  # of the largest edge: cells so wide have edges that rounding leaves apart
 _MATRIX = 2
 
 
-def check(domain: Domain, question: Measurable) -> None:  # noqa: C901  (one case a kind of question)
+def check(domain: Domain, question: Measurable) -> None:  # noqa: C901, PLR0912  (one case a kind of question)
     """Refuse a question that cannot be answered under ``domain``.
 
     Raises:
@@ -78,6 +80,14 @@ def check(domain: Domain, question: Measurable) -> None:  # noqa: C901  (one cas
                 raise SizeError(f"powers of {value!r} in units of {unit} could overflow; take a coarser unit")
             _named_once(by)
             cells(domain, by)
+            condition(where, domain)
+        case Dropped(most=most, where=where):
+            if domain.unit.column is None:
+                raise QueryError("every row is a unit of its own here, so none is dropped by a bound", culprit=question)
+            if isinstance(most, bool) or not isinstance(most, int) or not 0 < most <= _MOST_DROPPED:
+                raise QueryError(
+                    f"of one unit at most 1 to {_MOST_DROPPED:,} dropped rows are counted, a whole number", culprit=most
+                )
             condition(where, domain)
         case Units(by=by, where=where):
             _named_once(by)
@@ -181,6 +191,8 @@ def _size(domain: Domain, question: Measurable) -> int:
             return cells(domain, by) * (degree + 1)
         case Sum(by=by) | Units(by=by):
             return cells(domain, by)
+        case Dropped():
+            return 1
         case Counting(matrix=rows) | Weighted(weights=rows):
             return int(rows.shape[-1])
         case _:

@@ -122,7 +122,20 @@ class Bins:
     where: Predicate | None = None
 
 
-Measurable = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins
+@dataclass(frozen=True)
+class Dropped:
+    """How many rows the bound on rows of a unit leaves out, of those that meet ``where``: at most ``most`` of one unit.
+
+    Which rows of a unit are left out depends on that unit's rows alone, so adding or removing one unit adds or removes
+    its own: from none up to ``most``, which is the sensitivity.  With ``most`` 1 it counts the units of which a row is
+    left out.  Numbers beyond ``most`` are cut off, so the exact answer is the least that were left out.
+    """
+
+    most: int
+    where: Predicate | None = None
+
+
+Measurable = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins | Dropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +196,7 @@ class Measurement:
     """Noisy integers for one question, with the noise they carry: public, free to reuse.
 
     ``values`` has one int64 a cell (Marginal, Sum, Units, Bins), several (Moments), one a query (Counting,
-    Weighted), or one (Distance).
+    Weighted), or one (Distance, Dropped).
     """
 
     question: Measurable

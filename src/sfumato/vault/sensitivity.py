@@ -19,6 +19,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Marginal,
     MarginalErrors,
     Measurable,
@@ -56,6 +57,8 @@ def sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
         case Weighted(weights=weights):
             one = max(1, int(np.abs(weights).sum(axis=0).max()))
             one_squared = max(1, int((weights**2).sum(axis=0).max()))
+        case Dropped(most=most):
+            return most, most**2
         case Units(by=by):
             most = min(rows, cells(domain, by))  # one unit is counted once a cell, in at most so many cells
             return most, most

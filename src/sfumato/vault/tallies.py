@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn, assert_never
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, TypeAlias, assert_never
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Marginal,
     Measurable,
     Moments,
@@ -23,6 +24,8 @@ from sfumato.vault.questions import (
     coarsen,
 )
 from sfumato.vault.sensitivity import steps
+
+Kept: TypeAlias = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins
 
 
 class Tallies:
@@ -41,19 +44,22 @@ class Tallies:
     def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
         """Exact answers, in order."""
         finest = _finest(questions)
-        tables = self._cubes.tables({finest.get(table, table) for table in map(_table, questions)})
-        return [
-            _coarser(question, finest[question], tables[finest[question]])
-            if isinstance(question, Bins)
-            else self._answer(question, tables[_table(question)])
-            for question in questions
-        ]
+        kept = [_table(question) for question in questions if not isinstance(question, Dropped)]
+        tables = self._cubes.tables({finest.get(table, table) for table in kept})
+        return [self._read(question, finest, tables) for question in questions]
 
     def looked_at(self, question: Bins) -> Counts:
         """Exact bins whose edges follow from exact answers, so nothing of them is kept."""
         return reveal(self.encoded.bins(question.value, question.edges, question.by, question.where))
 
-    def _answer(self, question: Measurable, table: Counts) -> Counts:
+    def _read(self, question: Measurable, finest: Mapping[Table, Bins], tables: Mapping[Table, Counts]) -> Counts:
+        if isinstance(question, Dropped):  # of rows that were never encoded
+            return reveal(self.encoded.dropped(question.most, question.where))
+        if isinstance(question, Bins):
+            return _coarser(question, finest[question], tables[finest[question]])
+        return self._answer(question, tables[_table(question)])
+
+    def _answer(self, question: Kept, table: Counts) -> Counts:
         match question:
             case Marginal(attributes=attributes, groups=groups):
                 return coarsen(table, self._shape(attributes), groups)
@@ -80,7 +86,7 @@ class Tallies:
         return tuple(self.encoded.domain[name].size for name in attributes)
 
 
-def _table(question: Measurable) -> Table:
+def _table(question: Kept) -> Table:
     """The table that a question is about."""
     match question:
         case Marginal(attributes=attributes, where=where):
