@@ -8,6 +8,7 @@
     │   ├── QueryError          a question outside the closed language of questions
     │   ├── RetryKeyError       a retry key that stands for another question
     │   ├── SizeError           the computation would not fit in memory
+    │   ├── MissingExtraError   it needs an optional part of the installation
     │   └── ReportError         local reports that are corrupt, or belong to another spec
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
@@ -62,6 +63,10 @@ class RetryKeyError(InputError):
 
 class SizeError(InputError):
     """The computation would not fit in memory; the message says how large and what to use instead."""
+
+
+class MissingExtraError(InputError):
+    """What was asked needs an optional part of the installation; the message has the command that installs it."""
 
 
 class BudgetError(SfumatoError):

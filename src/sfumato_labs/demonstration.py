@@ -5,6 +5,7 @@ Both tables are published, so a page may hold its release against the truth, as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -33,12 +34,12 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A release of the bundled table, its errors against the published truth, and its page."""
+    """A release of the bundled table, its errors against the published truth, and what draws its page."""
 
     release: Synthetic
     errors: Table
     account: str
-    page: Page
+    page: Callable[[], Page]
 
 
 def demonstrate_children(folder: Path) -> Demonstration:
@@ -82,16 +83,19 @@ def _compare(release: Synthetic, truth: Counts, account: str) -> Demonstration:
             }
         )
     with_truth = _counts(release, truth, synthetic)
-    page = Page(
-        title="A million children, released under epsilon 1",
-        terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
-        notes=(
-            "The table of ages and levels of satisfaction is published, so the truth may stand beside the release.",
-            *release.provenance["chosen_among"],
-        ),
-        plots=(_bars(with_truth), _heat_maps(with_truth)),
-        tables={"errors": tuple(errors), "counts": with_truth},
-    )
+
+    def page() -> Page:
+        return Page(
+            title="A million children, released under epsilon 1",
+            terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
+            notes=(
+                "The table of ages and levels of satisfaction is published, so the truth may stand beside the release.",
+                *release.provenance["chosen_among"],
+            ),
+            plots=(_bars(with_truth), _heat_maps(with_truth)),
+            tables={"errors": tuple(errors), "counts": with_truth},
+        )
+
     return Demonstration(release, tuple(errors), account, page)
 
 
@@ -173,22 +177,25 @@ def demonstrate_census(folder: Path) -> Demonstration:
         account = str(ledger.remaining())
     release.rows.to_parquet(synthetic_path, overwrite=True)
     errors = _distances(open_rows(real_path, described), open_rows(synthetic_path, described))
-    page = Page(
-        title="A census, released under epsilon 1 and delta 1e-9",
-        terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
-        notes=(
-            (
-                f"The census is a release itself, of {census_release()['source']}: "
-                f"{census_release()['guarantee']}.  So it may stand beside what is made from it."
+
+    def page() -> Page:
+        return Page(
+            title="A census, released under epsilon 1 and delta 1e-9",
+            terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
+            notes=(
+                (
+                    f"The census is a release itself, of {census_release()['source']}: "
+                    f"{census_release()['guarantee']}.  So it may stand beside what is made from it."
+                ),
+                (
+                    "The distance of two tables is the share of people who would have to move from one cell to "
+                    "another, on average over all pairs or triples of columns."
+                ),
             ),
-            (
-                "The distance of two tables is the share of people who would have to move from one cell to another, "
-                "on average over all pairs or triples of columns."
-            ),
-        ),
-        plots=(_distance_bars(errors),),
-        tables={"errors": errors},
-    )
+            plots=(_distance_bars(errors),),
+            tables={"errors": errors},
+        )
+
     return Demonstration(release, errors, account, page)
 
 

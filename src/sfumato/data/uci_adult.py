@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-import platformdirs
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
@@ -69,7 +69,7 @@ def parse(content: bytes) -> pa.Table:
 
 def _cached(url: str, sha256: str) -> bytes:
     """The file behind ``url``, from the user's cache where it is there and whole."""
-    cache = platformdirs.user_cache_path("sfumato") / f"{sha256}.data"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfumato" / f"{sha256}.data"
     if cache.is_file() and _digest(content := cache.read_bytes()) == sha256:
         return content
     content = _fetch(url)

@@ -220,27 +220,34 @@ def frame_source(frame: object) -> Frame:
         InputError: not a frame.
         TableError: a column that Arrow cannot hold, such as one of mixed types.
     """
-    import narwhals as nw
-
-    if isinstance(frame, pa.RecordBatch):
-        frame = pa.Table.from_batches([frame])
-    title = f"the {type(frame).__module__.partition('.')[0]} frame"
+    library = type(frame).__module__.partition(".")[0]
+    title = f"the {library} frame"
     try:
-        accepted: Any = nw.from_native(frame)
-    except TypeError:
+        table = _arrow_table(frame, library)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+    except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
+        raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
+    if table is None:
         raise InputError(
             f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
             culprit=frame,
-        ) from None
-    except Exception as error:  # noqa: BLE001 - narwhals has no exception of its own for duplicate names
-        raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
-    try:
-        eager = accepted.collect("pyarrow") if isinstance(accepted, nw.LazyFrame) else accepted
-        table = eager.to_arrow().select(eager.columns)  # without the index that pandas adds
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+        )
     _refuse_repeats(table.column_names, title)
     return Frame(table, title)
+
+
+def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
+    """The frame as an Arrow table, by the interface that libraries of frames share; None where it is no frame."""
+    name = type(frame).__name__
+    if (library, name) == ("polars", "LazyFrame"):
+        frame = frame.collect()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if (library, name) == ("pandas", "DataFrame"):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    stream = getattr(frame, "__arrow_c_stream__", None)
+    return None if stream is None or name == "Series" else pa.table(frame)
 
 
 def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:

@@ -198,4 +198,4 @@ def _postgresql(address: URL) -> Engine:
     try:
         return create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 10, "options": options})
     except ImportError as error:
-        raise LedgerError("a ledger in PostgreSQL needs its driver; install sfumato[postgres]") from error
+        raise LedgerError("a ledger in PostgreSQL needs its driver; pip install 'sfumato[postgres]'") from error

@@ -2,15 +2,21 @@
 
 Losses are in :mod:`loss`; noise in :mod:`laplace` and :mod:`gaussian`; choices in :mod:`selection`;
 keys that the data names in :mod:`stability`; accounting in :mod:`accountant`; conversion at the edge in
-:mod:`conversion`.
+:mod:`conversion`.  Names are imported on first use: a client over HTTP reads losses and draws no noise.
 """
 
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
-from sfumato.privacy.selection import Exponential, PermuteAndFlip
-from sfumato.privacy.stability import StabilityThreshold
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.privacy.accountant import Charge
+    from sfumato.privacy.gaussian import DiscreteGaussian
+    from sfumato.privacy.laplace import DiscreteLaplace
+    from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
+    from sfumato.privacy.selection import Exponential, PermuteAndFlip
+    from sfumato.privacy.stability import StabilityThreshold
 
 __all__ = [
     "Charge",
@@ -24,3 +30,22 @@ __all__ = [
     "Rho",
     "StabilityThreshold",
 ]
+
+_HOMES = {
+    "Charge": "accountant",
+    "DiscreteGaussian": "gaussian",
+    "DiscreteLaplace": "laplace",
+    "Epsilon": "loss",
+    "EpsilonDelta": "loss",
+    "Exponential": "selection",
+    "Loss": "loss",
+    "PermuteAndFlip": "selection",
+    "Rho": "loss",
+    "StabilityThreshold": "stability",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sfumato.errors import InputError
+from sfumato.extras import require
 
 Row: TypeAlias = Mapping[str, str | int | float | bool | None]
 Table: TypeAlias = tuple[Row, ...]
@@ -43,6 +44,7 @@ def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
     Raises:
         InputError: the folder cannot be written.
     """
+    require("plots", "a page with plots")
     import vl_convert
 
     files: dict[str, str | bytes] = {}
@@ -63,6 +65,7 @@ def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
 
 def render(page: Page) -> str:
     """The page as one HTML document, its plots inside as SVG."""
+    require("plots", "a page with plots")
     import vl_convert
 
     return _render(page, {plot.name: vl_convert.vegalite_to_svg(plot.chart.to_json()) for plot in page.plots})

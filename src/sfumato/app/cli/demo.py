@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.output import Json, columns, result, working
+from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.app.cli.outputs import folder
+from sfumato.extras import missing
 
 if TYPE_CHECKING:
     from sfumato_labs.demonstration import Demonstration
@@ -33,23 +34,33 @@ def demo(
     with working("Releasing a synthetic census"):
         census = demonstrate_census(out)
     found = {**_found(children), "rows": str(rows)}
-    page = write(children.page, out, found)
     of_census = {**_found(census), "rows": str(out / "census-synthetic.parquet")}
-    census_page = write(census.page, out / "census", of_census)
+    page: Path | None = None
+    census_page: Path | None = None
+    if absent := missing("plots"):
+        remark(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
+    else:
+        page = write(children.page(), out, found)
+        census_page = write(census.page(), out / "census", of_census)
     text = (
         f"A million children\n{_text(children)}\n"
         f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"
         f"Errors against the published truth, in people\n{columns(children.errors)}\n\n"
-        f"Rows: {rows}\nPage: {page}\n\n"
+        f"Rows: {rows}{_line(page)}\n\n"
         f"A census of 15 columns\n{_text(census)}\n\n"
         f"Share of people in the wrong cell\n{columns(census.errors)}\n\n"
-        f"Rows: {of_census['rows']}\nPage: {census_page}"
+        f"Rows: {of_census['rows']}{_line(census_page)}"
     )
-    result({**found, "page": str(page), "census": {**of_census, "page": str(census_page)}}, text, as_json=as_json)
+    pages = [None if each is None else str(each) for each in (page, census_page)]
+    result({**found, "page": pages[0], "census": {**of_census, "page": pages[1]}}, text, as_json=as_json)
 
 
 def _found(shown: Demonstration) -> dict[str, Any]:
     return {**shown.release.statement(), "errors": list(shown.errors), "account": shown.account}
+
+
+def _line(page: Path | None) -> str:
+    return "" if page is None else f"\nPage: {page}"
 
 
 def _text(shown: Demonstration) -> str:

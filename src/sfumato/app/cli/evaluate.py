@@ -23,6 +23,7 @@ from sfumato.app.cli.ledger import existing
 from sfumato.app.cli.opening import DatasetOption, DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
 from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.app.report.pictures import Row
@@ -62,6 +63,8 @@ def evaluate(
     from sfumato.vault.rows import save_text
 
     labels = [given.partition("=")[2] for given in hierarchy or []]
+    require("plots", "the page")
+    require("evaluate", "the learner")
     refuse_clashes([out], inputs=[real, *releases, domain, holdout, ledger, *labels], overwrite=overwrite)
     described = load(domain)
     with working("Reading the releases"):

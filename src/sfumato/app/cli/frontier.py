@@ -11,6 +11,7 @@ from sfumato.app.cli.evaluating import InternalOption, PageOption, RealArgument,
 from sfumato.app.cli.opening import DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
 from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.extras import require
 
 _AUDITED = ("laplace", "gaussian", "exponential", "permute-and-flip", "stability-known-key", "local-grr", "local-olh")
 
@@ -50,6 +51,8 @@ def frontier(
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.vault.rows import save_text
 
+    require("plots", "the page")
+    require("evaluate", "the learner")
     refuse_clashes([out], inputs=[table, domain, holdout], overwrite=overwrite)
     described = load(domain)
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()

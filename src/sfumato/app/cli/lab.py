@@ -10,6 +10,7 @@ import typer
 
 from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.errors import InputError
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato_labs.lab import LabResult, Options
@@ -36,6 +37,7 @@ def lab(
     experiment = load(name)
     if data is not None and not experiment.reads_data:
         raise InputError(f"the lab {name!r} reads no file; leave --data out", culprit=data)
+    require("plots", "a lab")
     options = _options(runs, seed, data)
     with working(f"Running {experiment.title}") as progress:
         found = experiment.run(replace(options, progress=progress))

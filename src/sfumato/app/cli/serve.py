@@ -10,6 +10,7 @@ import typer
 
 from sfumato.app.cli.output import remark
 from sfumato.errors import InputError
+from sfumato.extras import require
 
 _SAMPLE = "children"
 _SAMPLE_LIMIT = "10"
@@ -26,15 +27,13 @@ def serve(
 
     Prints a link that opens the page for a steward, once and within an hour.
     """
-    try:
-        from sfumato.app.http.run import run
-    except ImportError:
-        raise InputError("the server is an extra; install sfumato[server]") from None
+    require("server", "the server")
     import os
     import tempfile
 
     from sfumato.app.cli.ledger import database
     from sfumato.app.http.metrics import SHARED
+    from sfumato.app.http.run import run
     from sfumato.app.http.server import LEDGER
     from sfumato.app.http.setup import first_link, register_sample
 

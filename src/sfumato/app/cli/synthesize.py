@@ -20,6 +20,7 @@ from sfumato.app.cli.output import Json, Overwrite, remark, result, working
 from sfumato.app.cli.outputs import refuse_clashes
 from sfumato.app.cli.synthesizing import Asked, Method, released
 from sfumato.app.losses import loss_of
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.synthesize.synthetic import Synthetic
@@ -69,6 +70,8 @@ def synthesize(
     from sfumato.vault.rows import save_text, writable
 
     loss = loss_of(epsilon, delta, rho)
+    if html is not None:
+        require("plots", "--html")
     asked = Asked(method, marginals, way, rows, rounds, zeros)
     writable(out, overwrite=overwrite)
     refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain), zeros], overwrite=overwrite)

@@ -1,5 +1,9 @@
 """A typed client of the server."""
 
-from sfumato.app.client.client import Client, ServerError
+from sfumato.extras import require
+
+require("client", "the HTTP client")
+
+from sfumato.app.client.client import Client, ServerError  # noqa: E402  (after what it needs was found to be there)
 
 __all__ = ["Client", "ServerError"]

@@ -13,6 +13,7 @@ from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.utility.scores import Mean, mean_of
+from sfumato.extras import require
 from sfumato.model.simulation import generator
 
 _BINS = 255  # the largest number of categories that histogram gradient boosting takes
@@ -52,6 +53,7 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     Raises:
         TableError: the test rows hold fewer than two values of the target.
     """
+    require("evaluate", "the learner")
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     luck = generator(seed)

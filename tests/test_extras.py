@@ -1,0 +1,99 @@
+"""What each part of the installation brings, and what is said where a part is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sfumato.errors import MissingExtraError
+from sfumato.extras import EXTRAS, missing, require
+
+ROOT = Path(__file__).resolve().parent.parent
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCKED = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name in {absent!r} else real(name, *more)
+sys.argv = ["sfumato", *{arguments!r}]
+from sfumato.app.cli.main import run
+run()
+"""
+
+
+def without(extra: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command line where the packages of an extra are not installed."""
+    code = BLOCKED.format(absent=set(EXTRAS[extra]), arguments=list(arguments))
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False, env=os.environ
+    )
+
+
+def test_every_extra_named_in_a_sentence_is_one_that_can_be_installed() -> None:
+    assert set(EXTRAS) <= set(DECLARED["optional-dependencies"])
+
+
+def test_every_extra_installs_the_packages_that_it_is_said_to_need() -> None:
+    spelled = {"vl_convert": "vl-convert-python", "sklearn": "scikit-learn"}
+    for extra, packages in EXTRAS.items():
+        listed = " ".join(DECLARED["optional-dependencies"][extra])
+        for package in packages:
+            assert spelled.get(package, package.replace("_", "-")) in listed
+
+
+def test_what_is_installed_is_not_missing() -> None:
+    assert not missing("plots")
+    require("plots", "a page")
+
+
+def test_the_refusal_names_the_purpose_the_package_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "plots", ("no_such_package",))
+    with pytest.raises(MissingExtraError) as refusal:
+        require("plots", "--html")
+    said = "--html needs no_such_package, which is not installed; pip install 'sfumato[plots]'"
+    assert str(refusal.value) == said
+    assert refusal.value.exit_code == 2
+
+
+def test_a_server_that_is_not_installed_is_named_in_one_sentence(tmp_path: Path) -> None:
+    done = without("server", "serve", folder=tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'sfumato[server]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_without_plots_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "sfumato", "data", "zoo"], cwd=tmp_path, check=True, capture_output=True)
+    words = [
+        "synthesize",
+        "zoo.parquet",
+        "--domain",
+        "zoo.yaml",
+        "--epsilon",
+        "1",
+        "--out",
+        "z.parquet",
+        "--html",
+        "z.html",
+    ]
+    done = without("plots", *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'sfumato[plots]'" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"zoo.parquet", "zoo.yaml"}
+
+
+def test_types_are_shipped() -> None:
+    import sfumato
+
+    assert (Path(sfumato.__file__).parent / "py.typed").is_file()
