@@ -112,16 +112,55 @@ def test_an_empty_answer_is_an_answer(ledger):
     assert ledger.settle(ask(ledger), b"late") == b""
 
 
-def test_a_failed_computation_stays_charged_and_may_be_completed_for_free(ledger):
-    def fail():
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        ledger.release(question(), TENTH, fail, statement="pure")
+def test_a_computation_that_fails_before_it_draws_stays_charged_and_may_be_completed_for_free(ledger):
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            ledger.release(question(), TENTH, fail, drawn=lambda: False, statement="pure")
     assert spent_epsilon(ledger) == Fraction(1, 10)
     completed = ledger.release(question(), TENTH, lambda: b"now", statement="pure")
     assert (completed.answer, completed.charged) == (b"now", False)
     assert spent_epsilon(ledger) == Fraction(1, 10)
+    assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE]
+
+
+def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledger):
+    for times in range(1, 4):
+        with pytest.raises(ZeroDivisionError):
+            ledger.release(question(), TENTH, fail, statement="pure")
+        assert spent_epsilon(ledger) == Fraction(times, 10)
+    answered = ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+    assert (answered.answer, answered.charged) == (b"now", True)
+    assert ledger.release(question(), TENTH, lambda: b"later", statement="pure").answer == b"now"
+    assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE, Kind.FAILED] * 3 + [Kind.RELEASE]
+    assert spent_epsilon(ledger) == Fraction(4, 10)
+    ledger.verify()
+
+
+def test_an_analyst_pays_again_for_what_failed_and_an_answer_never_shown_is_not_free(ledger):
+    with pytest.raises(ZeroDivisionError):
+        ledger.release(question(), TENTH, fail, statement="pure", analyst="ann")
+    ledger.release(question(), TENTH, lambda: b"now", statement="pure", analyst="bob")
+    shown = ledger.release(question(), TENTH, fail, statement="pure", analyst="ann")
+    assert (shown.answer, shown.charged, shown.charged_analyst) == (b"now", False, True)
+    assert {name: account.spent.epsilon for name, account in ledger.caps().items()} == {
+        "ann": Fraction(2, 10),
+        "bob": Fraction(1, 10),
+    }
+    ledger.verify()
+
+
+def test_what_was_closed_as_failed_takes_no_answer(ledger):
+    receipt = ask(ledger)
+    with pytest.raises(ZeroDivisionError):
+        ledger.release(question(), TENTH, fail, statement="pure")
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="closed as failed"):
+            ledger.settle(receipt, b"late")
+        ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+
+
+def fail():
+    raise ZeroDivisionError
 
 
 def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):

@@ -1,3 +1,4 @@
+import ctypes
 import os
 import threading
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
+from sfumato.privacy.entropy import DrawnEntropy, OsEntropy, SimulatedEntropy
 
 
 @pytest.mark.parametrize("entropy", [OsEntropy(), SimulatedEntropy(1)], ids=["os", "simulated"])
@@ -30,11 +31,11 @@ def test_a_simulation_can_be_repeated():
     assert (SimulatedEntropy(7).words(5) != SimulatedEntropy(8).words(5)).any()
 
 
-def test_a_forked_child_draws_its_own_words():
-    entropy = OsEntropy()
+def childs_words(entropy, fork):
+    """Words that a child draws; the process that it is forked from has drawn some before."""
     entropy.words(1)
     read, write = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         os.write(write, entropy.words(4).tobytes())
         os._exit(0)
@@ -43,7 +44,39 @@ def test_a_forked_child_draws_its_own_words():
     os.close(read)
     os.close(write)
     assert len(theirs) == 32
-    assert theirs != entropy.words(4).tobytes()
+    return theirs
+
+
+def test_a_forked_child_draws_its_own_words():
+    entropy = OsEntropy()
+    assert childs_words(entropy, os.fork) != entropy.words(4).tobytes()
+
+
+def test_a_child_with_the_process_id_of_its_parent_draws_its_own_words(monkeypatch):
+    """As where both are process 1, each in a namespace of its own."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    entropy = OsEntropy()
+    assert childs_words(entropy, os.fork) != entropy.words(4).tobytes()
+
+
+def test_releases_share_no_words_even_where_python_did_not_see_the_fork():
+    """A fork by C code runs no handlers: the copies go on alike, but each release draws a new key."""
+    entropy = OsEntropy()
+    silent = ctypes.CDLL(None).fork
+    assert childs_words(entropy, silent) == entropy.words(4).tobytes()
+    release = DrawnEntropy(entropy)
+    assert not release.drawn
+    assert childs_words(release, silent) == release.words(4).tobytes(), "one release in two processes"
+    assert release.drawn
+    entropy.words(1)
+    assert childs_words(entropy, lambda: begin_release(entropy, silent)) != DrawnEntropy(entropy).words(4).tobytes()
+
+
+def begin_release(entropy, fork):
+    child = fork()
+    if child == 0:
+        DrawnEntropy(entropy).words(1)
+    return child
 
 
 def test_threads_share_no_words():

@@ -17,7 +17,7 @@ from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import charge_from, charge_text, limit_units, loss_from, loss_text, spent_units
 from sfumato.ledger.driver import Driver
 from sfumato.ledger.entry import Event, Kind, entry_hash
-from sfumato.ledger.found import Wanted, fetch
+from sfumato.ledger.found import Stored, Wanted, fetch
 from sfumato.ledger.question import canonical
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
@@ -53,8 +53,8 @@ class Books:
         """The account of an analyst, locked; a new one is empty and has no cap."""
         return self._found.analysts[name]
 
-    def release(self, key: str) -> tuple[int, bytes | None] | None:
-        """Number and stored answer of the release of that key; the answer is None while it is pending."""
+    def release(self, key: str) -> Stored | None:
+        """The release of that key, answered or pending; None where there is none that did not fail."""
         return self._found.releases[key]
 
     def was_shown(self, key: str, analyst: str) -> bool:
@@ -114,20 +114,37 @@ class Books:
                 "hash": self._head,
             }
         )
-        if event.kind is Kind.RELEASE:
-            self._found.releases[event.key] = (number, None)
-        if event.analyst is not None:
+        if event.analyst is not None and event.kind is not Kind.CAP:
             self._found.shown.add((event.key, event.analyst))
         return number
 
-    def store(self, number: int, body: bytes) -> bytes:
-        """Store the answer of an entry unless it has one; returns the one that stands."""
-        stored = self._found.answers[number]
-        if stored is not None:
-            return stored
-        self._found.answers[number] = body
-        self._new_answers.append({"dataset": self._name, "number": number, "time": now(), "body": body})
-        return body
+    def open(self, event: Event) -> Stored:
+        """Add a new release to the journal, pending."""
+        stored = Stored(self.append(event), self._head, None, retried=False)
+        self._found.releases[event.key] = stored
+        return stored
+
+    def retry(self, event: Event) -> None:
+        """Write down that a pending release is computed once more."""
+        pending = self._found.releases[event.key]
+        assert pending is not None
+        self.append(replace(event, kind=Kind.RETRY, analyst=None, details={"release": pending.number}))
+        self._found.releases[event.key] = replace(pending, retried=True)
+
+    def fail(self, event: Event) -> None:
+        """Close a pending release: it stays charged and is never answered."""
+        pending = self._found.releases[event.key]
+        assert pending is not None
+        self.append(replace(event, kind=Kind.FAILED, analyst=None, details={"release": pending.number}))
+        self._found.releases[event.key] = None
+        self._found.shown.difference_update([pair for pair in self._found.shown if pair[0] == event.key])
+
+    def store(self, key: str, body: bytes) -> None:
+        """Store the answer of the pending release of that key."""
+        pending = self._found.releases[key]
+        assert pending is not None
+        self._found.releases[key] = replace(pending, answer=body)
+        self._new_answers.append({"dataset": self._name, "number": pending.number, "time": now(), "body": body})
 
     def close(self) -> None:
         """Write everything down; the database checks the accounts against their limits once more."""

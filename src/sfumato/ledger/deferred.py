@@ -58,9 +58,15 @@ class DeferredLedger:
             afford(Account(self.limit, NOTHING), charge, "a new ledger")
 
     def release(
-        self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
+        self,
+        question: Question,
+        charge: Charge | None,
+        compute: Callable[[], bytes],
+        *,
+        drawn: Callable[[], bool] = lambda: True,
+        **terms: Unpack[Terms],
     ) -> Receipt:
         """See :meth:`Ledger.release`."""
         self._refuse_beyond(charge)
         with self.open() as ledger:
-            return ledger.release(question, charge, compute, **terms)
+            return ledger.release(question, charge, compute, drawn=drawn, **terms)

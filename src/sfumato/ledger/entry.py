@@ -21,6 +21,8 @@ class Kind(StrEnum):
     RELEASE = "release"  # charged to the dataset, and to the analyst who asked first
     REPEAT = "repeat"  # a stored release shown to another analyst: charged to that analyst only
     CAP = "cap"  # a steward set or lifted the cap of an analyst: charged to nobody
+    RETRY = "retry"  # a process died before it answered a release, so that it is computed again, once, at no charge
+    FAILED = "failed"  # noise was drawn for a release and no answer stored: it stays charged and is never answered
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,14 @@ class Receipt:
 
     Attributes:
         number: the entry of the release in the journal.
+        key: names the release, see :attr:`Event.key`.
         answer: the stored answer, or None where the answer is still to be computed and settled.
         charged: whether this call charged the dataset.
         charged_analyst: whether this call charged the analyst.
     """
 
     number: int
+    key: str
     answer: bytes | None
     charged: bool
     charged_analyst: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sfumato.ledger import statements as sql
 from sfumato.ledger.account import Account
@@ -15,12 +15,11 @@ from sfumato.privacy.accountant import NOTHING
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a piece of work will look at: keys of releases, analysts, retry keys by analyst, numbers of entries."""
+    """What a piece of work will look at: keys of releases, analysts, retry keys by analyst."""
 
     keys: frozenset[str] = frozenset()
     analysts: frozenset[str] = frozenset()
     retries: frozenset[tuple[str, str]] = frozenset()
-    numbers: frozenset[int] = frozenset()
 
 
 def together(parts: Iterable[Wanted]) -> Wanted:
@@ -30,8 +29,24 @@ def together(parts: Iterable[Wanted]) -> Wanted:
         keys=frozenset().union(*(part.keys for part in each)),
         analysts=frozenset().union(*(part.analysts for part in each)),
         retries=frozenset().union(*(part.retries for part in each)),
-        numbers=frozenset().union(*(part.numbers for part in each)),
     )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A release in the journal that was not closed as failed.
+
+    Attributes:
+        number: of its entry.
+        hash: of its entry.
+        answer: None while it is pending.
+        retried: whether it was computed again after a process that computed it had died.
+    """
+
+    number: int
+    hash: str
+    answer: bytes | None
+    retried: bool
 
 
 @dataclass(frozen=True)
@@ -41,18 +56,16 @@ class Found:
     Attributes:
         analysts: accounts by name, locked; a new one is empty and has no cap.
         known: the analysts who have an account already.
-        releases: number and stored answer by key, the answer None while it is pending; None: no such release.
-        shown: keys of releases that an analyst has paid for, with the analyst.
+        releases: the latest by key; None: there is none, or it failed.
+        shown: keys of these releases that an analyst has paid for, with the analyst.
         retries: key of the release that a retry key stands for, by analyst and retry key, or None.
-        answers: stored answers by number, or None.
     """
 
     analysts: dict[str, Account]
     known: frozenset[str]
-    releases: dict[str, tuple[int, bytes | None] | None]
+    releases: dict[str, Stored | None]
     shown: set[tuple[str, str]]
     retries: dict[tuple[str, str], str | None]
-    answers: dict[int, bytes | None]
 
 
 def fetch(driver: Driver, dataset: str, wanted: Wanted) -> Found:
@@ -65,7 +78,6 @@ def fetch(driver: Driver, dataset: str, wanted: Wanted) -> Found:
         releases=dict.fromkeys(wanted.keys) | releases,
         shown=shown,
         retries=dict.fromkeys(wanted.retries) | _retries(driver, dataset, wanted.retries),
-        answers=dict.fromkeys(wanted.numbers) | _answers(driver, dataset, wanted.numbers),
     )
 
 
@@ -80,21 +92,30 @@ def _analysts(driver: Driver, dataset: str, names: frozenset[str]) -> dict[str, 
     }
 
 
-def _entries(
-    driver: Driver, dataset: str, wanted: Wanted
-) -> tuple[dict[str, tuple[int, bytes | None]], set[tuple[str, str]]]:
+def _entries(driver: Driver, dataset: str, wanted: Wanted) -> tuple[dict[str, Stored], set[tuple[str, str]]]:
     if not wanted.keys:
         return {}, set()
     width = sql.width_for(wanted.keys, wanted.analysts)
     values = {
         "of_dataset": dataset,
-        "of_kind": Kind.RELEASE.value,
+        "of_kind": Kind.REPEAT.value,
         **sql.filled("key", wanted.keys, width),
         **sql.filled("analyst", wanted.analysts, width),
     }
-    rows = driver.rows(sql.find_entries(width), values)
-    releases = {key: (number, body) for key, kind, number, _, body in rows if kind == Kind.RELEASE.value}
-    return releases, {(key, analyst) for key, _, _, analyst, _ in rows if analyst is not None}
+    releases: dict[str, Stored] = {}
+    shown: set[tuple[str, str]] = set()
+    for key, kind, number, hash_, analyst, body in driver.rows(sql.find_entries(width), values):
+        match kind:
+            case Kind.RELEASE:
+                releases[key] = Stored(number, hash_, body, retried=False)
+            case Kind.RETRY:
+                releases[key] = replace(releases[key], retried=True)
+            case Kind.FAILED:
+                del releases[key]
+                shown = {(other, who) for other, who in shown if other != key}
+        if analyst is not None and kind in (Kind.RELEASE, Kind.REPEAT):
+            shown.add((key, analyst))
+    return releases, shown
 
 
 def _retries(driver: Driver, dataset: str, retries: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -108,11 +129,3 @@ def _retries(driver: Driver, dataset: str, retries: frozenset[tuple[str, str]]) 
         **sql.filled("retry_key", retry_keys, width),
     }
     return {(analyst, retry_key): key for analyst, retry_key, key in driver.rows(sql.find_retries(width), values)}
-
-
-def _answers(driver: Driver, dataset: str, numbers: frozenset[int]) -> dict[int, bytes]:
-    if not numbers:
-        return {}
-    width = sql.width_for(numbers)
-    values = {"of_dataset": dataset, **sql.filled("number", numbers, width)}
-    return {number: body for number, body in driver.rows(sql.find_answers(width), values)}  # noqa: C416  (typed)

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
 from sfumato.arguments import expect
-from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, OtherDatasetsError
+from sfumato.errors import (
+    InputError,
+    LedgerError,
+    LimitError,
+    LossError,
+    MissingLedgerError,
+    OtherDatasetsError,
+    SfumatoError,
+)
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
+from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.books import Books
 from sfumato.ledger.enrolment import enrol, journalled_version
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.found import Wanted, together
 from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.repeats import Repeats
-from sfumato.ledger.reservation import Order, reserve, set_cap, settle
+from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
@@ -24,6 +36,7 @@ from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
 
 _LONGEST_NAME = 200
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
 _LISTED = 10  # datasets that a message names
 
 
@@ -82,6 +95,11 @@ class Ledger:
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
                 same question again never pays twice.
         """
+        terms = Terms(statement=statement, details=details, analyst=analyst, retry_key=retry_key)
+        return self._reserve(self._order(question, charge, terms), None)
+
+    def _order(self, question: Question, charge: Charge | None, terms: Terms) -> Order:
+        statement, analyst, retry_key = terms["statement"], terms.get("analyst"), terms.get("retry_key")
         _named(analyst, "an analyst")
         _named(retry_key, "a retry key")
         _named(question.family, "a family")
@@ -89,11 +107,13 @@ class Ledger:
         if not statement.isprintable():
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
         question = question.of_version(journalled_version(self._secret, question.dataset_version))
-        order = Order(Event(Kind.RELEASE, question, charge, analyst, statement, details), retry_key)
+        return Order(Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details")), retry_key)
+
+    def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
         known = self._repeats.find(order)
         if known is not None:
             return known
-        receipt = self._writer.run(Work(order.wanted, partial(reserve, order=order)))
+        receipt = self._writer.run(Work(order.wanted, partial(reserve, order=order, attempt=attempt)))
         if receipt.answer is not None:
             self._repeats.keep(order, receipt.number, receipt.answer)
         return receipt
@@ -103,23 +123,72 @@ class Ledger:
 
         Returns:
             The stored answer, durable: the only one that may be handed out.
+
+        Raises:
+            LedgerError: the release was closed as failed; nothing was stored.
         """
-        wanted = Wanted(numbers=frozenset([receipt.number]))
-        return self._writer.run(Work(wanted, partial(settle, number=receipt.number, answer=answer)))
+        wanted = Wanted(keys=frozenset([receipt.key]))
+        return self._writer.run(Work(wanted, partial(settle, receipt=receipt, answer=answer)))
 
     def release(
-        self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
+        self,
+        question: Question,
+        charge: Charge | None,
+        compute: Callable[[], bytes],
+        *,
+        drawn: Callable[[], bool] = lambda: True,
+        **terms: Unpack[Terms],
     ) -> Answered:
         """Reserve, compute if there is no stored answer, settle.
 
-        Whatever ``compute`` raises is passed on, and the charge stands: it may have touched the data.
+        One at a time computes a release; whoever else asks for it waits for the answer.  Whatever ``compute`` raises
+        is passed on, and the charge stands.  If noise was drawn by then, the release is closed as failed, as nobody
+        knows what was made of the noise: asking again is a new release at a new charge.  If the process dies, nothing
+        was let out: the next one computes the release again for its charge, once.
+
+        Args:
+            question: as for :meth:`reserve`.
+            charge: as there.
+            compute: gives the answer.
+            drawn: whether ``compute`` has drawn noise so far.
+            terms: as there.
 
         Returns:
             A receipt with the stored answer.
         """
-        receipt = self.reserve(question, charge, **terms)
-        answer = self.settle(receipt, compute()) if receipt.answer is None else receipt.answer
-        return Answered(receipt.number, answer, charged=receipt.charged, charged_analyst=receipt.charged_analyst)
+        order = self._order(question, charge, terms)
+        with Attempt(attempts_at(self._store.engine)) as attempt:
+            pause = _FIRST_PAUSE
+            while True:
+                receipt = self._reserve(order, attempt)
+                if receipt.answer is not None or charge is None or attempt.holds:
+                    break
+                WAITING.get().aside(partial(time.sleep, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            if receipt.answer is None:
+                receipt = replace(receipt, answer=self._computed(order, receipt, compute, attempt, drawn))
+        assert receipt.answer is not None
+        return Answered(**vars(receipt))
+
+    def _computed(
+        self,
+        order: Order,
+        receipt: Receipt,
+        compute: Callable[[], bytes],
+        attempt: Attempt,
+        drawn: Callable[[], bool],
+    ) -> bytes:
+        try:
+            answer = self.settle(receipt, compute())
+        except BaseException:
+            attempt.touched = drawn()
+            if order.event.charge is not None and attempt.touched:
+                closing = partial(fail, event=order.event, number=receipt.number)
+                with suppress(SfumatoError):  # what was raised first is what the caller has to know
+                    self._writer.run(Work(order.wanted, closing))
+            raise
+        attempt.touched = True
+        return answer
 
     def spent(self) -> Charge:
         """Everything charged to the dataset, exactly."""

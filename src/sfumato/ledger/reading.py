@@ -80,7 +80,7 @@ def verify(connection: Connection, name: str) -> str:
         count, head = entry.number, entry.hash
         if entry.charge is not None and entry.kind is Kind.RELEASE:
             spent += entry.charge
-        if entry.charge is not None and entry.analyst is not None:
+        if entry.charge is not None and entry.analyst is not None and entry.kind in (Kind.RELEASE, Kind.REPEAT):
             by_analyst[entry.analyst] = by_analyst.get(entry.analyst, NOTHING) + entry.charge
     if (count, head) != (row["entries"], row["head"]):
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)

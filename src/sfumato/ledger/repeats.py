@@ -37,7 +37,7 @@ class Repeats:
         """Remember an answer that is stored, and was handed to the analyst of the order."""
         if len(answer) > _LARGEST:
             return
-        receipt = Receipt(number, answer, charged=False, charged_analyst=False)
+        receipt = Receipt(number, order.event.key, answer, charged=False, charged_analyst=False)
         with self._lock:
             _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
             if order.retry_key is not None and len(retry_keys) < _MOST:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sfumato.errors import BudgetError, InputError, RetryKeyError
+from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
 from sfumato.ledger.account import Account, in_words
 from sfumato.ledger.amounts import loss_text
+from sfumato.ledger.attempts import Attempt
 from sfumato.ledger.books import Books
 from sfumato.ledger.entry import Event, Kind, Receipt
-from sfumato.ledger.found import Wanted
+from sfumato.ledger.found import Stored, Wanted
 from sfumato.ledger.question import Question
 from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
@@ -33,12 +34,18 @@ class Order:
         )
 
 
-def reserve(books: Books, order: Order) -> Receipt:
+def reserve(books: Books, order: Order, attempt: Attempt | None) -> Receipt:
     """Charge for a release, or find that it is paid for.
 
     A release that is in the journal costs the dataset nothing, whether its answer is stored or still
     pending: nothing of a pending one has been released, so whoever asks may complete it.  An analyst who
     has not asked for it before pays from their own cap.
+
+    Who is going to compute the answer hands in an ``attempt``, which holds the release afterwards unless it is
+    answered, or somebody else is computing it: then nobody is charged, and one has to ask again later.  A pending
+    release that nobody is computing was left by a process that died, and nothing of it was released: it is computed
+    again for its charge once, which the journal counts.  The next death closes it as failed, and asking again is
+    charged again.  An attempt of this process that drew no noise is not counted.
 
     Raises:
         BudgetError: the dataset's limit or the analyst's cap does not admit the charge.
@@ -50,15 +57,45 @@ def reserve(books: Books, order: Order) -> Receipt:
     if known is not None and known != key:
         raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
     found = books.release(key)
-    receipt = _release(books, event) if found is None else _repeat(books, event, *found)
+    if found is None:
+        receipt = _release(books, event, attempt)
+    elif attempt is None or found.answer is not None or event.charge is None:
+        receipt = _repeat(books, event, found)
+    elif not attempt.begin(found.hash, retried=found.retried):
+        return Receipt(found.number, key, None, charged=False, charged_analyst=False)
+    elif not attempt.counts:
+        receipt = _repeat(books, event, found)
+    elif found.retried:
+        receipt = _release(books, event, attempt, instead=True)
+    else:
+        receipt = _repeat(books, event, found)
+        books.retry(event)
+        attempt.journalled(retried=True)
     if order.retry_key is not None and known is None:
         books.remember(order.retry_key, event.analyst, key)
     return receipt
 
 
-def settle(books: Books, number: int, answer: bytes) -> bytes:
-    """Store the answer of a release unless it has one; returns the one that stands."""
-    return books.store(number, answer)
+def settle(books: Books, receipt: Receipt, answer: bytes) -> bytes:
+    """Store the answer of a release unless it has one; returns the one that stands.
+
+    Raises:
+        LedgerError: the release was closed as failed.
+    """
+    found = books.release(receipt.key)
+    if found is None or found.number != receipt.number:
+        raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=receipt.number)
+    if found.answer is not None:
+        return found.answer
+    books.store(receipt.key, answer)
+    return answer
+
+
+def fail(books: Books, event: Event, number: int) -> None:
+    """Close a release as failed, unless it has an answer or is closed."""
+    found = books.release(event.key)
+    if found is not None and found.number == number and found.answer is None:
+        books.fail(event)
 
 
 def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
@@ -79,24 +116,32 @@ def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
     books.append(Event(Kind.CAP, question, None, analyst, statement, None))
 
 
-def _release(books: Books, event: Event) -> Receipt:
+def _release(books: Books, event: Event, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
+    """A new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
     if event.charge is not None:
         afford(books.account, event.charge, "the ledger")
         if event.analyst is not None:
             afford(books.analyst(event.analyst), event.charge, "your cap")
+        if instead:
+            books.fail(event)
         books.charge(event.charge, dataset=True, analyst=event.analyst)
+    opened = books.open(event)
+    if attempt is not None and event.charge is not None:
+        attempt.begin(opened.hash, retried=False)
+        attempt.journalled(retried=False)
     paid = event.charge is not None
-    return Receipt(books.append(event), None, charged=paid, charged_analyst=paid and event.analyst is not None)
+    return Receipt(opened.number, event.key, None, charged=paid, charged_analyst=paid and event.analyst is not None)
 
 
-def _repeat(books: Books, event: Event, number: int, answer: bytes | None) -> Receipt:
+def _repeat(books: Books, event: Event, found: Stored) -> Receipt:
+    number, answer = found.number, found.answer
     if event.analyst is None or books.was_shown(event.key, event.analyst):
-        return Receipt(number, answer, charged=False, charged_analyst=False)
+        return Receipt(number, event.key, answer, charged=False, charged_analyst=False)
     if event.charge is not None:
         afford(books.analyst(event.analyst), event.charge, "your cap")
         books.charge(event.charge, dataset=False, analyst=event.analyst)
     books.append(replace(event, kind=Kind.REPEAT))
-    return Receipt(number, answer, charged=False, charged_analyst=event.charge is not None)
+    return Receipt(number, event.key, answer, charged=False, charged_analyst=event.charge is not None)
 
 
 def afford(account: Account, charge: Charge, whose: str) -> None:

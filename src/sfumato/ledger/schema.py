@@ -19,10 +19,9 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    text,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 VERSION_TABLE = "ledger_version"
 
 metadata = MetaData()
@@ -87,14 +86,6 @@ entry = Table(
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
     CheckConstraint("number > 0", name="counts_from_one"),
-)
-Index(  # one release a key: whoever asks again joins it
-    "ledger_release",
-    entry.c.dataset,
-    entry.c.key,
-    unique=True,
-    sqlite_where=text("kind = 'release'"),
-    postgresql_where=text("kind = 'release'"),
 )
 Index("ledger_shown", entry.c.dataset, entry.c.key, entry.c.analyst)
 

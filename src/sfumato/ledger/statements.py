@@ -58,18 +58,19 @@ def lock_analysts(width: int) -> Select[Any]:
 
 @lru_cache(maxsize=64)
 def find_entries(width: int) -> Select[Any]:
-    """Releases of some keys with their answers, and which of some analysts each was shown to."""
+    """Releases of some keys, their answers, what became of them, and which of some analysts each was shown to."""
     answered = schema.entry.outerjoin(
         schema.answer, (_answer.dataset == _entry.dataset) & (_answer.number == _entry.number)
     )
     return (
-        select(_entry.key, _entry.kind, _entry.number, _entry.analyst, _answer.body)
+        select(_entry.key, _entry.kind, _entry.number, _entry.hash, _entry.analyst, _answer.body)
         .select_from(answered)
         .where(
             _entry.dataset == _OF_DATASET,
             _entry.key.in_(_places("key", width)),
-            or_(_entry.kind == bindparam("of_kind"), _entry.analyst.in_(_places("analyst", width))),
+            or_(_entry.kind != bindparam("of_kind"), _entry.analyst.in_(_places("analyst", width))),
         )
+        .order_by(_entry.number)
     )
 
 
@@ -80,14 +81,6 @@ def find_retries(width: int) -> Select[Any]:
         _retry.dataset == _OF_DATASET,
         _retry.analyst.in_(_places("analyst", width)),
         _retry.retry_key.in_(_places("retry_key", width)),
-    )
-
-
-@lru_cache(maxsize=64)
-def find_answers(width: int) -> Select[Any]:
-    """Stored answers by number."""
-    return select(_answer.number, _answer.body).where(
-        _answer.dataset == _OF_DATASET, _answer.number.in_(_places("number", width))
     )
 
 

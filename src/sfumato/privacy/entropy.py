@@ -16,6 +16,20 @@ Words = NDArray[np.uint64]
 _REKEY_BYTES = 1 << 40  # far below the 2^68 bytes at which AES-CTR output is distinguishable
 
 
+class _Forks:
+    """What tells a child from its parent.  Their process ids may be the same: each is 1 in a namespace of its own."""
+
+    def __init__(self) -> None:
+        self.generation = object()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.generation = object()
+
+
+_forks = _Forks()
+
+
 class Entropy(Protocol):
     """A stream of independent, uniform 64-bit words."""
 
@@ -23,27 +37,55 @@ class Entropy(Protocol):
         """The next ``count`` words, shape ``(count,)``, dtype ``uint64``."""
         ...
 
+    def renew(self) -> None:
+        """Make the words to come independent of any copy of this stream."""
+        ...
+
 
 class OsEntropy(threading.local):
     """AES-256 in counter mode under a key of the operating system; never seeded, never replayed.
 
-    Each thread has its own key, and a forked child draws new ones, so no two of them share a stream.
+    Each thread has its own key, every release draws a new one (:meth:`renew`), and so does a forked child, so no two of
+    them share a stream.
     """
 
     def __init__(self) -> None:
-        self._pid = -1
+        self._generation: object = None
+        self._left = 0
+
+    def renew(self) -> None:
+        """Draw a new key for this thread before the next word."""
         self._left = 0
 
     def words(self, count: int) -> Words:
         """The next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
-        if self._pid != os.getpid() or self._left < size:
+        if self._generation is not _forks.generation or self._left < size:
             cipher = Cipher(algorithms.AES(secrets.token_bytes(32)), modes.CTR(secrets.token_bytes(16)))
             self._stream = cipher.encryptor()
-            self._pid = os.getpid()
+            self._generation = _forks.generation
             self._left = max(_REKEY_BYTES, size)
         self._left -= size
         return np.frombuffer(self._stream.update(bytes(size)), dtype=np.uint64)
+
+
+class DrawnEntropy:
+    """The words of one release: from a new key of the source, and remembered if any were drawn."""
+
+    def __init__(self, source: Entropy) -> None:
+        self._source = source
+        self.drawn = False
+
+    def words(self, count: int) -> Words:
+        """The next ``count`` words."""
+        if not self.drawn:
+            self.renew()
+            self.drawn = True
+        return self._source.words(count)
+
+    def renew(self) -> None:
+        """See :class:`Entropy`."""
+        self._source.renew()
 
 
 class SimulatedEntropy:
@@ -51,6 +93,9 @@ class SimulatedEntropy:
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def renew(self) -> None:
+        """Nothing: the words are the same every time, which is what they are for."""
 
     def words(self, count: int) -> Words:
         """The next ``count`` words of the seeded stream."""

@@ -51,7 +51,7 @@ def paid(entry: Entry) -> str:
             return f"nothing; the analyst's account: {cost(entry.charge)}"
         case Kind.REPEAT:
             return "nothing"
-        case Kind.CAP:
+        case Kind.CAP | Kind.RETRY | Kind.FAILED:
             return "no cost"
 
 

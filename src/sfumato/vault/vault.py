@@ -19,7 +19,7 @@ from sfumato.errors import LedgerError
 from sfumato.ledger import Question, Receipt
 from sfumato.ledger.ledger import Terms
 from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.entropy import Entropy, OsEntropy
+from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault import canonical
@@ -71,7 +71,13 @@ class Journal(Protocol):
         ...
 
     def release(
-        self, question: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Unpack[Terms]
+        self,
+        question: Question,
+        charge: Charge | None,
+        compute: Callable[[], bytes],
+        *,
+        drawn: Callable[[], bool],
+        **terms: Unpack[Terms],
     ) -> Receipt:
         """See :meth:`sfumato.ledger.Ledger.release`."""
         ...
@@ -129,16 +135,19 @@ class Vault:
     ) -> Settled:
         """Reserve ``loss``, run a method on doors that can spend no more, store its payload, return it.
 
-        A request that was answered before returns the stored payload and costs the dataset nothing.
+        A request that was answered before returns the stored payload and costs the dataset nothing.  If ``run``
+        raises after noise was drawn, the release stays charged and is never answered; asking again is charged again.
 
         Raises:
             BudgetError: the ledger refuses the charge, or the method asks for more than it reserved.
         """
         charge = loss if isinstance(loss, Charge) else charge_for(loss)
+        noise = DrawnEntropy(self.entropy)
         return self._settle(
             request,
             charge,
-            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=self.entropy)),
+            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=noise)),
+            drawn=lambda: noise.drawn,
             statement=promise(loss, self.domain.unit),
             parameters={**request.parameters, "loss": canonical.loss(loss)},
             retry_key=retry_key,
@@ -155,6 +164,7 @@ class Vault:
             request,
             None,
             lambda: run(self.encoded),
+            drawn=lambda: True,
             statement=f"no DP guarantee: {statement}",
             parameters=request.parameters,
             retry_key=retry_key,
@@ -212,6 +222,7 @@ class Vault:
         charge: Charge | None,
         compute: Callable[[], Payload],
         *,
+        drawn: Callable[[], bool],
         statement: str,
         parameters: Mapping[str, Any],
         retry_key: str | None,
@@ -226,6 +237,7 @@ class Vault:
             question,
             charge,
             lambda: encode(compute()),
+            drawn=drawn,
             analyst=self.analyst,
             retry_key=retry_key,
             statement=statement,

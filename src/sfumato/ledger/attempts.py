@@ -1,0 +1,233 @@
+"""Which releases are being computed at this moment, by whatever process: locks that die with who holds them.
+
+A release that is charged and has no answer is computed by one at a time, and others wait.  The operating system
+(SQLite: a lock file beside the ledger) or the database (PostgreSQL: a session of its own) takes the lock away from a
+process that dies, and from nobody else, so that the death of one who was computing is told from their taking long.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from sqlalchemy import Engine
+
+from sfumato.errors import LedgerError
+
+_DIGITS = 15  # hexadecimal, of an entry's hash: 60 bits, as files and PostgreSQL count up to 2^63
+
+
+class Locks(Protocol):
+    """Locks by number, which end with the process that took them."""
+
+    def take(self, number: int) -> bool:
+        """Take a lock that this process does not hold; False: another process holds it."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Give a lock back."""
+        ...
+
+    def close(self) -> None:
+        """Give all locks back."""
+        ...
+
+
+class FileLocks:
+    """Locks on single bytes of a file, which stays empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self, number: int) -> bool:
+        """See :class:`Locks`."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def drop(self, number: int) -> None:
+        """See :class:`Locks`."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
+
+    def close(self) -> None:
+        """See :class:`Locks`."""
+        os.close(self._file)
+
+
+class SessionLocks:
+    """Advisory locks of one session of PostgreSQL, opened again where it was lost."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._session: Any = None
+
+    def take(self, number: int) -> bool:
+        """See :class:`Locks`."""
+        try:
+            return self._asked("SELECT pg_try_advisory_lock(%s)", number)
+        except self._lost:
+            self.close()
+            return self._asked("SELECT pg_try_advisory_lock(%s)", number)
+
+    def drop(self, number: int) -> None:
+        """See :class:`Locks`."""
+        try:
+            self._asked("SELECT pg_advisory_unlock(%s)", number)
+        except self._lost:  # and the lock with it
+            self.close()
+
+    def close(self) -> None:
+        """End the session, and all locks with it."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    @property
+    def _lost(self) -> type[Exception]:
+        dialect: Any = self._engine.dialect
+        found: type[Exception] = dialect.loaded_dbapi.OperationalError
+        return found
+
+    def _asked(self, statement: str, number: int) -> bool:
+        if self._session is None:
+            self._lent = self._engine.raw_connection()  # kept, as the connection is closed with it
+            session: Any = self._lent.driver_connection
+            self._lent.detach()  # the pool does not count it
+            session.autocommit = True
+            self._session = session
+        return bool(self._session.execute(statement, (number,)).fetchone()[0])
+
+
+class Attempts:
+    """The releases that this process is computing, and whether another process computes one."""
+
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+        self._held: set[int] = set()  # a process does not exclude itself
+        self._untouched: dict[int, bool] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, number: int, *, retried: bool) -> bool | None:
+        """Take a release to compute.
+
+        Args:
+            number: of its lock.
+            retried: whether the journal says that it was computed again.
+
+        Returns:
+            None: somebody is at it.  Otherwise, whether the last attempt was one of this process that drew no noise,
+            so that it need not be counted.
+        """
+        with self._lock:
+            if number in self._held or not self._locks.take(number):
+                return None
+            self._held.add(number)
+            return self._untouched.pop(number, None) is retried
+
+    def end(self, number: int, *, untouched: bool, retried: bool) -> None:
+        """Leave it to others; ``untouched``: no noise was drawn."""
+        with self._lock:
+            if untouched:
+                self._untouched[number] = retried
+            self._held.discard(number)
+            self._locks.drop(number)
+
+    def close(self) -> None:
+        """The process ends."""
+        self._locks.close()
+
+
+class Attempt:
+    """One caller's attempt at a release: holds at most one, and leaves it at the end of the block.
+
+    Attributes:
+        touched: whether noise was drawn; set by who computes.
+        counts: whether it has to be journalled, as nobody knows what became of the attempts before it.
+    """
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._number: int | None = None
+        self._retried = False
+        self.touched = False
+        self.counts = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the release is this caller's to compute."""
+        return self._number is not None
+
+    def begin(self, entry_hash: str, *, retried: bool) -> bool:
+        """Take the release of an entry to compute; False: somebody else is at it."""
+        self.end()  # what was taken in a transaction that failed
+        number = int(entry_hash[:_DIGITS], 16)
+        untouched = self._attempts.begin(number, retried=retried)
+        if untouched is None:
+            return False
+        self._number, self._retried, self.counts = number, retried, not untouched
+        return True
+
+    def journalled(self, *, retried: bool) -> None:
+        """The journal counts this attempt now: that it opened the release, or ``retried`` it."""
+        self._retried, self.counts = retried, False
+
+    def end(self) -> None:
+        """Leave what was taken."""
+        if self._number is not None:
+            self._attempts.end(self._number, untouched=not (self.touched or self.counts), retried=self._retried)
+            self._number = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+
+_BY_PLACE: dict[str, Attempts] = {}
+_OF_PARENTS: list[Attempts] = []  # kept: a child that forgot one would close its parent's connection
+_LOCK = threading.Lock()
+
+
+def attempts_at(engine: Engine) -> Attempts:
+    """The attempts of this process at the releases of a database.
+
+    Raises:
+        LedgerError: the lock file cannot be made.
+    """
+    url = engine.url
+    is_file = url.get_backend_name() == "sqlite"
+    place = str(Path(url.database or "").absolute()) if is_file else url.set(query={}).render_as_string(False)
+    with _LOCK:
+        if place not in _BY_PLACE:
+            try:
+                locks = FileLocks(Path(f"{place}-attempts")) if is_file else SessionLocks(engine)
+            except OSError as error:
+                raise LedgerError(
+                    f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place
+                ) from error
+            _BY_PLACE[place] = Attempts(locks)
+        return _BY_PLACE[place]
+
+
+def _forget_parent() -> None:
+    global _LOCK  # noqa: PLW0603  (another thread of the parent may hold it)
+    _LOCK = threading.Lock()
+    _OF_PARENTS.extend(_BY_PLACE.values())
+    _BY_PLACE.clear()
+
+
+def _close() -> None:
+    for attempts in _BY_PLACE.values():
+        attempts.close()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+atexit.register(_close)

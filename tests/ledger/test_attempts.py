@@ -1,0 +1,174 @@
+"""One at a time computes a release; a death is free once; what drew and did not answer is charged again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import pytest
+from tests.ledger.asking import TENTH, question, spent_epsilon
+from tests.ledger.contenders import processes
+
+from sfumato.errors import BudgetError
+from sfumato.ledger import Kind, Ledger, open_ledger
+from sfumato.privacy.loss import Epsilon
+
+POINTS = ["before it draws", "after it drew", "before it stores", "after it stored"]
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_people(url):
+    return open_ledger(url, dataset="people", limit=Epsilon("0.3"))
+
+
+def release_and_die(url, point):
+    """One attempt at the question, which ends in a kill at the given point."""
+    settle = Ledger.settle
+
+    def storing(self, receipt, answer):
+        if point == "before it stores":
+            die()
+        settle(self, receipt, answer)
+        die()
+
+    def compute():
+        if point in ("before it draws", "after it drew"):
+            die()
+        return b"never seen"
+
+    Ledger.settle = storing
+    with open_people(url) as ledger:
+        ledger.release(question(), TENTH, compute, drawn=lambda: point != "before it draws", statement="pure")
+
+
+def killed(url, point):
+    child = processes().Process(target=release_and_die, args=(url, point))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+
+
+def kinds(ledger):
+    ledger.verify()
+    return [entry.kind for entry in ledger.journal()]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_a_killed_process_did_not_answer_is_computed_again_for_its_charge(url, ledger_of_three, point):
+    killed(url, point)
+    found = ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure")
+    assert not found.charged
+    assert spent_epsilon(ledger_of_three) == Fraction(1, 10)
+    if point == "after it stored":
+        assert found.answer == b"never seen"
+        assert kinds(ledger_of_three) == [Kind.RELEASE]
+    else:
+        assert found.answer == b"answer"
+        assert kinds(ledger_of_three) == [Kind.RELEASE, Kind.RETRY]
+
+
+@pytest.mark.parametrize("point", POINTS[:3])
+def test_the_second_death_is_charged_and_so_on_until_nothing_is_left(url, ledger_of_three, point):
+    for _ in range(6):
+        killed(url, point)
+    assert spent_epsilon(ledger_of_three) == Fraction(3, 10)
+    once = [Kind.RELEASE, Kind.RETRY]
+    assert kinds(ledger_of_three) == [*once, Kind.FAILED, *once, Kind.FAILED, *once]
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure")
+
+
+def test_an_attempt_that_draws_nothing_does_not_forgive_the_deaths_before_it(url, ledger_of_three):
+    killed(url, "after it drew")
+    killed(url, "after it drew")
+    ledger_of_three.set_cap("ann", Epsilon("0.05"))
+    with pytest.raises(BudgetError):
+        ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure", analyst="ann")
+    assert ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure").charged
+
+
+def release_slowly(url, began, go_on):
+    def compute():
+        began.set()
+        go_on.wait()
+        return b"slow"
+
+    with open_people(url) as ledger:
+        ledger.release(question(), TENTH, compute, statement="pure")
+
+
+def test_what_another_process_is_computing_is_waited_for(url, ledger_of_three):
+    context = processes()
+    began, go_on = context.Event(), context.Event()
+    child = context.Process(target=release_slowly, args=(url, began, go_on))
+    child.start()
+    assert began.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(ledger_of_three.release, question(), TENTH, lambda: b"mine", statement="pure")
+        with pytest.raises(TimeoutError):
+            found.result(0.3)
+        go_on.set()
+        assert found.result().answer == b"slow"
+    child.join()
+    assert kinds(ledger_of_three) == [Kind.RELEASE]
+
+
+def test_the_death_of_who_computes_ends_the_wait(url, ledger_of_three):
+    context = processes()
+    began, never = context.Event(), context.Event()
+    child = context.Process(target=release_slowly, args=(url, began, never))
+    child.start()
+    assert began.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(ledger_of_three.release, question(), TENTH, lambda: b"mine", statement="pure")
+        child.kill()
+        child.join()
+        assert found.result().answer == b"mine"
+    assert kinds(ledger_of_three) == [Kind.RELEASE, Kind.RETRY]
+
+
+def test_threads_that_ask_for_one_release_compute_it_once(ledger_of_three):
+    computed = []
+    barrier = threading.Barrier(8)
+
+    def ask():
+        barrier.wait()
+        return ledger_of_three.release(
+            question(), TENTH, lambda: computed.append(1) or os.urandom(8), statement="pure"
+        ).answer
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [each.result() for each in [pool.submit(ask) for _ in range(8)]]
+    assert len(set(answers)) == len(computed) == 1
+
+
+def test_threads_that_draw_and_raise_at_the_same_time_are_each_charged(ledger_of_three):
+    computed = []
+
+    def fail():
+        computed.append(1)
+        raise ZeroDivisionError
+
+    def ask():
+        try:
+            ledger_of_three.release(question(), TENTH, fail, statement="pure")
+        except (ZeroDivisionError, BudgetError) as error:
+            return type(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = [each.result() for each in [pool.submit(ask) for _ in range(8)]]
+    assert outcomes.count(ZeroDivisionError) == len(computed) == 3
+    assert spent_epsilon(ledger_of_three) == Fraction(3, 10)
+
+
+@pytest.fixture
+def ledger_of_three(url):
+    with open_people(url) as opened:
+        yield opened

@@ -1,0 +1,191 @@
+"""Noise that was drawn and not answered is charged, every time: averaging over failures gains nothing."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.ledger.contenders import processes
+from tests.vault.tables import table
+
+from sfumato.errors import BudgetError
+from sfumato.ledger import Kind, open_ledger
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.vault.questions import AbsoluteErrors, Counting, Marginal
+from sfumato.vault.vault import Request, Vault
+
+LOSS = Epsilon("0.25")
+ROWS = [(0, 0)] * 30 + [(1, 1)] * 12
+SCORES = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(2, dtype=np.int64))
+THRESHOLD = EpsilonDelta("0.25", "1e-6")
+CALLS = {
+    "measure": (LOSS, lambda doors: doors.measure([Marginal(())], LOSS)),
+    "select": (LOSS, lambda doors: doors.select(SCORES, LOSS)),
+    "threshold": (
+        Charge(Fraction(1, 4), Fraction(1, 32), Fraction(1, 10**6)),
+        lambda doors: doors.threshold(("a",), THRESHOLD),
+    ),
+}
+
+
+@pytest.fixture
+def vault(tmp_path: Path):
+    with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=EpsilonDelta(6, "1e-3")) as ledger:
+        yield Vault(table(ROWS), ledger)
+
+
+def kinds(vault):
+    vault.ledger.verify()
+    return [entry.kind for entry in vault.ledger.journal()]
+
+
+def failing(vault, loss, run):
+    with pytest.raises(ZeroDivisionError):
+        vault.release(Request("test", "failing", {}), loss, run)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_raises_after_a_call_is_charged_at_each_attempt(vault, name) -> None:
+    loss, call = CALLS[name]
+    noted = []
+
+    def run(doors):
+        noted.append(call(doors))
+        raise ZeroDivisionError
+
+    for times in range(1, 4):
+        failing(vault, loss, run)
+        assert vault.ledger.spent().epsilon == Fraction(times, 4)
+    assert kinds(vault) == [Kind.RELEASE, Kind.FAILED] * 3
+    assert len(noted) == 3
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vault, name, monkeypatch) -> None:
+    loss, call = CALLS[name]
+    with monkeypatch.context() as broken:
+        for read in ("marginals", "keys"):
+            broken.setattr(f"sfumato.engine.arrays.ArrayTable.{read}", lambda *_: 1 / 0)
+        for _ in range(3):
+            failing(vault, loss, lambda doors: {"x": [call(doors)]})
+    assert vault.ledger.spent().epsilon == Fraction(1, 4)
+
+    def run(doors):
+        call(doors)
+        return {"done": 1}
+
+    assert vault.release(Request("test", "failing", {}), loss, run).payload == {"done": 1}
+    assert kinds(vault) == [Kind.RELEASE]
+
+
+def test_averaging_over_failures_ends_with_the_budget(vault) -> None:
+    noted = []
+
+    def run(doors):
+        noted.append(doors.measure([Marginal(())], LOSS)[0].values[0])
+        raise ZeroDivisionError
+
+    limit = vault.ledger.remaining().left
+    with pytest.raises(BudgetError):
+        for _ in range(2000):
+            failing(vault, LOSS, run)
+    assert len(noted) == limit // Fraction(1, 32), "as many draws as are paid for: rho is epsilon^2 / 2"
+
+
+def test_a_run_that_asks_something_else_at_each_attempt_is_charged_each_time(vault) -> None:
+    for attributes in ((), ("a",), ("b",)):
+        failing(vault, LOSS, lambda doors, asked=attributes: {"x": doors.measure([Marginal(asked)], LOSS), "y": 1 / 0})
+    assert vault.ledger.spent().epsilon == Fraction(3, 4)
+
+
+def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
+    def run(doors):
+        doors.measure([Marginal(())], LOSS)
+        return {"no JSON": object()}
+
+    for times in range(1, 3):
+        with pytest.raises(TypeError):
+            vault.release(Request("test", "unstorable", {}), LOSS, run)
+        assert vault.ledger.spent().epsilon == Fraction(times, 4)
+
+
+def test_a_run_interrupted_by_its_user_is_closed(vault) -> None:
+    def run(doors):
+        doors.measure([Marginal(())], LOSS)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vault.release(Request("test", "interrupted", {}), LOSS, run)
+    assert kinds(vault) == [Kind.RELEASE, Kind.FAILED]
+
+
+def test_threads_with_one_request_draw_once(vault) -> None:
+    drawn = []
+
+    def run(doors):
+        drawn.append(doors.measure([Marginal(())], LOSS)[0].values)
+        return {"count": drawn[-1]}
+
+    def release(_):
+        return vault.release(Request("test", "same", {}), LOSS, run).payload["count"][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(release, range(16)))) == len(drawn) == 1
+
+
+def test_without_a_guarantee_nothing_is_charged_so_that_nothing_is_closed(vault) -> None:
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            vault.disclose(Request("test", "disclosed", {}), lambda _: {"x": 1 / 0}, statement="k = 5")
+    vault.disclose(Request("test", "disclosed", {}), lambda _: {"x": 1}, statement="k = 5")
+    assert kinds(vault) == [Kind.RELEASE]
+
+
+def draw_and_die(url, attributes):
+    """Measure something, and be killed with what was measured."""
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+
+        def run(doors):
+            doors.measure([Marginal(attributes)], LOSS / 2)
+            doors.measure([Marginal(())], LOSS / 2)
+            os.kill(os.getpid(), 9)
+
+        Vault(table(ROWS), ledger).release(Request("test", "killed", {}), LOSS, run)
+
+
+def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_path) -> None:
+    url = f"sqlite:///{tmp_path / 'tiny.ledger'}"
+
+    child = processes().Process(target=draw_and_die, args=(url, ("a",)))
+    child.start()
+    child.join()
+    assert child.exitcode == -9
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+        vault = Vault(table(ROWS), ledger)
+        request = Request("test", "killed", {})
+        payload = vault.release(request, LOSS, lambda doors: {"n": doors.measure([Marginal(("b",))], LOSS)[0].values})
+        assert payload.payload["n"].shape == (2,)
+        assert kinds(vault) == [Kind.RELEASE, Kind.RETRY]
+        assert ledger.spent().epsilon == LOSS.value
+
+
+def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> None:
+    url = f"sqlite:///{tmp_path / 'tiny.ledger'}"
+    child = processes().Process(target=draw_and_die, args=(url, ("a",)))
+    child.start()
+    child.join()
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+        vault = Vault(table(ROWS), ledger)
+
+        def greedy(doors):
+            doors.measure([Marginal(("b",))], LOSS)
+            doors.measure([Marginal(())], Epsilon("1e-9"))
+
+        with pytest.raises(BudgetError, match="reserved"):
+            vault.release(Request("test", "killed", {}), LOSS, greedy)
+        assert kinds(vault) == [Kind.RELEASE, Kind.RETRY, Kind.FAILED]
