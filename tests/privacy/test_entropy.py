@@ -31,13 +31,13 @@ def test_a_simulation_can_be_repeated():
     assert (SimulatedEntropy(7).words(5) != SimulatedEntropy(8).words(5)).any()
 
 
-def childs_words(entropy, fork):
+def childs_words(entropy, fork, begun=lambda entropy: entropy):
     """Words that a child draws; the process that it is forked from has drawn some before."""
     entropy.words(1)
     read, write = os.pipe()
     child = fork()
     if child == 0:
-        os.write(write, entropy.words(4).tobytes())
+        os.write(write, begun(entropy).words(4).tobytes())
         os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(read, 32)
@@ -64,19 +64,7 @@ def test_releases_share_no_words_even_where_python_did_not_see_the_fork():
     entropy = OsEntropy()
     silent = ctypes.CDLL(None).fork
     assert childs_words(entropy, silent) == entropy.words(4).tobytes()
-    release = DrawnEntropy(entropy)
-    assert not release.drawn
-    assert childs_words(release, silent) == release.words(4).tobytes(), "one release in two processes"
-    assert release.drawn
-    entropy.words(1)
-    assert childs_words(entropy, lambda: begin_release(entropy, silent)) != DrawnEntropy(entropy).words(4).tobytes()
-
-
-def begin_release(entropy, fork):
-    child = fork()
-    if child == 0:
-        DrawnEntropy(entropy).words(1)
-    return child
+    assert childs_words(entropy, silent, DrawnEntropy) != DrawnEntropy(entropy).words(4).tobytes()
 
 
 def test_threads_share_no_words():
