@@ -11,6 +11,8 @@ from sfumato.domain import Domain, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Table
 
+_ALL = 1 << 40  # more rows than any unit has
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -20,6 +22,32 @@ class Fit:
     declared: int
     missing: int
     unknown: int
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """What the bound on rows of a unit leaves out of a table: ``dropped`` of its ``rows``, of ``units`` of them."""
+
+    rows: int
+    dropped: int
+    units: int
+
+
+def truncation(table: Table, domain: Domain) -> Truncation | None:
+    """What the bound of the domain's unit leaves out, exactly; None where every row is a unit.
+
+    Rows that the domain drops for their values are no part of it.
+
+    Raises:
+        TableError: the table has no such columns.
+    """
+    if domain.unit.column is None:
+        return None
+    encoded = table.encode(domain)
+    kept, dropped, units = (
+        int(reveal(exact)[0]) for exact in (encoded.marginals([()])[0], encoded.dropped(_ALL), encoded.dropped(1))
+    )
+    return Truncation(kept + dropped, dropped, units)
 
 
 def fit(table: Table, domain: Domain) -> tuple[Fit, ...]:

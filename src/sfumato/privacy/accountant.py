@@ -127,7 +127,14 @@ def guarantee(spent: Charge, limit: Limit) -> str:
         case EpsilonDelta(delta=delta):
             if not spent.rho:
                 return f"epsilon = 0, delta = {plain(spent.delta)}"
-            return f"epsilon = {_shown(epsilon_of(spent.rho, delta * CONVERTED))}, delta = {plain(delta)}"
+            converted = epsilon_of(spent.rho, delta * CONVERTED)
+            if spent.epsilon is not None and spent.epsilon < converted and spent.delta <= delta:
+                return (
+                    f"epsilon = {decimals(spent.epsilon, up=True)}, delta = {plain(spent.delta)} by adding up; "
+                    f"of the limit rho = {decimals(spent.rho, up=True)}, which by itself would be "
+                    f"epsilon = {_shown(converted)}, delta = {plain(delta)}"
+                )
+            return f"epsilon = {_shown(converted)}, delta = {plain(delta)}"
 
 
 def _shown(number: Fraction) -> str:

@@ -1,6 +1,6 @@
 """Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches."""
 
-from sfumato.query.accuracy import accuracy, cost
+from sfumato.query.accuracy import accuracy, cost, too_small
 from sfumato.query.answer import Answer, Value
 from sfumato.query.ask import ask
 from sfumato.query.batch import BatchAnswer, choose
@@ -31,6 +31,7 @@ __all__ = [
     "median",
     "sql",
     "table",
+    "too_small",
     "total",
     "whole_counts",
 ]

@@ -38,6 +38,7 @@ from sfumato.query.tree import rank_variance
 from sfumato.vault.noise import noises
 
 _FINEST_EPSILON = -9
+_MANY_ROWS = 1000  # noise of so many rows is told where nobody says how many there are
 _DIGITS = 1000  # an epsilon is stated with three digits
 
 
@@ -92,10 +93,16 @@ def accuracy(
 def _expected(
     reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], rows: int | None
 ) -> tuple[Expected, ...]:
-    return tuple(
+    found = [
         Expected(name, *_errors(reading, aggregate, mechanisms[planned.first(source)], rows))
         for name, aggregate, source in zip(query.labels, query.aggregates, planned.source, strict=True)
-    )
+    ]
+    if planned.truncation is not None:
+        first = planned.first(planned.truncation)
+        for place, name in enumerate(("rows left out by the bound", "units with rows left out by the bound"), first):
+            noise = mechanisms[place]
+            found.append(Expected(name, math.sqrt(noise.variance), float(reading.half_width(noise)), "units", None))
+    return tuple(found)
 
 
 def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number, rows: int | None = None) -> Epsilon:
@@ -135,6 +142,61 @@ def expected_errors(domain: Domain, query: Query, planned: Plan, mechanisms: Seq
     names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
     found = _expected(Reading(domain, Fraction(95, 100)), query, planned, mechanisms, None)
     return {expected.name + names[expected.measure]: expected.standard_error for expected in found}
+
+
+def too_small(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
+    """Which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
+
+    Args:
+        domain: the public description.
+        query: what would be asked.
+        loss: what it would cost in all.
+        rows: a public number of rows of the table; without it, only noise of more than a thousand rows is told.
+
+    Raises:
+        QueryError, DomainError, LossError: as :func:`accuracy`.
+    """
+    refuse_no_query(query)
+    if query.discovered:
+        return ()
+    planned = plan(query, domain)
+    return drowned(domain, query, planned, noises(domain, planned.questions, loss, planned.shares), rows)
+
+
+def drowned(
+    domain: Domain, query: Query, planned: Plan, mechanisms: Sequence[Noise], rows: int | None = None
+) -> tuple[str, ...]:
+    """As :func:`too_small`, of a plan whose noise is known."""
+    reading, said = Reading(domain, Fraction(95, 100)), []
+    for name, aggregate, source in zip(query.labels, query.aggregates, planned.source, strict=True):
+        noise = mechanisms[planned.first(source)]
+        most = math.ceil(_rows_hidden(reading, aggregate, noise))
+        if rows is not None and most >= rows:
+            said.append(f"{name}: at this loss noise may outweigh all of {rows:,} rows; the answer would say nothing")
+        elif rows is None and most > _MANY_ROWS:
+            said.append(f"{name}: at this loss noise may outweigh {most:,} rows; of fewer rows the answer says nothing")
+    return tuple(said)
+
+
+def _rows_hidden(reading: Reading, aggregate: Aggregate, noise: Noise) -> float:
+    """How many rows may stand behind the noise alone: a table of fewer has an interval as wide as all it could say."""
+    domain = reading.domain
+    match aggregate:
+        case Count() | Distinct():
+            return reading.half_width(noise)
+        case Total(of=of):
+            attribute = numeric(domain, of)
+            largest = max(abs(attribute.minimum), abs(attribute.maximum))
+            return reading.half_width(noise) * float(sum_unit(domain, of)) / largest if largest else 0.0
+        case Mean() | Variance():
+            attribute = numeric(domain, aggregate.of)
+            width = float(attribute.maximum - attribute.minimum)
+            one = _per_row(reading, aggregate, noise, None)[1]  # the half-width for one row, which shrinks with them
+            if isinstance(aggregate, Mean):
+                return one / (width / 2) if width else 0.0
+            return one / (width**2 / 8) if width and not aggregate.root else (one / (width / 4)) ** 2 if width else 0.0
+        case Quantile() | Extreme():
+            return _errors(reading, aggregate, noise, None)[1]
 
 
 def _errors(
@@ -180,4 +242,7 @@ def _per_row(
         half = width**2 * reading.half_width(noise, 3) * 1.5 / most / supposed
         if aggregate.root:  # a root turns an error of its square into at most its root
             deviation, half = math.sqrt(deviation), math.sqrt(half)
+    if rows is not None:  # estimates lie within the bounds
+        widest = width if isinstance(aggregate, Mean) else width / 2 if aggregate.root else width**2 / 4
+        deviation, half = min(deviation, widest), min(half, widest)
     return deviation, half, "row" if rows is None else "units", rows

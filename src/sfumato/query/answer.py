@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,10 +11,16 @@ from sfumato.errors import QueryError
 from sfumato.query.question import Query
 from sfumato.vault.release import Release
 
+BOUNDED = "intervals are of the bounded table"
+
 
 @dataclass(frozen=True)
 class Value:
-    """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence."""
+    """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence.
+
+    The exact answer is that of the table as the domain has it read: bounded, clamped, without rows that it drops; see
+    the remarks of the :class:`Answer`.
+    """
 
     estimate: float
     standard_error: float
@@ -30,6 +36,26 @@ class Value:
         return f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g})"
 
 
+@dataclass(frozen=True)
+class Truncation:
+    """What the bound on rows of a unit left out of the rows that were asked about.
+
+    Attributes:
+        rows: how many rows, of one unit at most ``most``, so that more may be left out.
+        units: of how many units any.
+        most: the cap of one unit.
+    """
+
+    rows: Value
+    units: Value
+    most: int
+
+    def __str__(self) -> str:
+        return (
+            f"the bound leaves out {self.rows} rows, counting at most {self.most:,} of one unit, of {self.units} units"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer(Release):
     """Estimates by group.
@@ -39,7 +65,8 @@ class Answer(Release):
         keys: labels of the cells, one tuple a group, all declared cells in their order.
         values: estimates, one tuple a group, one value an aggregate.
         confidence: with which an interval holds the exact answer, each on its own.
-        remarks: what was done to the estimates after they were released.
+        remarks: of which table the intervals are, and what was done to the estimates after they were released.
+        truncation: what the bound on rows of a unit left out, where it was asked for.
     """
 
     query: Query
@@ -47,11 +74,17 @@ class Answer(Release):
     values: tuple[tuple[Value, ...], ...]
     confidence: Fraction
     remarks: tuple[str, ...] = ()
+    truncation: Truncation | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the grouping attributes."""
         return self.query.by or self.query.discovered
+
+    @property
+    def of(self) -> str:
+        """Of which table the exact answer is, where that is not the table itself: words to stand behind it."""
+        return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.remarks) else ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -94,19 +127,12 @@ class Answer(Release):
             "rows": [
                 {
                     "key": list(key),
-                    "values": [
-                        {
-                            "estimate": value.estimate,
-                            "standard_error": value.standard_error,
-                            "low": value.low,
-                            "high": value.high,
-                        }
-                        for value in values
-                    ],
+                    "values": [asdict(value) for value in values],
                 }
                 for key, values in zip(self.keys, self.values, strict=True)
             ],
             "remarks": list(self.remarks),
+            **({} if self.truncation is None else {"truncation": asdict(self.truncation)}),
             **self.statement(),
         }
 
@@ -120,4 +146,6 @@ class Answer(Release):
             + "</tr>"
             for key, values in zip(self.keys, self.values, strict=True)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{super().to_html()}"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        said = [*self.remarks, *([] if self.truncation is None else [str(self.truncation)])]
+        return table + "".join(f"<p>{html.escape(each)}</p>" for each in said) + super().to_html()

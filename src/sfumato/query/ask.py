@@ -10,16 +10,16 @@ from typing import Protocol
 
 import numpy as np
 
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Unknown
 from sfumato.errors import LossError
 from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import EpsilonDelta, Loss, Number
+from sfumato.privacy.loss import EpsilonDelta, Loss, Number, decimals
 from sfumato.privacy.stability import StabilityThreshold
-from sfumato.query.accuracy import expected_errors
-from sfumato.query.answer import Answer, Value
+from sfumato.query.accuracy import drowned, expected_errors
+from sfumato.query.answer import BOUNDED, Answer, Truncation, Value
 from sfumato.query.estimate import Noise, Reading, as_confidence
-from sfumato.query.question import Query, refuse_no_query
-from sfumato.query.tally import Plan, plan
+from sfumato.query.question import Aggregate, Count, Distinct, Query, Total, refuse_no_query
+from sfumato.query.tally import Plan, plan, sum_unit
 from sfumato.query.words import in_words
 from sfumato.vault import canonical, keeper
 from sfumato.vault.doors import Doors
@@ -121,7 +121,49 @@ def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[No
         keys=keys,
         values=values_by_group,
         confidence=reading.confidence,
+        remarks=(*meaning(query, domain), *drowned(domain, query, planned, mechanisms)),
+        truncation=_truncation(reading, query, planned, mechanisms, settled),
     )
+
+
+def _truncation(
+    reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled
+) -> Truncation | None:
+    if planned.truncation is None or query.truncation is None:
+        return None
+    first = planned.first(planned.truncation)
+    rows, units = (
+        reading.count(int(settled.payload[str(place)][0]), mechanisms[place]) for place in (first, first + 1)
+    )
+    return Truncation(rows, units, query.truncation)
+
+
+def meaning(query: Query, domain: Domain) -> tuple[str, ...]:
+    """What the exact answer is of which an interval says where it lies, where that is not simply the table."""
+    unit = domain.unit
+    dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
+    numbers = sorted({of for each in query.aggregates if (of := _clamped(each, domain)) is not None})
+    said = []
+    if unit.column is not None and query.discovered:
+        said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
+    elif unit.column is not None:
+        said.append(f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out")
+    if dropping and not query.discovered:
+        said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
+    said += [
+        f"{each} is of values rounded to multiples of {decimals(step, up=False)}"
+        for each in query.aggregates
+        if isinstance(each, Total) and (step := sum_unit(domain, each.of)) != 1
+    ]
+    if numbers:
+        said.append(f"values of {', '.join(numbers)} beyond the declared bounds count as the bounds")
+    return tuple(said)
+
+
+def _clamped(aggregate: Aggregate, domain: Domain) -> str | None:
+    """The attribute of which an aggregate takes clamped numbers."""
+    of = None if isinstance(aggregate, Count | Distinct) else aggregate.of
+    return of if of is not None and domain[of].unknown is Unknown.CLAMP else None
 
 
 def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, retry_key: str | None) -> Answer:
@@ -157,7 +199,11 @@ def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, ret
         keys=tuple(zip(*settled.payload["keys"], strict=True)),
         values=tuple(tuple(Value(at, error, at - half, at + half) for _ in query.labels) for at in units),
         confidence=confidence,
-        remarks=(f"values are shown from a noisy count of {mechanism.threshold} units; others are not",),
+        remarks=(
+            f"values are shown from a noisy count of {mechanism.threshold} units; others are not",
+            "the confidence is over all values, shown or not; of those shown with little more, fewer intervals hold",
+            *meaning(query, vault.domain),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, Integer
 from sfumato.errors import LossError
 from sfumato.privacy.loss import Number, exact
+from sfumato.query.answer import Value
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Total, Variance, numeric
-from sfumato.query.tally import leaves, sum_unit
+from sfumato.query.tally import leaves, square_unit, sum_unit
 from sfumato.query.tree import consistent, increasing, rank_variance
 
 _DIGITS = 10**12
+_HAIR = 1e-6  # of a row: what sums of floats may be off
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -85,18 +88,25 @@ class Reading:
             case Quantile() | Extreme():
                 return self._quantiles(aggregate, values, noise)
 
+    def count(self, noisy: int, noise: Noise) -> Value:
+        """One noisy count with its interval."""
+        half = self.half_width(noise)
+        return Value(float(noisy), math.sqrt(noise.variance), float(noisy - half), float(noisy + half))
+
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
         return _half_width(noise, self.confidence, numbers)
 
     def spread(self, noise: Noise, variance: Floats) -> Floats:
-        """Half-width for a sum of noises of this variance: as many standard deviations as one noise needs.
+        """Half-width for a sum of noises of this variance: as many standard deviations as one noise or the normal
+        distribution needs, whichever are more.
 
-        A sum of independent noises has lighter tails than one of them, at the same variance.
+        Sums of independent noises lie between the two; below 90 % of confidence it is the normal one that is wider.
         """
         if not noise.variance:  # at a huge loss: too small for a double
             return np.zeros_like(variance)
-        return self.half_width(noise) / math.sqrt(noise.variance) * np.sqrt(variance)
+        normal = NormalDist().inv_cdf(float(1 + self.confidence) / 2)
+        return max(self.half_width(noise) / math.sqrt(noise.variance), normal) * np.sqrt(variance)
 
     def _counts(self, counts: Integers, noise: Noise, unit: float) -> Estimates:
         half = self.half_width(noise) * unit
@@ -106,14 +116,14 @@ class Reading:
     def _means(self, mean: Mean, terms: Integers, noise: Noise) -> Estimates:
         low, width = self._scale(mean.of)
         above, below = terms.reshape(-1, 2).T.astype(np.float64)  # units from the maximum, units from the minimum
-        half = self.half_width(noise, 2)
+        half, rounded = self.half_width(noise, 2), self._rounding(mean.of, sum_unit(self.domain, mean.of))
         share = _share(below, above)
         error = math.sqrt(noise.variance) * np.hypot(share, 1 - share) / np.maximum(below + above, 1)
         return Estimates(
             low + width * share,
             np.minimum(width * error, width / 2),
-            low + width * _least_share(below - half, above + half),
-            low + width * (1 - _least_share(above - half, below + half)),
+            np.maximum(low, low + width * _least_share(below - half, above + half) - rounded),
+            np.minimum(low + width, low + width * (1 - _least_share(above - half, below + half)) + rounded),
         )
 
     def _variances(self, variance: Variance, terms: Integers, noise: Noise) -> Estimates:
@@ -126,40 +136,57 @@ class Reading:
         slope = np.sqrt((z - 2 * part * rows) ** 2 + (y / 2 + 2 * part * rows) ** 2 + (x - 2 * part * rows) ** 2)
         error = np.minimum(math.sqrt(noise.variance) * slope / rows**2, 0.25)
         least, most = _variance_bounds((x, y, z), half)
-        square = width**2
+        rounded = self._rounding(variance.of, square_unit(self.domain, variance.of))
+        lowest = np.maximum(np.sqrt(least) * width - rounded, 0)
+        highest = np.minimum(np.sqrt(most) * width + rounded, width / 2)
         if not variance.root:
-            return Estimates(part * square, error * square, least * square, most * square)
+            return Estimates(part * width**2, error * width**2, lowest**2, highest**2)
         root = np.sqrt(part)
         half_root = (np.sqrt(most) - np.sqrt(least)) / 2
         spread = np.minimum(error / np.maximum(2 * root, np.sqrt(error) + 1e-300), half_root)
-        return Estimates(root * width, spread * width, np.sqrt(least) * width, np.sqrt(most) * width)
+        return Estimates(root * width, spread * width, lowest, highest)
+
+    def _rounding(self, name: str, unit: Fraction) -> float:
+        """How far rounding to the fixed point moves a value: itself and both bounds, each by half a unit."""
+        exactly = unit == 1 and isinstance(numeric(self.domain, name), Integer)
+        return 0.0 if exactly else 2 * float(unit)
 
     def _quantiles(self, asked: Quantile | Extreme, values: Sequence[Integers], noise: Noise) -> Estimates:
         steps = leaves(self.domain, asked.of)
-        groups = len(values[0]) // steps.leaves
+        groups, levels = len(values[0]) // steps.leaves, len(values)
         counts = consistent([level.reshape(groups, -1).astype(np.float64) for level in values])
         if isinstance(asked, Extreme) and asked.largest:
             counts = counts[:, ::-1]
-        cumulative = np.pad(increasing(np.cumsum(counts, axis=1)), [(0, 0), (1, 0)])
-        levels = len(values)
+        below_edge = np.pad(np.cumsum(counts, axis=1), [(0, 0), (1, 0)])  # (groups, edges)
+        cumulative = np.pad(increasing(below_edge[:, 1:]), [(0, 0), (1, 0)])
+        share = float(asked.probability) if isinstance(asked, Quantile) else 0.0
+        edges = np.arange(steps.leaves + 1)
+        variance = rank_variance(edges, np.full(edges.size, share), steps.leaves, levels) * noise.variance
+        margin = self.spread(noise, variance)
         if isinstance(asked, Extreme):
-            worst = rank_variance(np.arange(steps.leaves), np.zeros(1), steps.leaves, levels).max()
-            rank = np.broadcast_to(self.spread(noise, np.array(worst * noise.variance)), (groups,))
+            rank = np.full(groups, margin.max())
+            first, last = _innermost(below_edge, margin)
         else:
-            rank = float(asked.probability) * np.maximum(cumulative[:, -1], 0)
-        share = np.full(groups, float(asked.probability) if isinstance(asked, Quantile) else 0.0)
+            rank = share * np.maximum(cumulative[:, -1], 0)
+            first, last = _possible_bins(below_edge - share * below_edge[:, -1:], margin)
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
-        places = np.clip(places, 0, steps.leaves - 1)
-        variance = rank_variance(places, share, steps.leaves, levels) * noise.variance
-        half, deviation = self.spread(noise, variance), np.sqrt(variance)
-        found = [self._at(asked, cumulative, rank + move) for move in (0 * half, -half, half, -deviation, deviation)]
-        value, low, high, below, above = found
+        deviation = np.sqrt(variance[np.clip(places, 0, steps.leaves - 1)])
+        value, under, over = (self._at(asked, cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
+        low, high = self._ends(asked, first, last)
         if isinstance(asked, Extreme):
-            end = numeric(self.domain, asked.of)
-            low = np.full(groups, float(end.maximum if asked.largest else end.minimum))
-            below, high = low, value
-        low, high = np.minimum(low, high), np.maximum(low, high)
-        return Estimates(value, np.abs(above - below) / 2, low, high)
+            under = high if asked.largest else low
+        return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
+
+    def _ends(self, asked: Quantile | Extreme, first: Integers, last: Integers) -> tuple[Floats, Floats]:
+        """The least and the largest value of the bins from ``first`` to ``last``."""
+        attribute = numeric(self.domain, asked.of)
+        edges = np.array(leaves(self.domain, asked.of).edges[0])
+        if isinstance(asked, Extreme) and asked.largest:
+            edges = edges[::-1]
+        ends = edges[first], edges[last + 1]
+        high = np.maximum(*ends) - (1 if isinstance(attribute, Integer) else 0)  # the end of a bin is in the next
+        low = np.clip(np.minimum(*ends), attribute.minimum, attribute.maximum)
+        return low, np.clip(high, attribute.minimum, attribute.maximum)
 
     def _at(self, asked: Quantile | Extreme, cumulative: Floats, ranks: Floats) -> Floats:
         """Values at the ranks: the integer reached, or a point within the bin as if its rows were spread evenly."""
@@ -188,6 +215,31 @@ class Reading:
 @lru_cache(maxsize=1024)
 def _half_width(noise: Noise, confidence: Fraction, numbers: int) -> int:
     return noise.quantile(1 - (1 - confidence) / numbers)
+
+
+def _possible_bins(gap: Floats, margin: Floats) -> tuple[Integers, Integers]:
+    """The first and the last bin that the quantile may lie in, for each group.
+
+    ``gap``, shape ``(groups, edges)``, is the noisy count below an edge less that of the rank.  The bin of the quantile
+    has no exact gap above zero at its left edge and none below at its right one, so it is left out wrongly only where
+    the noise on one of these two passes its margin on one side.
+    """
+    possible = (gap[:, 1:] >= -margin[1:] - _HAIR) & (gap[:, :-1] <= margin[:-1] + _HAIR)
+    nearest = np.abs(gap[:, 1:]).argmin(axis=1)  # where none is left, which takes noise beyond all margins
+    some = possible.any(axis=1)
+    last = possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1)
+    return np.where(some, possible.argmax(axis=1), nearest), np.where(some, last, nearest)
+
+
+def _innermost(below_edge: Floats, margin: Floats) -> tuple[Integers, Integers]:
+    """The bins from the end up to the first edge from which on every noisy count below is more than noise.
+
+    There is a row before that edge, unless the noise passes its margin at the edge where the first rows begin.
+    """
+    clear = below_edge[:, 1:] > margin[1:] + _HAIR  # at a huge loss the margin is none
+    all_on = np.logical_and.accumulate(clear[:, ::-1], axis=1)[:, ::-1]
+    last = np.where(all_on.any(axis=1), all_on.argmax(axis=1), clear.shape[1] - 1)
+    return np.zeros_like(last), last
 
 
 def _share(part: Floats, rest: Floats) -> Floats:

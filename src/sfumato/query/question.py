@@ -110,6 +110,8 @@ class Query:
         discovered: columns outside the domain, whose values are found in the data: those held by enough units,
             behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
         names: what to call the answers; they do not change what is asked.
+        truncation: None, or ask also, for a part of the loss, how many rows that meet ``where`` the bound on rows of a
+            unit leaves out: of one unit at most so many are counted.
     """
 
     aggregates: tuple[Aggregate, ...]
@@ -117,6 +119,7 @@ class Query:
     where: Predicate | None = None
     discovered: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False)
+    truncation: int | None = None
 
     def __post_init__(self) -> None:
         names = (self.by, self.discovered, self.names)
@@ -129,7 +132,13 @@ class Query:
         _leaves(self.where)
         if self.names and len(self.names) != len(self.aggregates):
             raise QueryError("name each aggregate or none", culprit=self.names)
-        if self.discovered and (self.by or self.where or any(each != Distinct() for each in self.aggregates)):
+        if self.truncation is not None and (type(self.truncation) is not int or self.truncation < 1):
+            raise QueryError(
+                "of one unit at least one dropped row is counted, a whole number at most", culprit=self.truncation
+            )
+        if self.discovered and (
+            self.truncation or self.by or self.where or any(each != Distinct() for each in self.aggregates)
+        ):
             raise QueryError(
                 "by values found in the data only distinct units can be counted, without a filter", culprit=self
             )
@@ -147,6 +156,7 @@ class Query:
             QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition on
                 cells that an attribute does not have, or too many groups.
         """
+        self._refuse_no_bound(domain)
         for leaf in _leaves(self.where):
             size = domain[leaf.attribute].size
             if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
@@ -165,6 +175,10 @@ class Query:
                 case Total() | Mean() | Variance() | Quantile() | Extreme():
                     numeric(domain, aggregate.of)
         return self
+
+    def _refuse_no_bound(self, domain: Domain) -> None:
+        if self.truncation is not None and domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
 
 
 def refuse_no_query(query: object) -> None:

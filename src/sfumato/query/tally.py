@@ -22,7 +22,7 @@ from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Qu
 from sfumato.query.tree import Ladder, ladder
 from sfumato.query.words import in_words
 from sfumato.vault import canonical
-from sfumato.vault.questions import Bins, Marginal, Measurable, Moments, Sum, Units
+from sfumato.vault.questions import Bins, Dropped, Marginal, Measurable, Moments, Sum, Units
 
 _MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise
 _MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
@@ -46,11 +46,13 @@ class Plan:
     """The tallies of a query, in canonical order, and which of them each aggregate is read off.
 
     ``shares`` has the part of the loss of every question, tally by tally.  ``words`` are the query's, for readers.
+    ``truncation`` is the place of the tally of dropped rows, and of units with any, where they are asked for.
     """
 
     tallies: tuple[Tally, ...]
     source: tuple[int, ...]
     words: str = field(default="", compare=False)
+    truncation: int | None = None
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
@@ -87,12 +89,17 @@ def plan(query: Query, domain: Domain) -> Plan:
     where = normal(query.where, domain)
     words = in_words(query, domain)
     needed = [_tally(aggregate, query.by, where, domain) for aggregate in query.aggregates]
+    if query.truncation is not None:
+        needed.append(Tally((Dropped(query.truncation, where), Dropped(1, where))))
     if len(needed) == 1:
         return Plan(tuple(needed), (0,), words)
     distinct = sorted({tally.key: tally for tally in needed}.items())
     places = {key: place for place, (key, _) in enumerate(distinct)}
     source = tuple(places[tally.key] for tally in needed)
-    return Plan(tuple(tally for _, tally in distinct), source, words)
+    tallies = tuple(tally for _, tally in distinct)
+    if query.truncation is None:
+        return Plan(tallies, source, words)
+    return Plan(tallies, source[:-1], words, truncation=source[-1])
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:

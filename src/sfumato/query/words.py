@@ -28,6 +28,7 @@ def in_words(query: Query, domain: Domain) -> str:
     groups = [*query.by, *(f"{name} as found in the data" for name in query.discovered)]
     by = f" by {', '.join(groups)}" if groups else ""
     where = normal(query.where, domain)
+    asked += "" if query.truncation is None else " and rows dropped by the bound"
     text = asked + by + ("" if where is None else f" where {_condition(where, domain)}")
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[: _LONGEST + 1])
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."

@@ -64,14 +64,23 @@ def check(
         from dataclasses import asdict
 
         from sfumato.engine.address import shown
-        from sfumato.engine.fit import fit
+        from sfumato.engine.fit import fit, truncation
         from sfumato.engine.open import open_table
 
         with working(f"Reading {shown(table)}"):
-            found = fit(open_table(table), domain)
+            found, cut = fit(open_table(table), domain), truncation(open_table(table), domain)
         lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
         value["fit"] = lines
-        text += f"\n\n{columns(lines)}\n\nThese counts are exact: they are for the owner of the table only."
+        text += f"\n\n{columns(lines)}"
+        if cut is not None:
+            value["truncation"] = asdict(cut)
+            share = cut.dropped / max(cut.rows, 1)
+            text += (
+                f"\n\nThe bound of {domain.unit.rows} rows of one {domain.unit.column} leaves out {cut.dropped:,} of "
+                f"{cut.rows:,} rows ({share:.1%}), of {cut.units:,} units. Answers are of the rest, and "
+                "their intervals say nothing of it; a larger bound leaves out less and takes more noise."
+            )
+        text += "\n\nThese counts are exact: they are for the owner of the table only."
     result(value, text, as_json=as_json)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
-from sfumato.app.cli.output import Json, columns, result, working
+from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.app.losses import loss_of
 from sfumato.app.supposing import notes
 from sfumato.errors import InputError
@@ -47,6 +47,14 @@ def query(
         typer.Option(help="Column outside the domain whose values may be found in the data; needs --delta."),
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Make counts non-negative integers, and say so.")] = False,
+    truncation: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Also count, with noise and for a part of the loss, the rows that the bound on rows of a unit leaves "
+            "out: at most so many of one unit.",
+        ),
+    ] = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
@@ -63,7 +71,7 @@ def query(
     from sfumato.query.sql import parse
 
     described = load(domain)
-    parsed = parse(statement, described, discoverable=discover or ())
+    parsed = replace(parse(statement, described, discoverable=discover or ()), truncation=truncation).check(described)
     if unused := [name for name in discover or () if name not in parsed.discovered]:
         raise InputError(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
@@ -86,12 +94,15 @@ def query(
     if accuracy:
         found = asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)
         remarks = notes(found, "suppose more with --rows, and the error is smaller")
+        remarks += asking.too_small(described, parsed, loss, rows=rows)
         meaning = f"Each answer is within its half-width with probability {confidence}."
         errors = {"expected": [asdict(each) for each in found], "confidence": confidence, "notes": remarks}
         result(errors, "\n".join([columns([_line(each) for each in found]), "", meaning, *remarks]), as_json=as_json)
         return
     if rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
+    for warning in asking.too_small(described, parsed, loss):
+        remark(f"Before it is charged: {warning}.")
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
     with working("Asking"):
         answer = asking.ask(vault, parsed, loss=loss, confidence=confidence)
@@ -121,6 +132,7 @@ def _text(answer: Answer) -> str:
         | {name: str(value) for name, value in zip(answer.columns, values, strict=True)}
         for key, values in zip(answer.keys, answer.values, strict=True)
     ]
-    remarks = "".join(f"\nNote: {remark}" for remark in answer.remarks)
-    sure = f"Intervals hold the exact answer with probability {float(answer.confidence):g}, each on its own."
+    said = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
+    remarks = "".join(f"\nNote: {each}" for each in said)
+    sure = f"Intervals hold the exact answer{answer.of} with probability {float(answer.confidence):g}, each on its own."
     return f"{columns(lines)}\n\n{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"

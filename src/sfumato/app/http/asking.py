@@ -73,7 +73,7 @@ def _is_quick(query: Query, loaded: Loaded, loss: Loss) -> bool:
     """Whether what is left to do, but for waiting, is a little arithmetic."""
     plain = all(isinstance(each, Count | Total | Mean) for each in query.aggregates)
     groups = math.prod(loaded.domain[name].size for name in query.by)
-    if not plain or query.discovered or groups * len(query.aggregates) > _FEW:
+    if not plain or query.discovered or query.truncation or groups * len(query.aggregates) > _FEW:
         return False
     planned = plan(query, loaded.domain)
     mechanisms = noises(loaded.domain, planned.questions, loss, planned.shares)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -37,6 +38,8 @@ def _confidence(text: str) -> str:
     return text
 
 
+Truncation = Annotated[int, Field(ge=1, le=10**6)] | None
+"""Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
 Confidence = Annotated[Number, AfterValidator(_confidence)]
 
 
@@ -145,10 +148,11 @@ class AskForm(Form):
     loss: LossForm
     confidence: Confidence = "0.95"
     whole: bool = False
+    truncation: Truncation = None
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
-        return question(self.sql, self.query, domain, discoverable)
+        return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
 
 class CostForm(Form):
@@ -160,10 +164,11 @@ class CostForm(Form):
     error: Number | None = None
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     confidence: Confidence = "0.95"
+    truncation: Truncation = None
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
-        return question(self.sql, self.query, domain, discoverable)
+        return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
 
 class DatasetForm(Form):
@@ -201,16 +206,23 @@ class ReleaseForm(Form):
     attributes: Annotated[list[Name], Field(max_length=64)] = []
 
 
-def question(sql: str | None, query: QueryForm | None, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+def question(
+    sql: str | None,
+    query: QueryForm | None,
+    domain: Domain,
+    discoverable: tuple[str, ...],
+    *,
+    truncation: int | None = None,
+) -> Query:
     """The question of a request that states it in one of two ways.
 
     Raises:
         QueryError: in none or both, or outside the language.
     """
     if sql is not None and query is None:
-        return parse(sql, domain, discoverable=discoverable)
+        return replace(parse(sql, domain, discoverable=discoverable), truncation=truncation).check(domain)
     if query is not None and sql is None:
-        return query.read(domain, discoverable).check(domain)
+        return replace(query.read(domain, discoverable), truncation=truncation).check(domain)
     raise QueryError("state the question once, as sql or as query")
 
 

@@ -17,7 +17,7 @@ from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
-from sfumato.query import accuracy, cost
+from sfumato.query import accuracy, cost, too_small
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
@@ -59,7 +59,10 @@ def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, A
     found = accuracy(loaded.domain, query, form.loss.loss(), confidence=form.confidence, rows=rows)
     return {
         "expected": [asdict(each) for each in found],
-        "notes": notes(found, "suppose more with 'rows', and the error is smaller"),
+        "notes": [
+            *notes(found, "suppose more with 'rows', and the error is smaller"),
+            *too_small(loaded.domain, query, form.loss.loss(), rows=rows),
+        ],
         "charged": False,
     }
 

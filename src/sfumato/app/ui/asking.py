@@ -14,7 +14,7 @@ from sfumato.app.supposing import notes
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
-from sfumato.query import Answer, accuracy, cost
+from sfumato.query import Answer, accuracy, cost, too_small
 from sfumato.query import ask as ask_query
 from sfumato.query.question import Query
 from sfumato.query.sql import LONGEST, parse
@@ -154,7 +154,8 @@ def preview(loaded: Loaded, form: Asked) -> dict[str, Any]:
     ):  # at a large loss every count is exact
         wanted = repr(widest / 2)
         halved = plain(cost(loaded.domain, query, wanted, confidence=_CONFIDENCE, rows=loaded.dataset.rows).value)
-    return {"expected": found, "loss": str(loss), "halved": halved, "notes": notes(found, _MORE)}
+    said = [*notes(found, _MORE), *too_small(loaded.domain, query, loss, rows=loaded.dataset.rows)]
+    return {"expected": found, "loss": str(loss), "halved": halved, "notes": said}
 
 
 def answer(loaded: Loaded, vault: Vault, form: Asked) -> Answer:

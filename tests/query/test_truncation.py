@@ -1,0 +1,106 @@
+"""What an interval is of, what a bound leaves out, and a loss that is too small, said before it is charged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from tests.query.conftest import DOMAIN
+
+from sfumato.domain import Domain, Unit
+from sfumato.engine.fit import truncation
+from sfumato.engine.open import open_table
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Epsilon
+from sfumato.query import accuracy, ask, count, mean, sql, table, too_small, total
+from sfumato.query.question import Count, Query
+from sfumato.query.sql import parse
+from sfumato.query.tally import plan
+from sfumato.vault.fake import FakeVault
+
+MUCH = Epsilon(10_000)
+
+
+@pytest.fixture(scope="module")
+def cut(table):
+    """Two rows of an id, one of which is kept."""
+    return open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
+
+
+def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, fake) -> None:
+    answer = ask(FakeVault(cut, seed=1), count(), loss=MUCH)
+    said = "intervals are of the bounded table: at most 1 rows of one id, the rest is left out"
+    assert answer.value.interval == (2000, 2000), "of 4000 rows"
+    assert said in answer.remarks
+    assert said in answer.to_json()["remarks"]
+    assert said in answer.to_html()
+    assert answer.of == " of the bounded table"
+    whole = ask(fake, count(), loss=MUCH)
+    assert (whole.of, whole.remarks) == ("", ())
+
+
+def test_values_beyond_the_bounds_and_rounded_sums_are_said(fake) -> None:
+    assert "values of age beyond the declared bounds count as the bounds" in ask(fake, mean("age"), loss=MUCH).remarks
+    (said,) = ask(fake, total("income"), loss=MUCH).remarks
+    assert said == "sum(income) is of values rounded to multiples of 0.0001"
+
+
+@pytest.mark.parametrize("where", ["", " WHERE age < 50"])
+def test_the_rows_that_the_bound_leaves_out_are_counted_on_request(cut, table, where) -> None:
+    # ruff: noqa: S608  (nothing of a statement is sent to an engine)
+    asked = replace(parse(f"SELECT sex, COUNT(*) FROM t{where} GROUP BY sex", cut.domain), truncation=3)
+    answer = ask(FakeVault(cut, seed=1), asked, loss=MUCH)
+    every = open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=2)))
+    unbounded = ask(FakeVault(every, seed=1), replace(asked, truncation=None), loss=MUCH)
+    kept, all_rows = (sum(values[0].estimate for values in each.values) for each in (answer, unbounded))
+    found = answer.truncation
+    assert found is not None
+    assert found.rows.estimate == found.units.estimate == all_rows - kept > 0
+    assert answer.to_json()["truncation"]["rows"]["estimate"] == all_rows - kept
+    assert "counting at most 3 of one unit" in answer.to_html()
+
+
+def test_the_count_of_what_is_left_out_is_a_part_of_the_loss(cut) -> None:
+    vault, loss, query = FakeVault(cut, seed=1), Epsilon(1), replace(count(), truncation=5)
+    answer = ask(vault, query, loss=loss)
+    assert vault.spent.epsilon == 1
+    planned = plan(query, cut.domain)
+    assert sum(planned.shares) == 1
+    assert sorted(planned.shares) == [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)]
+    stated = {each.name: each.standard_error for each in accuracy(cut.domain, query, loss, confidence="0.95")}
+    assert answer.truncation is not None
+    assert stated["rows left out by the bound"] == answer.truncation.rows.standard_error
+    assert stated["rows left out by the bound"] == pytest.approx(5 * 2**0.5 * 4, rel=0.01)  # cap 5, a quarter each
+    assert stated["units with rows left out by the bound"] == pytest.approx(2**0.5 * 4, rel=0.03)
+
+
+def test_nothing_is_counted_where_no_bound_leaves_anything_out(vault) -> None:
+    with pytest.raises(QueryError, match="no bound leaves any out"):
+        ask(vault, replace(count(), truncation=5), loss=Epsilon(1))
+    for odd in (0, -1, True, 2.5):
+        with pytest.raises(QueryError, match="at least one dropped row"):
+            Query((Count(),), truncation=odd)
+    assert vault.ledger.remaining().left == 3
+
+
+def test_the_owner_is_told_exactly_what_a_bound_leaves_out(table) -> None:
+    found = truncation(open_table(table), Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
+    assert found is not None
+    assert (found.rows, found.dropped, found.units) == (4000, 2000, 2000)
+    assert truncation(open_table(table), DOMAIN) is None
+
+
+def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(fake) -> None:
+    tiny = Epsilon("0.0001")
+    queries = [count(), total("age"), mean("age"), *(parse(f"SELECT {each} FROM t", DOMAIN) for each in
+               ("VAR_POP(income)", "STDDEV_POP(age)", "MEDIAN(income)", "MIN(age)"))]  # fmt: skip
+    for query in queries:
+        (said,) = too_small(DOMAIN, query, tiny, rows=4000)
+        assert said.endswith("noise may outweigh all of 4,000 rows; the answer would say nothing")
+        (unknown,) = too_small(DOMAIN, query, tiny)
+        assert "of fewer rows the answer says nothing" in unknown
+        assert too_small(DOMAIN, query, MUCH) == too_small(DOMAIN, query, MUCH, rows=4000) == ()
+    assert too_small(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
+    assert not too_small(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
+    assert any("outweigh" in remark for remark in sql(fake, "SELECT COUNT(*) FROM t", loss=tiny).remarks)
