@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from sfumato.app.report.evaluation import figure
+from sfumato.report.page import figure
 
 DOMAIN = """sfumato: 1
 unit: row
@@ -103,7 +103,7 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
             assert set(attack) == figures
             assert attack["advantage"] == attack["members"] - attack["controls"]  # shares, and no numbers of people
             assert all(
-                f"<td>{figure(attack[name])}</td>" in page for name in ("members", "controls", "advantage", "low")
+                f"<td>{figure(attack[name], 4)}</td>" in page for name in ("members", "controls", "advantage", "low")
             )
     sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
     assert (desk / "report.html").read_text() == page
@@ -118,7 +118,7 @@ def test_the_page_shows_the_budget_journal(desk: Path) -> None:
     sfumato(*files, "--claim", "epsilon=0.5", "--ledger", "people.ledger", "--out", "report.html", cwd=desk)
     page = (desk / "report.html").read_text()
     assert "Budget journal" in page
-    assert "<td>epsilon 0.5</td><td>epsilon</td><td>1.5</td>" in page
+    assert '<td class="text">epsilon 0.5</td><td class="text">epsilon</td><td>1.5</td>' in page
 
 
 @pytest.mark.parametrize(

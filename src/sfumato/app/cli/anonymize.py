@@ -11,8 +11,7 @@ from sfumato.app.anonymizing import Method, MissingValues, Wanted, check, criter
 from sfumato.app.anonymizing import release as searched
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
-from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:

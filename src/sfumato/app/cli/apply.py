@@ -10,8 +10,7 @@ import typer
 from sfumato.app.cli.anonymize import KeepOption, NearDomainOption, beside_table, names, ready, report
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, vault_for
-from sfumato.app.cli.output import Json, Overwrite, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, working
 
 
 def apply(

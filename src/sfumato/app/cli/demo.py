@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.output import Json, columns, remark, result, working
-from sfumato.app.cli.outputs import folder
+from sfumato.app.cli.output import Json, columns, folder, remark, result, working
 from sfumato.extras import missing
 
 if TYPE_CHECKING:

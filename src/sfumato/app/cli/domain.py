@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 

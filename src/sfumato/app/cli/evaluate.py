@@ -1,35 +1,53 @@
-"""``sfumato evaluate``: what releases are good for, and what can be stolen from them."""
+"""Commands that judge releases: ``sfumato evaluate``, ``attack``, ``audit`` and ``frontier``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.evaluating import (
-    ClaimOption,
-    HierarchyOption,
-    HoldoutOption,
-    InternalOption,
-    PageOption,
-    RealArgument,
-    ReleasesArgument,
-    SeedOption,
-    TargetOption,
-    mention,
-    sample_lines,
-)
 from sfumato.app.cli.ledger import existing
+from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.opening import DatasetOption, DomainOption
-from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.losses import loss_of
+from sfumato.errors import InputError
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.app.report.pictures import Row
+    from sfumato.evaluate.attacks.advantage import Advantage
+    from sfumato.evaluate.files import Submitted
+    from sfumato.evaluate.verdict import Verdict
+    from sfumato.report.page import Row
 
+_DRAWS = 6400
+_AUDITED = ("laplace", "gaussian", "exponential", "permute-and-flip", "stability-known-key", "local-grr", "local-olh")
 
-LedgerOption = Annotated[
+RealArgument = Annotated[str, typer.Argument(help="The protected table: a CSV or Parquet file.")]
+ReleasesArgument = Annotated[list[Path], typer.Argument(help="Released files, by us or by another tool.")]
+HoldoutOption = Annotated[
+    str, typer.Option("--holdout", help="People of the same population who are not in the protected table.")
+]
+ClaimOption = Annotated[
+    list[str],
+    typer.Option(
+        "--claim", help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like."
+    ),
+]
+HierarchyOption = Annotated[
+    list[str] | None,
+    typer.Option("--hierarchy", help="column=file of a generalisation hierarchy, where cells are its labels."),
+]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Attribute to predict; the last one without.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of targets, queries and learners; never of a release.")]
+PageOption = Annotated[Path, typer.Option("--out", help="Where to write the page.")]
+InternalOption = Annotated[
+    bool, typer.Option("--internal", help="Also show exact shares of the table; says so across the page.")
+]
+JournalOption = Annotated[
     str | None, typer.Option("--ledger", help="Also show the budget journal of this ledger: a SQLite file or a URL.")
 ]
 
@@ -44,7 +62,7 @@ def evaluate(
     hierarchy: HierarchyOption = None,
     target: TargetOption = None,
     seed: SeedOption = 0,
-    ledger: LedgerOption = None,
+    ledger: JournalOption = None,
     dataset: DatasetOption = "default",
     internal: InternalOption = False,
     overwrite: Overwrite = False,
@@ -54,12 +72,12 @@ def evaluate(
 
     The results are computed from the protected table without noise: they are as secret as the table.
     """
-    from sfumato.app.report.evaluation import evaluation_page
-    from sfumato.app.report.journal import journal_rows
     from sfumato.domain import load
     from sfumato.engine.address import shown
     from sfumato.evaluate.files import open_panel, submissions
     from sfumato.evaluate.frontier import Contender, frontier, told
+    from sfumato.report.evaluation_page import evaluation_page, journal_rows
+    from sfumato.report.page import render_interactive
     from sfumato.vault.rows import save_text
 
     labels = [given.partition("=")[2] for given in hierarchy or []]
@@ -69,7 +87,7 @@ def evaluate(
     described = load(domain)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
-    mention(submitted)
+    _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
         people = open_panel(real, holdout, described, seed=seed)
     journal: tuple[Row, ...] = ()
@@ -88,7 +106,7 @@ def evaluate(
         )
     title = f"Evaluation of {len(submitted)} releases"
     page = evaluation_page(title, found.verdicts, described, journal=journal, internal=internal)
-    save_text(out, page, overwrite=overwrite)
+    save_text(out, render_interactive(page), overwrite=overwrite)
     lines = [
         {
             "release": verdict.name,
@@ -107,6 +125,209 @@ def evaluate(
     ]
     result(
         {"page": str(out), "releases": [told(each) for each in found.verdicts]},
-        f"{columns(lines)}\n\n{sample_lines(found.verdicts)}\n\nPage: {out}",
+        f"{columns(lines)}\n\n{_sample_lines(found.verdicts)}\n\nPage: {out}",
         as_json=as_json,
     )
+
+
+def attack(
+    real: RealArgument,
+    releases: ReleasesArgument,
+    domain: DomainOption,
+    holdout: HoldoutOption,
+    claim: ClaimOption,
+    hierarchy: HierarchyOption = None,
+    people: Annotated[int, typer.Option(min=40, help="Members attacked, and as many others.")] = 1000,
+    seed: SeedOption = 0,
+    as_json: Json = False,
+) -> None:
+    """Attack releases: membership, linkage, attribute inference, singling out.
+
+    Success counts only beyond what works on people outside the table.  An attack that fails does not show
+    that a release is private.
+    """
+    from sfumato.domain import load
+    from sfumato.engine.address import shown
+    from sfumato.evaluate.attacks.suite import attack_rows
+    from sfumato.evaluate.files import open_panel, submissions
+
+    described = load(domain)
+    with working("Reading the releases"):
+        submitted = submissions(releases, claim, hierarchy or [], described)
+    _mention(submitted)
+    with working(f"Reading {shown(real)} and {shown(holdout)}"):
+        panel = open_panel(real, holdout, described, seed=seed)
+    lines = []
+    for each in submitted:
+        with working(f"Attacking {each.name}"):
+            found = attack_rows(each.release, panel.members, panel.controls, claim=each.claim, people=people, seed=seed)
+        lines += _attack_lines(each.name, found.results, found.headline)
+    result(lines, columns(lines), as_json=as_json)
+
+
+def audit(
+    mechanisms: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ours by name, all of them, or module:function of your own; without, ours are listed."),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=20, help="Outputs drawn on each of two neighbouring inputs.")] = _DRAWS,
+    first: Annotated[str | None, typer.Option(help="Your mechanism: one input, as JSON.")] = None,
+    second: Annotated[str | None, typer.Option(help="Your mechanism: its neighbour, as JSON.")] = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    as_json: Json = False,
+) -> None:
+    """Try to prove that a mechanism loses more than it claims.  Leaves with code 1 where that succeeds.
+
+    All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
+    """
+    from sfumato.evaluate.audit.audit import audit_all
+    from sfumato.evaluate.audit.callables import subject_from_text
+    from sfumato.evaluate.audit.shipped import chosen, subjects
+    from sfumato.privacy.entropy import OsEntropy
+
+    if not mechanisms:
+        known = subjects(OsEntropy())
+        lines = [{"mechanism": name, "claims": str(subject.claim)} for name, subject in known.items()]
+        result(lines, columns(lines), as_json=as_json)
+        return
+    brought = [name for name in mechanisms if ":" in name]
+    if brought and (first is None or second is None):
+        raise InputError("a mechanism of your own needs two neighbouring inputs: --first and --second, as JSON")
+    audited = list(chosen([name for name in mechanisms if ":" not in name], OsEntropy()))
+    audited += [subject_from_text(name, str(first), str(second), loss_of(epsilon, delta, rho)) for name in brought]
+    found = audit_all(audited, draws=draws, watch=lambda name: remark(f"Auditing {name} ..."))
+    value = [{**asdict(finding), "passed": finding.passed} for finding in found]
+    rows: list[dict[str, str | float]] = [
+        {
+            "mechanism": finding.name,
+            "measure": finding.measure,
+            "claimed": finding.claimed,
+            "proven": finding.proven,
+            "verdict": "not refuted" if finding.passed else "REJECTED",
+            "event": finding.event,
+        }
+        for finding in found
+    ]
+    result(value, columns(rows), as_json=as_json)
+    if not all(finding.passed for finding in found):
+        raise typer.Exit(1)
+
+
+def frontier(
+    table: RealArgument,
+    domain: DomainOption,
+    out: PageOption,
+    holdout: Annotated[
+        str | None,
+        typer.Option(help="People who are not in the table; without, the table is split and a third is released."),
+    ] = None,
+    quasi: Annotated[
+        str | None, typer.Option(help="Quasi-identifiers of k-anonymity, comma-separated, besides all columns.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder to go on from after an interruption; as secret as the table.")
+    ] = None,
+    target: TargetOption = None,
+    seed: SeedOption = 0,
+    internal: InternalOption = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Make releases of every family over a grid of privacy parameters, judge them, and draw the frontier.
+
+    Nothing is published, so nothing is charged.  The results are as secret as the table.
+    """
+    from sfumato.domain import load
+    from sfumato.engine.address import shown
+    from sfumato.evaluate.audit.audit import audit_all
+    from sfumato.evaluate.audit.shipped import chosen
+    from sfumato.evaluate.files import open_panel
+    from sfumato.evaluate.frontier import frontier as run
+    from sfumato.evaluate.grid import grid
+    from sfumato.privacy.entropy import OsEntropy
+    from sfumato.report.evaluation_page import evaluation_page
+    from sfumato.report.page import render_interactive
+    from sfumato.vault.rows import save_text
+
+    require("plots", "the page")
+    require("evaluate", "the learner")
+    refuse_clashes([out], inputs=[table, domain, holdout], overwrite=overwrite)
+    described = load(domain)
+    names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
+    with working(f"Reading {shown(table)}"):
+        people = open_panel(table, holdout, described, seed=seed)
+    found = run(
+        grid(names),
+        people,
+        target=described[target].name if target else described.names[-1],
+        seed=seed,
+        cache=cache,
+        watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
+        stage=lambda step: remark(f"      {step}"),
+    )
+    for name, reason in found.failed:
+        remark(f"Left out {name}: {reason}")
+    with working("Auditing the mechanisms"):
+        findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=6400)
+    page = evaluation_page(
+        f"The utility-risk frontier of {Path(shown(table)).name}",
+        found.verdicts,
+        described,
+        findings=findings,
+        internal=internal,
+    )
+    save_text(out, render_interactive(page), overwrite=overwrite)
+    lines = [
+        {
+            "release": verdict.name,
+            "U2": verdict.marginals[1],
+            "learner": None if verdict.learning is None else verdict.learning[2],
+            "worst attack": verdict.headline.attack,
+            "advantage": verdict.headline.value,
+            "low": verdict.headline.interval.low,
+            "high": verdict.headline.interval.high,
+        }
+        for verdict in found.verdicts
+    ]
+    result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
+
+
+def _mention(submitted: Sequence[Submitted]) -> None:
+    """Say what of the releases was not read as it stands."""
+    for each in submitted:
+        if each.oddities.ignored:
+            columns = ", ".join(each.oddities.ignored)
+            remark(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
+        for name, cells in each.oddities.unknown.items():
+            remark(f"{each.name}: {cells} cells of {name!r} are not declared and were read as unknown.")
+
+
+def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:
+    """One line an attack, and one for the worst of them."""
+    named = [(result.attack, result) for result in results] + [(f"worst of {len(results)}", headline)]
+    return [
+        {
+            "release": release,
+            "attack": name,
+            "members": result.members.value,
+            "controls": result.controls.value,
+            "advantage": result.value,
+            "low": result.interval.low,
+            "high": result.interval.high,
+            "bound": result.bound,
+            "attacker knows": result.knowledge,
+        }
+        for name, result in named
+    ]
+
+
+def _sample_lines(verdicts: Sequence[Verdict]) -> str:
+    """A line for each release: where all was looked at and where a sample, and the standard errors."""
+    lines = []
+    for verdict in verdicts:
+        taken = ", ".join(f"{share} of {what}" for what, share in verdict.sampled.items())
+        errors = ", ".join(f"{what} {error:.2g}" for what, error in verdict.standard_errors.items())
+        lines.append(f"{verdict.name}: {taken}; standard errors: {errors}.")
+    return "\n".join(lines)

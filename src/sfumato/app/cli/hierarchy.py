@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.output import Json, Overwrite, columns, remark, result
-from sfumato.app.cli.outputs import folder
+from sfumato.app.cli.output import Json, Overwrite, columns, folder, remark, result
 
 app = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.output import Json, Overwrite, columns, remark, result, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
 from sfumato.errors import InputError, ReportError
 
 if TYPE_CHECKING:

@@ -13,19 +13,15 @@ import typer
 from sfumato.app.cli import domain, hierarchy, ledger, local
 from sfumato.app.cli.anonymize import anonymize
 from sfumato.app.cli.apply import apply
-from sfumato.app.cli.attack import attack
-from sfumato.app.cli.audit import audit
 from sfumato.app.cli.data import data
 from sfumato.app.cli.demo import demo
-from sfumato.app.cli.evaluate import evaluate
-from sfumato.app.cli.frontier import frontier
+from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
 from sfumato.app.cli.risk import risk
-from sfumato.app.cli.sample import sample
 from sfumato.app.cli.serve import serve
-from sfumato.app.cli.synthesize import synthesize
+from sfumato.app.cli.synthesize import sample, synthesize
 from sfumato.errors import SfumatoError
 
 _INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""``sfumato synthesize``: release a synthetic table."""
+"""``sfumato synthesize`` and ``sfumato sample``: release a synthetic table, and draw more rows of its saved model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from sfumato.app.cli.opening import (
     TableArgument,
     vault_for,
 )
-from sfumato.app.cli.output import Json, Overwrite, remark, result, working
-from sfumato.app.cli.outputs import refuse_clashes
+from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, remark, result, working
 from sfumato.app.cli.synthesizing import Asked, Method, released
 from sfumato.app.losses import loss_of
+from sfumato.errors import InputError
 from sfumato.extras import require
 
 if TYPE_CHECKING:
+    from sfumato.domain import Domain
     from sfumato.synthesize.synthetic import Synthetic
+
+_MOST_LISTED = 20
 
 
 def synthesize(
@@ -88,8 +91,8 @@ def synthesize(
         save(release, model, overwrite=overwrite)
         remark(f"Wrote the model {model}.")
     if html is not None:
-        from sfumato.app.report.release import release_page
         from sfumato.report.page import render
+        from sfumato.report.release_page import release_page
 
         save_text(html, render(release_page(f"Synthetic table {out.name}", release)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
@@ -110,3 +113,67 @@ def _told(release: Synthetic) -> str:
         + (f"\nChosen without the data, by the least expected error, among:{chosen}" if chosen else "")
         + f"\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
     )
+
+
+def sample(
+    model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
+    out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")],
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many; without, as many as the release has, or with --given as many of them as it expects."
+        ),
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show --cells'; several times for more. "
+            "For models of aim, annealed and mst."
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
+    from sfumato.synthesize.saved import load
+    from sfumato.vault.rows import writable
+
+    writable(out, overwrite=overwrite)
+    refuse_clashes([out], inputs=[model], overwrite=overwrite)
+    release = load(model)
+    with working("Sampling"):
+        drawn = (_restricted(release, given) if given else release).sample(rows)
+    drawn.write(out, overwrite=overwrite)
+    remark(f"Wrote {len(drawn):,} rows to {out}.")
+    if not len(drawn):
+        remark(
+            "The model expects less than one such row"
+            + (f" among its {release.model.total:,}" if given else "")
+            + "; --rows draws as many as you ask for."
+        )
+    text = f"Guarantee: {release.guarantee}\nCost: nothing"
+    result({"out": str(out), "rows": len(drawn), "guarantee": release.guarantee}, text, as_json=as_json)
+
+
+def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
+    from dataclasses import replace
+
+    from sfumato.synthesize.graphical import Graphical
+
+    if not isinstance(release.model, Graphical):
+        raise InputError("--given needs a model of aim, annealed or mst; sample and filter the rows of other models")
+    codes: dict[str, list[int]] = {}
+    for condition in given:
+        name, separator, label = condition.partition("=")
+        if not separator:
+            raise InputError(f"--given takes ATTRIBUTE=CELL, not {condition!r}")
+        codes.setdefault(name, []).append(_code(release.model.domain, name, label))
+    return replace(release, model=release.model.given(codes))
+
+
+def _code(domain: Domain, name: str, label: str) -> int:
+    labels = domain[name].labels()
+    if label not in labels:
+        few = labels if len(labels) <= _MOST_LISTED else (*labels[: _MOST_LISTED // 2], "...", labels[-1])
+        raise InputError(f"{name} has no cell {label!r}; it has {len(labels)}: {', '.join(few)}")
+    return labels.index(label)

@@ -1,40 +1,17 @@
-"""A picture of the evaluation page: charts with what to conclude, what they show in words, and their numbers."""
+"""What the pictures of an evaluation share: layers, sizes, one colour a family, and which releases they show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from sfumato.evaluate.frontier import BASELINES
 from sfumato.evaluate.verdict import Verdict
-
-Row: TypeAlias = Mapping[str, str | int | float | None]
-Specification: TypeAlias = dict[str, Any]
+from sfumato.report.page import Row
 
 PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6a51a3")
 """Distinct without red against green, and readable on white and on near-black."""
 SHOWN = 4  # releases in pictures that show one release a panel
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One chart, with a heading where a picture has several."""
-
-    heading: str
-    specification: Specification
-
-
-@dataclass(frozen=True)
-class Picture:
-    """Charts that belong together.  ``caption`` says what to conclude; ``alternative`` replaces the charts."""
-
-    name: str
-    title: str
-    caption: str
-    alternative: str
-    panels: tuple[Panel, ...]
-    table: tuple[Row, ...]
 
 
 def over(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have no useful type)
@@ -44,12 +21,12 @@ def over(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have 
     return alt.Chart(alt.InlineData(values=list(values)))
 
 
-def sized(*layers: Any, height: int = 0, step: int = 0) -> Specification:  # noqa: ANN401
+def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # noqa: ANN401
     """Layers over one another, as wide as the page, of a height in pixels or of so many pixels a row."""
     import altair as alt
 
     drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)
-    found: Specification = drawn.properties(width="container", height=alt.Step(step) if step else height).to_dict()
+    found: dict[str, Any] = drawn.properties(width="container", height=alt.Step(step) if step else height).to_dict()
     return found
 
 

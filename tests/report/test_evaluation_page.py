@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 import pytest
 import vl_convert
 
-from sfumato.app.report.evaluation import evaluation_page, figure
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.frontier import BASELINES
+from sfumato.report.evaluation_page import evaluation_page
+from sfumato.report.page import render_interactive
 
 FINDINGS = (Finding("laplace", "epsilon", 1.0, 0.8, "coordinate 0 > 0", 6400),)
 JOURNAL = ({"entry": 1, "statement": "half", "spent": 1.0}, {"entry": 2, "statement": "more", "spent": 1.5})
@@ -30,10 +31,10 @@ class Elements(HTMLParser):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["public", "internal"])
 def page(request, judged, breaking_domain):
-    text = evaluation_page(
+    drawn = evaluation_page(
         "Trial", judged.verdicts, breaking_domain, findings=FINDINGS, journal=JOURNAL, internal=request.param
     )
-    return request.param, text
+    return request.param, render_interactive(drawn)
 
 
 def parsed(text: str) -> Elements:
@@ -93,9 +94,11 @@ def test_exact_shares_are_shown_to_the_steward_only(page, judged):
 
 def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breaking_domain):
     baselines = [verdict for verdict in judged.verdicts if verdict.family == BASELINES]
-    text = evaluation_page("Nothing was made", baselines, breaking_domain)
+    text = render_interactive(evaluation_page("Nothing was made", baselines, breaking_domain))
     assert not [name for name in charts(text) if name.startswith("columns")]
-    assert "columns-0" in charts(evaluation_page("Inside", baselines, breaking_domain, internal=True))
+    assert "columns-0" in charts(
+        render_interactive(evaluation_page("Inside", baselines, breaking_domain, internal=True))
+    )
 
 
 def _values(panel, layer):
@@ -134,8 +137,3 @@ def test_a_browser_draws_every_chart_offline(page, tmp_path, size):
         check=True,
     )
     assert done.stdout.count('class="marks"') == len(charts(text))
-
-
-def test_figures():
-    assert figure(1.5) == "1.5"
-    assert figure("text") == "text"

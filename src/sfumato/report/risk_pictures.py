@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.app.report.pictures import Panel, Picture, Row, baseline, family_colour, over, released, sized
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.frontier import CEILING, FLOOR
 from sfumato.evaluate.verdict import Verdict
+from sfumato.report.page import Chart, Plot, Row
+from sfumato.report.pictures import baseline, family_colour, over, released, sized
 
 _CLASSES = ("1 (unique)", "2 to 4", "5 to 9", "10 to 49", "50 and more")
 _LOWEST_RATE = 1e-3
 
 
-def frontier_picture(verdicts: Sequence[Verdict]) -> Picture:
+def frontier_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Utility against the worst attack, with floor, ceiling and theoretical bounds."""
     import altair as alt
 
@@ -75,18 +76,19 @@ def frontier_picture(verdicts: Sequence[Verdict]) -> Picture:
         "Short thick ticks are the most that a guarantee allows any attack. "
         "An interval that covers zero says that these attacks failed, not that the release is private."
     )
-    return Picture(
+    return Plot(
         "frontier",
-        "Utility against risk",
-        caption,
-        f"Scatter plot of {len(rows)} releases: horizontally the advantage of the worst of four attacks with its "
+        title="Utility against risk",
+        caption=caption,
+        alternative=f"Scatter plot of {len(rows)} releases: horizontally the advantage of the worst of four "
+        f"attacks with its "
         "95 % interval, vertically the share of two-way marginals preserved.",
-        (Panel("", sized(*layers, height=420)),),
-        tuple(rows),
+        charts=(Chart("", sized(*layers, height=420)),),
+        table=tuple(rows),
     )
 
 
-def attack_picture(verdicts: Sequence[Verdict]) -> Picture:
+def attack_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Success of every attack on members beside controls."""
     import altair as alt
 
@@ -129,21 +131,23 @@ def attack_picture(verdicts: Sequence[Verdict]) -> Picture:
                 tooltip=["release:N", "people:N", alt.Tooltip("success:Q", format=".3f")],
             )
         )
-        panels.append(Panel(attack, sized(bars, step=9)))
+        panels.append(Chart(attack, sized(bars, step=9)))
     large = [row for row in table if isinstance(row["low"], float) and row["low"] > 0]
-    return Picture(
+    return Plot(
         "attacks",
-        "Attacks on members and on controls",
-        f"Only the difference of the two bars is a leak: what works on people outside the table is knowledge about "
+        title="Attacks on members and on controls",
+        caption=f"Only the difference of the two bars is a leak: what works on people outside the table is "
+        f"knowledge about "
         f"the population. {len(large)} of {len(table)} differences are above zero with 95 % confidence each. "
         "The table says what each attacker knows.",
-        "Pairs of bars for every release and attack: share of members and share of controls on whom it succeeds.",
-        tuple(panels),
-        tuple(table),
+        alternative="Pairs of bars for every release and attack: share of members and share of controls on "
+        "whom it succeeds.",
+        charts=tuple(panels),
+        table=tuple(table),
     )
 
 
-def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> Picture:
+def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> Plot:
     """What was promised against what could be proved."""
     import altair as alt
 
@@ -180,18 +184,19 @@ def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> P
     picture = sized(over(line).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), points, height=320)
     broken = [str(row["name"]) for row in drawn if float(row["proven"] or 0) > float(row["claimed"] or 0)]
     verdict = f"Broken promises: {', '.join(broken)}." if broken else "No promise was caught broken."
-    return Picture(
+    return Plot(
         "claims",
-        "Claimed epsilon against what could be proved",
-        f"{verdict} A point above the dashed line has lost more than it claims. Points below it prove nothing: "
+        title="Claimed epsilon against what could be proved",
+        caption=f"{verdict} A point above the dashed line has lost more than it claims. Points below it prove nothing: "
         "a lower bound near the claim shows that the audit was sharp, a low one only that it was not.",
-        f"Scatter plot of {len(drawn)} claimed losses against their empirical lower bounds, with the diagonal.",
-        (Panel("", picture),),
-        tuple(table),
+        alternative=f"Scatter plot of {len(drawn)} claimed losses against their empirical lower bounds, with "
+        f"the diagonal.",
+        charts=(Chart("", picture),),
+        table=tuple(table),
     )
 
 
-def curve_picture(verdicts: Sequence[Verdict]) -> Picture:
+def curve_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Membership curves on logarithmic axes."""
     import altair as alt
 
@@ -224,18 +229,20 @@ def curve_picture(verdicts: Sequence[Verdict]) -> Picture:
         for verdict in drawn
     ]
     sharpest = max(drawn, key=lambda verdict: _at(verdict, 0.01))
-    return Picture(
+    return Plot(
         "membership",
-        "Membership attack, at every threshold",
-        "On the dashed diagonal the attacker guesses. What counts is the left end, where a guess is nearly sure: "
+        title="Membership attack, at every threshold",
+        caption="On the dashed diagonal the attacker guesses. What counts is the left end, where a guess is "
+        "nearly sure: "
         f"at 1 % false alarms it finds {_at(sharpest, 0.01):.0%} of the members of {sharpest.name}, the most of all.",
-        "Curves of members found against controls taken for members, both on logarithmic axes, one for every release.",
-        (Panel("", picture),),
-        tuple(table),
+        alternative="Curves of members found against controls taken for members, both on logarithmic axes, "
+        "one for every release.",
+        charts=(Chart("", picture),),
+        table=tuple(table),
     )
 
 
-def class_picture(verdicts: Sequence[Verdict]) -> Picture:
+def class_picture(verdicts: Sequence[Verdict]) -> Plot:
     """How many released rows share all their cells."""
     import altair as alt
 
@@ -265,14 +272,16 @@ def class_picture(verdicts: Sequence[Verdict]) -> Picture:
         )
     )
     anonymous = [str(row["release"]) for row in table if not row[_CLASSES[0]]]
-    return Picture(
+    return Plot(
         "classes",
-        "Class sizes and uniques",
-        f"Rows that are equal in every column hide one another. {len(anonymous)} of {len(table)} releases have no "
+        title="Class sizes and uniques",
+        caption=f"Rows that are equal in every column hide one another. {len(anonymous)} of {len(table)} "
+        f"releases have no "
         "unique row. For synthetic rows uniqueness is no risk in itself: nobody stands behind a row.",
-        "Stacked bars for every release: shares of rows in classes of one, two to four, five to nine, and more.",
-        (Panel("", sized(bars, step=20)),),
-        tuple(table),
+        alternative="Stacked bars for every release: shares of rows in classes of one, two to four, five to "
+        "nine, and more.",
+        charts=(Chart("", sized(bars, step=20)),),
+        table=tuple(table),
     )
 
 

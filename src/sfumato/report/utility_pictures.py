@@ -7,33 +7,23 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from sfumato.app.report.pictures import (
-    Panel,
-    Picture,
-    Row,
-    Specification,
-    baseline,
-    family_colour,
-    over,
-    released,
-    selected,
-    sized,
-)
 from sfumato.domain import Domain
 from sfumato.evaluate.frontier import CEILING, FLOOR
 from sfumato.evaluate.verdict import SELECTIVITIES, Verdict
+from sfumato.report.page import Chart, Plot, Row
+from sfumato.report.pictures import baseline, family_colour, over, released, selected, sized
 
 _COLUMNS = 16  # columns drawn in small multiples
 _ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
 _CELLS = 60  # cells of a column drawn; wider ones are drawn in runs
 
 
-def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: bool) -> Picture:
+def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: bool) -> Plot:
     """Every column of one release; with the exact shares where the report is internal."""
     import altair as alt
 
     shown = max(selected(verdicts), key=lambda verdict: verdict.marginals[1])
-    panels: list[Panel] = []
+    panels: list[Chart] = []
     table: list[Row] = []
     for attribute in domain.attributes[:_COLUMNS]:
         labels = attribute.labels()
@@ -74,26 +64,26 @@ def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: boo
                 .mark_tick(color="#d55e00", thickness=2)
                 .encode(**encoding)
             )
-        panels.append(Panel(f"{attribute.name} (off by {distance:.1%})", sized(*layers, height=110)))
+        panels.append(Chart(f"{attribute.name} (off by {distance:.1%})", sized(*layers, height=110)))
         for place, label in enumerate(labels):
             row: dict[str, str | int | float | None] = {"column": attribute.name, "cell": label}
             row |= {source: shares[place] for source, shares in sources.items()}
             table.append(row)
     worst = max(range(len(domain)), key=lambda place: shown.pair_distance[place][place])
     exact = "Ticks are the exact shares. " if internal else ""
-    return Picture(
+    return Plot(
         "columns",
-        f"Every column of {shown.name}",
-        f"{exact}The share of people in a wrong cell is written over each column; it is largest for "
+        title=f"Every column of {shown.name}",
+        caption=f"{exact}The share of people in a wrong cell is written over each column; it is largest for "
         f"{domain.names[worst]}, {shown.pair_distance[worst][worst]:.1%}. A column that is right says nothing about "
         "how columns hang together: see the next two pictures.",
-        f"Small bar charts of {len(panels)} columns of {shown.name}.",
-        tuple(panels),
-        tuple(table),
+        alternative=f"Small bar charts of {len(panels)} columns of {shown.name}.",
+        charts=tuple(panels),
+        table=tuple(table),
     )
 
 
-def pair_picture(verdicts: Sequence[Verdict]) -> Picture:
+def pair_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Total variation of every pair of columns, as a heat map."""
     shown = selected(verdicts)
     table: list[Row] = [
@@ -105,23 +95,24 @@ def pair_picture(verdicts: Sequence[Verdict]) -> Picture:
     ]
     worst = max(table, key=lambda row: float(row["total variation"] or 0))
     panels = tuple(
-        Panel(verdict.name, _heat(verdict, verdict.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
+        Chart(verdict.name, _heat(verdict, verdict.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
         for verdict in shown
     )
-    return Picture(
+    return Plot(
         "pairs",
-        "How wrong is every pair of columns",
-        f"Dark pairs cannot be used together. The worst is {worst['first']} with {worst['second']} in "
+        title="How wrong is every pair of columns",
+        caption=f"Dark pairs cannot be used together. The worst is {worst['first']} with {worst['second']} in "
         f"{worst['release']}: {float(worst['total variation'] or 0):.0%} of the people are in a wrong cell. "
         "On the diagonal stand single columns.",
-        f"Heat maps of the total variation of all pairs of {len(shown[0].attributes)} columns, one for each of "
+        alternative=f"Heat maps of the total variation of all pairs of {len(shown[0].attributes)} columns, "
+        f"one for each of "
         f"{len(shown)} releases.",
-        panels,
-        tuple(table),
+        charts=panels,
+        table=tuple(table),
     )
 
 
-def association_picture(verdicts: Sequence[Verdict]) -> Picture:
+def association_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Released minus real correlation or Cramér's V."""
     shown = selected(verdicts)
     table: list[Row] = [
@@ -138,25 +129,26 @@ def association_picture(verdicts: Sequence[Verdict]) -> Picture:
     ]
     gap, one, two = max((verdict.association_gap for verdict in shown), key=lambda found: found[0])
     panels = tuple(
-        Panel(
+        Chart(
             verdict.name,
             _heat(verdict, verdict.association_difference, "purpleorange", (-0.5, 0.5), "released minus real"),
         )
         for verdict in shown
     )
-    return Picture(
+    return Plot(
         "associations",
-        "Correlations gained and lost",
-        "Purple: weaker than in truth, or more negative; orange: stronger. "
+        title="Correlations gained and lost",
+        caption="Purple: weaker than in truth, or more negative; orange: stronger. "
         f"The largest gap is {gap:.2f}, between {one} and {two}. "
         "Pearson's correlation for two numbers, otherwise Cramér's V.",
-        f"Heat maps of the difference of association of all pairs of columns, one for each of {len(shown)} releases.",
-        panels,
-        tuple(table),
+        alternative=f"Heat maps of the difference of association of all pairs of columns, one for each of "
+        f"{len(shown)} releases.",
+        charts=panels,
+        table=tuple(table),
     )
 
 
-def query_picture(verdicts: Sequence[Verdict]) -> Picture:
+def query_picture(verdicts: Sequence[Verdict]) -> Plot:
     """Errors of random conjunctions by how many people they count."""
     import altair as alt
 
@@ -198,24 +190,25 @@ def query_picture(verdicts: Sequence[Verdict]) -> Picture:
             y=y, x="median:Q", color=colour, tooltip=tooltip
         )
         panels.append(
-            Panel(
+            Chart(
                 f"queries that count {group} of the table",
                 sized(span, middle_mark, step=15),
             )
         )
     best = min(released(verdicts), key=lambda verdict: verdict.query_error)
-    return Picture(
+    return Plot(
         "queries",
-        "Errors of 1000 random queries, by selectivity",
-        f"Points are medians, bars reach from the lower to the upper decile. {best.name} answers best, off by "
+        title="Errors of 1000 random queries, by selectivity",
+        caption=f"Points are medians, bars reach from the lower to the upper decile. {best.name} answers best, off by "
         f"{best.query_error:.2%} of the table on average. An error as large as the share makes an answer useless.",
-        "Ranges of the absolute error of random conjunctions for every release, by how many people they count.",
-        tuple(panels),
-        tuple(table),
+        alternative="Ranges of the absolute error of random conjunctions for every release, by how many "
+        "people they count.",
+        charts=tuple(panels),
+        table=tuple(table),
     )
 
 
-def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Picture:
+def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Plot:
     """Scores of learners trained on releases, beside what the releases cost."""
     import altair as alt
 
@@ -234,13 +227,13 @@ def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Pic
         if verdict.learning is not None
     ]
     if not table:
-        return Picture(
+        return Plot(
             "learning",
-            "Trained on the release, tested on people",
-            "No release of this page has rows to learn from.",
-            "No chart.",
-            (),
-            tuple(journal),
+            title="Trained on the release, tested on people",
+            caption="No release of this page has rows to learn from.",
+            alternative="No chart.",
+            charts=(),
+            table=tuple(journal),
         )
     measure = f"{table[0]['measure']} for {table[0]['target']}, on people who are in no release"
     bars = (
@@ -259,7 +252,7 @@ def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Pic
         for label, found in (("Other people reach", ceiling), ("Independent columns give", floor))
         if found is not None and found.learning is not None
     )
-    panels = [Panel("", sized(bars, step=20))]
+    panels = [Chart("", sized(bars, step=20))]
     if journal:
         spent = (
             over(list(journal))
@@ -270,15 +263,15 @@ def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Pic
                 tooltip=["entry:O", "statement:N", "spent:Q"],
             )
         )
-        panels.append(Panel("Budget journal", sized(spent, height=200)))
+        panels.append(Chart("Budget journal", sized(spent, height=200)))
     costs = "The journal shows what was spent." if journal else "The table beside each score names what it promises."
-    return Picture(
+    return Plot(
         "learning",
-        "Budget, and what learners make of it",
-        f"Gradient boosting trained on the release and tested on real people.{ends} {costs}",
-        "Bars of the score of a learner trained on every release.",
-        tuple(panels),
-        (*table, *journal),
+        title="Budget, and what learners make of it",
+        caption=f"Gradient boosting trained on the release and tested on real people.{ends} {costs}",
+        alternative="Bars of the score of a learner trained on every release.",
+        charts=tuple(panels),
+        table=(*table, *journal),
     )
 
 
@@ -288,7 +281,7 @@ def _heat(
     scheme: Any,  # noqa: ANN401  (one of Vega's names)
     domain: tuple[float, float],
     title: str,
-) -> Specification:
+) -> dict[str, Any]:
     import altair as alt
 
     values: list[Row] = [

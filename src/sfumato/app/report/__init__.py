@@ -1,1 +1,0 @@
-"""Pages about releases: self-contained HTML that works offline."""
