@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from sfumato.anonymize.classes import Classes
 from sfumato.anonymize.closeness import (
@@ -17,7 +18,7 @@ from sfumato.anonymize.closeness import (
     EnhancedBetaLikeness,
     TCloseness,
 )
-from sfumato.anonymize.criteria import Criterion, DeltaPresence, KAnonymity, KMap, safe
+from sfumato.anonymize.criteria import Criterion, DeltaPresence, KAnonymity, KMap, Tally, safe
 from sfumato.anonymize.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.anonymize.spelling import NAMES, parse, spell
 from sfumato.engine.port import Groups
@@ -40,38 +41,43 @@ CRITERIA: list[Criterion] = [
     EnhancedBetaLikeness(2.0, "s"),
 ]
 
+pairs = st.lists(st.integers(0, 4), min_size=2, max_size=2)
 histograms = st.lists(st.integers(0, 4), min_size=3, max_size=3)
 
 
-def classes_of(rows: list[list[int]], overall: list[int], absent: list[int]) -> Classes:
+values = st.sampled_from([1, 2, 3])  # how many of the cells are declared values; the others: missing, unknown
+
+
+def classes_of(rows: list[list[int]], overall: list[int], absent: list[int], declared: int = 3) -> Classes:
     histogram = np.array(rows)
     counts = histogram.sum(axis=1)
-    return Classes(np.arange(len(rows)), counts, counts + np.array(absent), {"s": histogram}, {"s": np.array(overall)})
+    people = counts + np.array(absent)
+    return Classes(np.arange(len(rows)), counts, people, {"s": histogram}, {"s": np.array(overall)}, {"s": declared})
 
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.monotone], ids=str)
-@given(a=histograms, b=histograms, rest=histograms, outside=st.lists(st.integers(0, 4), min_size=2, max_size=2))
+@given(a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
 def test_two_classes_that_hold_merge_into_one_that_holds(
-    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int]
+    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int], declared: int
 ) -> None:
     union = [x + y for x, y in zip(a, b, strict=True)]
     overall = [x + y for x, y in zip(union, rest, strict=True)]
     assume(sum(union) > 0)
-    parts = safe([criterion], classes_of([a, b], overall, outside))
-    merged = safe([criterion], classes_of([union], overall, [sum(outside)]))
+    parts = safe([criterion], classes_of([a, b], overall, outside, declared))
+    merged = safe([criterion], classes_of([union], overall, [sum(outside)], declared))
     assert merged[0] or not parts.all()
 
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.monotone_with_suppression], ids=str)
-@given(a=histograms, b=histograms, rest=histograms, outside=st.lists(st.integers(0, 4), min_size=2, max_size=2))
+@given(a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
 def test_a_class_that_holds_keeps_holding_whatever_is_merged_into_it(
-    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int]
+    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int], declared: int
 ) -> None:
     assume(sum(a) > 0)
     union = [x + y for x, y in zip(a, b, strict=True)]
     overall = [x + y for x, y in zip(union, rest, strict=True)]
-    alone = safe([criterion], classes_of([a], overall, outside[:1]))
-    merged = safe([criterion], classes_of([union], overall, [sum(outside)]))
+    alone = safe([criterion], classes_of([a], overall, outside[:1], declared))
+    merged = safe([criterion], classes_of([union], overall, [sum(outside)], declared))
     assert merged[0] or not alone[0]
 
 
@@ -91,12 +97,13 @@ def test_what_is_declared_not_monotone_with_suppression_is_not(criterion: Criter
     pytest.fail("no class that holds was spoilt by a merge: the declaration costs search time for nothing")
 
 
-def entropy(shares: list[Fraction]) -> float:
-    return -sum(float(p) * math.log(p) for p in shares if p)
+def entropy(row: list[int]) -> float:
+    shares = [count / sum(row) for count in row if count]
+    return -sum(p * math.log(p) for p in shares)
 
 
-def slow(criterion: Criterion, row: list[int], overall: list[int], people: int) -> bool:
-    """Each definition as its authors print it, over exact shares."""
+def slow(criterion: Criterion, row: list[int], overall: list[int], people: int, declared: int) -> bool:
+    """Each definition as its authors print it, over exact shares, with all cells and with the declared ones alone."""
     size = sum(row)
     if isinstance(criterion, DeltaPresence):
         return criterion.low <= Fraction(size, max(people, 1)) <= criterion.high
@@ -104,42 +111,125 @@ def slow(criterion: Criterion, row: list[int], overall: list[int], people: int) 
         return True
     p = [Fraction(count, size) for count in row]
     q = [Fraction(count, sum(overall)) for count in overall]
-    pairs = [(x, y) for x, y in zip(p, q, strict=True) if y]
-    falling = sorted(row, reverse=True)
+    both = [(x, y) for x, y in zip(p, q, strict=True) if y]
+    ways = [row, row[:declared]]
+
+    def recursive(counts: list[int]) -> bool:
+        falling = sorted(counts, reverse=True)
+        return falling[0] < criterion.c * sum(falling[criterion.l - 1 :])
+
+    def rare(counts: list[int]) -> bool:
+        watched = counts if criterion.code is None else counts[criterion.code : criterion.code + 1]
+        return all(count <= criterion.alpha * sum(counts) for count in watched)
+
     rules: dict[type, Callable[[], bool]] = {
         KAnonymity: lambda: size >= criterion.k,
         KMap: lambda: people >= criterion.k,
-        DistinctDiversity: lambda: sum(count > 0 for count in row) >= criterion.l,
-        EntropyDiversity: lambda: entropy(p) >= math.log(criterion.l) - 1e-9,
-        RecursiveDiversity: lambda: falling[0] < criterion.c * sum(falling[criterion.l - 1 :]),
-        AlphaK: lambda: (
-            size >= criterion.k and (max(p) if criterion.code is None else p[criterion.code]) <= criterion.alpha
-        ),
-        TCloseness: lambda: moved(p, q, criterion.distance) <= criterion.t + 1e-9,
-        DeltaDisclosure: lambda: all(x and abs(math.log(x / y)) < criterion.delta for x, y in pairs),
-        BasicBetaLikeness: lambda: all((x - y) / y <= criterion.beta for x, y in pairs),
-        EnhancedBetaLikeness: lambda: all((x - y) / y <= min(criterion.beta, -math.log(y)) + 1e-9 for x, y in pairs),
+        DistinctDiversity: lambda: sum(count > 0 for count in row[:declared]) >= criterion.l,
+        EntropyDiversity: lambda: all(sum(way) and entropy(way) >= math.log(criterion.l) - 1e-9 for way in ways),
+        RecursiveDiversity: lambda: all(recursive(way) for way in ways),
+        AlphaK: lambda: size >= criterion.k and all(rare(way) for way in ways),
+        TCloseness: lambda: moved(p, q, ground(criterion.distance, len(p), declared)) <= criterion.t + 1e-9,
+        DeltaDisclosure: lambda: all(x and abs(math.log(x / y)) < criterion.delta for x, y in both),
+        BasicBetaLikeness: lambda: all((x - y) / y <= criterion.beta for x, y in both),
+        EnhancedBetaLikeness: lambda: all((x - y) / y <= min(criterion.beta, -math.log(y)) + 1e-9 for x, y in both),
     }
     return rules[type(criterion)]()
 
 
-def moved(p: list[Fraction], q: list[Fraction], distance: Distance) -> float:
-    if distance is Distance.EQUAL:
-        return float(sum(abs(x - y) for x, y in zip(p, q, strict=True)) / 2)
-    carried, total = Fraction(0), Fraction(0)
-    for x, y in zip(p, q, strict=True):
-        carried += x - y
-        total += abs(carried)
-    return float(total / (len(p) - 1))
+def ground(distance: Distance, cells: int, declared: int) -> list[list[float]]:
+    """Ground distance of every two cells, as it is written down."""
+    far = [[float(here != there) for there in range(cells)] for here in range(cells)]
+    if distance is Distance.ORDERED and declared > 1:
+        for here in range(declared):
+            for there in range(declared):
+                far[here][there] = abs(here - there) / (declared - 1)
+    return far
+
+
+def moved(p: list[Fraction], q: list[Fraction], far: list[list[float]]) -> float:
+    """The earth mover's distance as the linear program that defines it: what goes from where to where."""
+    cells = len(p)
+    leaves = np.kron(np.eye(cells), np.ones(cells))
+    arrives = np.kron(np.ones(cells), np.eye(cells))
+    found = linprog(
+        np.ravel(far),
+        A_eq=np.vstack([leaves, arrives]),
+        b_eq=np.array([*map(float, p), *map(float, q)]),
+        method="highs",
+    )
+    return float(found.fun)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=str)
-@given(row=histograms, rest=histograms, outside=st.integers(0, 4))
-def test_each_criterion_is_its_definition(criterion: Criterion, row: list[int], rest: list[int], outside: int) -> None:
+@given(row=histograms, rest=histograms, outside=st.integers(0, 4), declared=values)
+def test_each_criterion_is_its_definition(
+    criterion: Criterion, row: list[int], rest: list[int], outside: int, declared: int
+) -> None:
     overall = [x + y for x, y in zip(row, rest, strict=True)]
     assume(sum(overall) > 0)
-    fast = bool(safe([criterion], classes_of([row], overall, [outside]))[0])
-    assert fast == slow(criterion, row, overall, sum(row) + outside)
+    expected = slow(criterion, row, overall, sum(row) + outside, declared)
+    assert bool(safe([criterion], classes_of([row], overall, [outside], declared))[0]) == expected
+    assert criterion.recounted(tally(row, overall, sum(row) + outside, declared)) == expected
+
+
+def tally(row: list[int], overall: list[int], people: int, declared: int) -> Tally:
+    return Tally(sum(row), people, {"s": row}, {"s": overall}, {"s": declared})
+
+
+wide = st.integers(1, 5).flatmap(
+    lambda declared: st.tuples(
+        st.just(declared), *(st.lists(st.integers(0, 9), min_size=declared + 2, max_size=declared + 2) for _ in "pq")
+    )
+)
+
+
+@given(wide)
+def test_the_ordered_distance_is_the_least_work(given: tuple[int, list[int], list[int]]) -> None:
+    """Search and recount find the same as the linear program, whatever is missing or unknown on either side."""
+    declared, row, rest = given
+    overall = [x + y for x, y in zip(row, rest, strict=True)]
+    assume(sum(row) > 0)
+    shares = [[Fraction(count, sum(counts)) for count in counts] for counts in (row, overall)]
+    least = moved(shares[0], shares[1], ground(Distance.ORDERED, declared + 2, declared))
+    for slack, holds in ((1e-7, True), (-1e-7, False)):
+        if not 0 <= least + slack <= 1:
+            continue
+        criterion = TCloseness(least + slack, "s", Distance.ORDERED)
+        assert bool(safe([criterion], classes_of([row], overall, [0], declared))[0]) is holds
+        assert criterion.recounted(tally(row, overall, sum(row), declared)) is holds
+
+
+@given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
+def test_of_two_values_equal_and_ordered_agree(row: list[int], rest: list[int]) -> None:
+    overall = [x + y for x, y in zip(row, rest, strict=True)]
+    for t in (0.0, 0.1, 0.3, 0.5, 0.9):
+        verdicts = {
+            bool(safe([TCloseness(t, "s", distance)], classes_of([row], overall, [0], 2))[0]) for distance in Distance
+        }
+        assert len(verdicts) == 1
+
+
+def test_unknown_and_missing_cells_do_not_stretch_the_order() -> None:
+    """Two classes of ten, one all yes and one all no: that everything is disclosed is half of the mass moved."""
+    everybody, ten = [10, 10, 0, 0], [10, 0, 0, 0]
+    for distance in Distance:
+        assert not safe([TCloseness(0.49, "s", distance)], classes_of([ten], everybody, [0], 2))[0]
+        assert safe([TCloseness(0.5, "s", distance)], classes_of([ten], everybody, [0], 2))[0]
+
+
+def test_missing_values_do_not_make_a_class_diverse() -> None:
+    """Whoever knows that the value is recorded reads it off: five of one value, five missing."""
+    row = classes_of([[5, 0, 5]], [50, 50, 50], [0], 2)
+    for criterion in (
+        DistinctDiversity(2, "s"),
+        EntropyDiversity(2, "s"),
+        RecursiveDiversity(Fraction(2), 2, "s"),
+        AlphaK(Fraction(1, 2), 2, "s"),
+        AlphaK(Fraction(1, 2), 2, "s", code=0),
+    ):
+        assert not safe([criterion], row)[0], criterion
+        assert not criterion.recounted(tally([5, 0, 5], [50, 50, 50], 10, 2)), criterion
 
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.population is None], ids=str)

@@ -102,6 +102,10 @@ def test_mapping_names_the_step_that_misses_a_label() -> None:
 def test_drafts_come_from_the_domain_alone() -> None:
     age = Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)
     assert [level.size for level in draft(age).levels] == [100, 20, 10, 5, 3, 1]
+    assert draft(age).levels[4].labels == ("0..39", "40..79", "80..99")  # the domain ends at 99
+    assert draft(age).levels[4].losses.tolist() == [39 / 99] * 3
+    odd = draft(Integer(name="year", minimum=1998, maximum=2010, unknown=Unknown.CLAMP))
+    assert odd.levels[1].labels == ("1998..1999", "2000..2004", "2005..2009", "2010")
     pet = Categorical(name="pet", values=("cat", "dog"), unknown=Unknown.CATEGORY)
     assert draft(pet).align(pet.labels()).leaves == ("cat", "dog", "(other)")
 

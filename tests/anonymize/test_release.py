@@ -443,3 +443,97 @@ def test_strict_mondrian_regions_do_not_overlap(tmp_path: Path) -> None:
     release = anonymize.mondrian(vault(tmp_path), quasi=["age"], criteria=K3)
     spans = sorted(tuple(map(int, (label.split("..") * 2)[:2])) for (label,) in classes(release.rows.table, ("age",)))
     assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
+
+
+def test_full_disclosure_is_not_close_under_a_drafted_domain(tmp_path: Path) -> None:
+    """Ten of A ill, ten of B not: a domain with a cell for unknown values, as drafts have, changes nothing."""
+    told = pa.table({"group": ["A"] * 10 + ["B"] * 10, "ill": ["yes"] * 10 + ["no"] * 10})
+    drafted = Domain(
+        (
+            Categorical(name="group", values=("A", "B"), unknown=Unknown.CATEGORY, nullable=True),
+            Categorical(name="ill", values=("yes", "no"), unknown=Unknown.CATEGORY, nullable=True),
+        )
+    )
+    for distance in ("equal", "ordered"):
+        criteria = [KAnonymity(2), parse(f"t-closeness:t=0.3,sensitive=ill,distance={distance}")]
+        made = anonymize.optimal(
+            vault(tmp_path, told, drafted), quasi=["group"], criteria=criteria, suppression="0", keep=["ill"]
+        )
+        assert classes(made.rows.to_arrow(), ("group",)) == {("*",): 20}
+
+
+def test_a_search_that_is_wrong_about_a_criterion_releases_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recount does not believe what the search believes."""
+    diverse = parse("distinct-diversity:l=2,sensitive=ill")
+    one_sided = people().set_column(
+        3, "ill", pa.array(["yes" if age < 40 else "no" for age in people()["age"].to_pylist()])
+    )
+    monkeypatch.setattr(type(diverse), "holds", lambda _, classes: np.ones(len(classes), dtype=bool))
+    for make in (
+        lambda: anonymize.optimal(vault(tmp_path, one_sided), quasi=["age"], criteria=[diverse], suppression="0"),
+        lambda: anonymize.mondrian(vault(tmp_path, one_sided), quasi=["age"], criteria=[*K3, diverse]),
+    ):
+        with pytest.raises(InfeasibleError, match=r"counted again, .* do not satisfy .*distinct 2-diversity"):
+            make()
+
+
+def test_rows_over_the_bound_of_their_unit_count_as_suppressed(tmp_path: Path) -> None:
+    """Every fourth row is one of a person who has two already: a quarter is suppressed, against the limit."""
+    names = [f"person {number // 4 * 4 + min(number % 4, 2) % 2}" for number in range(ROWS)]
+    table = people().set_column(0, "name", pa.array([*names[:-1], None]))
+    rows_of = Counter(names[:-1])
+    over = sum(max(rows - 1, 0) for rows in rows_of.values()) + 1  # and the one without an id
+    loose = Domain(tuple(replace(attribute, nullable=True) for attribute in DOMAIN), unit=Unit("name", rows=1))
+    source, share = vault(tmp_path, table, loose), over / ROWS
+    with pytest.raises(InfeasibleError, match=f"of {ROWS} rows suppressed: the nearest limit is {share:g}"):
+        anonymize.optimal(source, quasi=["town"], criteria=[KAnonymity(1)], suppression=f"{share - 0.01:g}")
+    made = anonymize.optimal(source, quasi=["town"], criteria=[KAnonymity(1)], suppression=f"{share:g}")
+    assert (made.facts["rows"], made.facts["suppressed"], made.facts["over_bound"]) == (ROWS, over, over)
+    said = f"{over} of {ROWS} rows are suppressed ({over} of them over the rows that a unit may have)"
+    for release in (made, anonymize.apply(source, made.recoding), anonymize.k_member(source, quasi=["town"], k=3)):
+        assert said in release.guarantee
+        assert len(release.rows) == ROWS - over
+
+
+def test_closeness_compares_with_all_rows_that_count(tmp_path: Path) -> None:
+    """The six rows without a town are suppressed from the start, and are in the table all the same."""
+    towns, ill = ["Aix"] * 20 + [None] * 20, ["yes", "no"] * 10 + ["yes"] * 20
+    table = pa.table({"age": [30] * 40, "town": towns, "ill": ill})
+    quasi = [Quasi(name="town", missing=Missing.SUPPRESS)]
+
+    def made(t: str) -> Anonymized:
+        close = parse(f"t-closeness:t={t},sensitive=ill,distance=equal")
+        return anonymize.optimal(vault(tmp_path, table), quasi=quasi, criteria=[close], suppression="0.5")
+
+    assert len(made("0.25").rows) == 20  # half against three quarters
+    with pytest.raises(InfeasibleError):
+        made("0.24")
+
+
+def test_classes_with_a_single_value_are_told(tmp_path: Path) -> None:
+    ages = [30] * 30 + [50] * 10
+    table = pa.table({"age": ages, "town": ["Aix"] * 40, "ill": ["yes", "no"] * 15 + ["yes"] * 10})
+    release = anonymize.mondrian(vault(tmp_path, table), quasi=["age"], criteria=K3, keep=["ill"])
+    assert release.facts["homogeneous"] == {"ill": 10}
+    assert "share of published rows in a class with a single value: 25.000% for ill" in release.guarantee
+    bare = anonymize.mondrian(vault(tmp_path, table), quasi=["age"], criteria=K3)
+    assert bare.facts["homogeneous"] == {}
+    assert "single value" not in bare.guarantee
+
+
+def test_missing_numbers_have_no_mean(tmp_path: Path) -> None:
+    table = people().set_column(1, "age", pa.array([None] * 5 + [30] * (ROWS - 5), pa.int64()))
+    nullable = Domain((replace(DOMAIN["age"], nullable=True), *tuple(DOMAIN)[1:]))
+    release = anonymize.microaggregate(vault(tmp_path, table, nullable), quasi=["age"], k=5)
+    assert classes(release.rows.to_arrow(), ("age",)) == {("30",): ROWS - 5}
+    assert release.facts["suppressed"] == 5
+
+
+def test_a_missing_value_is_not_next_to_the_greatest(tmp_path: Path) -> None:
+    """An interval that also holds missing values says nothing of a value, and loses everything."""
+    table = people().set_column(1, "age", pa.array([59] * (ROWS // 2) + [None] * (ROWS // 2), pa.int64()))
+    nullable = Domain((replace(DOMAIN["age"], nullable=True), *tuple(DOMAIN)[1:]))
+    release = anonymize.mondrian(vault(tmp_path, table, nullable), quasi=["age"], criteria=[KAnonymity(ROWS)])
+    assert release.facts["loss_metric"] == {"age": 1.0}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.anonymize.risk import assess
-from sfumato.anonymize.uniques import fit_pitman, pitman, zayatz
+from sfumato.anonymize.uniques import UniquesModel, estimate, fit_pitman, pitman, zayatz
 from sfumato.errors import InputError
 
 
@@ -94,7 +94,39 @@ def test_expected_uniques_under_pitman_by_enumeration() -> None:
     assert people * math.exp(log) == pytest.approx(float(expected))
 
 
-@pytest.mark.parametrize("estimate", [zayatz, pitman])
-def test_a_population_larger_than_floats_tell_apart_is_refused(estimate):
+@pytest.mark.parametrize("model", [zayatz, pitman, estimate])
+def test_a_population_larger_than_floats_tell_apart_is_refused(model):
     with pytest.raises(InputError, match="at most"):
-        estimate(np.array([1, 1, 2]), 10**400)
+        model(np.array([1, 1, 2]), 10**400)
+
+
+def sampled(rng: np.random.Generator, classes: np.ndarray, rows: int) -> np.ndarray:
+    """Class sizes of a random sample of so many rows."""
+    people = np.repeat(np.arange(len(classes)), classes)
+    return np.unique(rng.choice(people, rows, replace=False), return_counts=True)[1]
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.0])
+def test_the_model_that_the_rule_believes_is_the_better_one(spread: float) -> None:
+    """Populations of neither model: class sizes are Poisson around lognormal means."""
+    rng = np.random.default_rng(7)
+    sizes = rng.poisson(rng.lognormal(0.5, spread, 20_000))
+    population, uniques = int(sizes.sum()), int((sizes == 1).sum())
+    for fraction, model in ((0.01, UniquesModel.PITMAN), (0.1, UniquesModel.PITMAN), (0.5, UniquesModel.ZAYATZ)):
+        found = estimate(sampled(rng, sizes, int(population * fraction)), population)
+        assert found.model is model
+        errors = {
+            name: abs(math.log(value / uniques)) for name, value in (("zayatz", found.zayatz), ("pitman", found.pitman))
+        }
+        assert found.believed == getattr(found, model)
+        assert errors[model] <= min(errors.values()) + 0.1, (fraction, found)
+        assert f"{fraction:g} of the population" in found.why or "population" in found.why
+
+
+def test_without_pairs_or_uniques_the_rule_says_so() -> None:
+    alone = estimate(np.array([1, 1, 3]), 1000)
+    assert (alone.model, alone.believed) == (UniquesModel.ZAYATZ, alone.zayatz)
+    assert "no class of the table has two rows" in alone.why
+    none = estimate(np.array([2, 2]), 1000)
+    assert (none.zayatz, none.pitman, none.believed) == (0, 0, 0)
+    assert "no row of the table is unique" in none.why

@@ -83,7 +83,11 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
     whole = ("--population", "5000", "--population-table", "people.csv", "--json")
     known = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", *whole, cwd=desk).stdout)
     assert known["journalist"]["highest"] == known["prosecutor"]["highest"]
-    assert known["population_uniques"]["zayatz"] > 0
+    uniques = known["population_uniques"]
+    assert uniques["believed"] == uniques[uniques["model"]] > 0
+    said = sfumato("risk", "people.csv", "--quasi", "age,town", *whole[:2], cwd=desk).stdout
+    assert f"Population uniques: about {uniques['believed']:.6g}, by {uniques['model'].title()}'s model: " in said
+    assert uniques["why"] in said
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def test_a_file_that_changes_after_its_encoding_has_no_version_to_charge_for(tmp
 READ_AGAIN = {
     "keys": lambda encoded: encoded.keys(("word",)),
     "rows": lambda encoded: encoded.whole(),
+    "all rows": lambda encoded: encoded.unbounded(),
     "raw columns": lambda encoded: encoded.recoded(
         Recode(("word",), (np.zeros(2, np.uint8),), np.zeros((1, 1), np.uint8), pa.table({"word": ["all"]})), ("note",)
     ),

@@ -55,6 +55,8 @@ OTHER = Categorical(name="town", values=("Ulm", "Bern"), unknown=Unknown.CATEGOR
         (TOWN, "{Ulm,Rome}", None),
         (OTHER, "Rome", {2}),
         (OTHER, None, {2}),
+        (OTHER, "*", {0, 1}),  # some value; the cell for unknown ones is none
+        (SCORE, "*", {0, 1, 2}),
     ],
 )
 def test_what_a_cell_may_stand_for(attribute, text, codes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from itertools import pairwise
@@ -54,14 +54,7 @@ def intervals(attribute: str, minimum: int, maximum: int, *, widths: Sequence[in
         raise DomainError(
             f"each interval width of {attribute!r} must divide the next, or the levels do not nest", culprit=widths
         )
-    rows = [
-        [str(value), *(f"{value // width * width}..{value // width * width + width - 1}" for width in widths), TOP]
-        for value in range(minimum, maximum + 1)
-    ]
-    span = max(maximum - minimum, 1)
-    return Hierarchy.from_rows(attribute, rows).with_losses(
-        [0.0, *(min((width - 1) / span, 1.0) for width in widths), 1.0]
-    )
+    return _intervals(attribute, range(minimum, maximum + 1), widths, lambda first, last: f"{first}..{last}")
 
 
 def order(attribute: str, values: Sequence[str], *, fanout: int) -> Hierarchy:
@@ -158,15 +151,31 @@ def draft(attribute: Attribute) -> Hierarchy:
     """A first hierarchy from the declared domain alone, for its owner to edit.
 
     Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins by neighbours, categories are flat.
+    Labels name declared values only: where the domain ends at 99, the last interval of 40 is called 80..99.
     """
     if isinstance(attribute, Integer) and attribute.edges is None:
         span = attribute.maximum - attribute.minimum + 1
         widths = [width for exponent in range(40) if (width := 5 << exponent) * 2 <= span]
-        return intervals(attribute.name, attribute.minimum, attribute.maximum, widths=widths)
+
+        def label(first: int, last: int) -> str:
+            low, high = max(first, attribute.minimum), min(last, attribute.maximum)
+            return str(low) if low == high else f"{low}..{high}"
+
+        return _intervals(attribute.name, range(attribute.minimum, attribute.maximum + 1), widths, label)
     labels = attribute.labels()[: attribute.declared]
     if isinstance(attribute, Categorical):
         return flat(attribute.name, labels)
     return order(attribute.name, labels, fanout=2)
+
+
+def _intervals(attribute: str, values: range, widths: Sequence[int], label: Callable[[int, int], str]) -> Hierarchy:
+    """Intervals of growing width, each called by its first and last number."""
+    starts = ((value, [(value // width * width, width) for width in widths]) for value in values)
+    rows = [[str(value), *(label(start, start + width - 1) for start, width in each), TOP] for value, each in starts]
+    span = max(len(values) - 1, 1)
+    return Hierarchy.from_rows(attribute, rows).with_losses(
+        [0.0, *(min((width - 1) / span, 1.0) for width in widths), 1.0]
+    )
 
 
 def _period(day: date, level: DateLevel) -> str:

@@ -1,17 +1,24 @@
-"""Criteria on how far a class's sensitive values are from the whole table's."""
+"""Criteria on how far a class's sensitive values are from the whole table's.
+
+The table is all rows that count: those that the domain describes and the unit's bound keeps, whether they are published
+or suppressed.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.criteria import Mask
+from sfumato.anonymize.criteria import Mask, Tally
 from sfumato.anonymize.diversity import ROUNDING
 from sfumato.errors import InputError
 
@@ -22,15 +29,16 @@ Shares = NDArray[np.float64]
 class Distance(StrEnum):
     """Ground distance of t-closeness."""
 
-    EQUAL = "equal"  # any two values are at distance 1
-    ORDERED = "ordered"  # values are in order, neighbours are at distance 1 / (values - 1)
+    EQUAL = "equal"  # any two cells are at distance 1
+    ORDERED = "ordered"  # neighbours in the declared order are at distance 1 / (declared values - 1)
 
 
 @dataclass(frozen=True)
 class TCloseness:
     """Earth mover's distance between a class and the table is at most t (Li, Li, Venkatasubramanian 2007).
 
-    The distance is convex, so two classes that hold merge into one that holds.
+    In the ordered distance only declared values are in order; a cell for missing or unknown values is at distance 1
+    from every other cell.  The distance is convex, so two classes that hold merge into one that holds.
     """
 
     t: float
@@ -54,8 +62,20 @@ class TCloseness:
         if self.distance is Distance.EQUAL:
             moved = np.abs(gap).sum(axis=1) / 2
         else:
-            moved = np.abs(np.cumsum(gap, axis=1)).sum(axis=1) / max(gap.shape[1] - 1, 1)
+            moved = _moved_in_order(gap, classes.values(self.sensitive).shape[1])
         return classes.or_empty(moved <= self.t + ROUNDING)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        gaps, whole = _gaps(tally, self.sensitive)
+        declared = tally.declared[self.sensitive]
+        if self.distance is Distance.EQUAL or declared == 1:
+            work = Fraction(sum(gap for gap in gaps if gap > 0))
+        else:
+            outside = gaps[declared:]
+            apart = max(sum(gap for gap in outside if gap > 0), -sum(gap for gap in outside if gap < 0))
+            work = apart + Fraction(_least_work(gaps[:declared]), declared - 1)
+        return tally.rows == 0 or work <= Fraction(str(self.t)) * whole
 
     def __str__(self) -> str:
         return f"{self.t:g}-closeness of {self.sensitive} ({self.distance} distance)"
@@ -88,6 +108,11 @@ class DeltaDisclosure:
         close = (ratio < math.exp(self.delta)) & (ratio > math.exp(-self.delta))
         return classes.or_empty(np.asarray(close.all(axis=1)))
 
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        pairs = [pair for pair in _pairs(tally, self.sensitive) if pair[1]]
+        return tally.rows == 0 or all(p and abs(math.log(p) - math.log(q)) < self.delta for p, q in pairs)
+
     def __str__(self) -> str:
         return f"{self.delta:g}-disclosure privacy of {self.sensitive}"
 
@@ -112,6 +137,10 @@ class BasicBetaLikeness:
         """Whether each class satisfies it; a class without rows does."""
         share, overall = _shares(classes, self.sensitive)
         return classes.or_empty(_gains_at_most(share, overall, np.full(len(overall), self.beta)))
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        return tally.rows == 0 or all(p - q <= Fraction(str(self.beta)) * q for p, q in _pairs(tally, self.sensitive))
 
     def __str__(self) -> str:
         return f"basic {self.beta:g}-likeness of {self.sensitive}"
@@ -139,6 +168,12 @@ class EnhancedBetaLikeness:
         surprise = -np.log(np.where(overall > 0, overall, 1.0))
         return classes.or_empty(_gains_at_most(share, overall, np.minimum(self.beta, surprise)))
 
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        whole = tally.rows * sum(tally.table[self.sensitive])
+        pairs = ((p, q, math.log(whole / q) if q else 0.0) for p, q in _pairs(tally, self.sensitive))
+        return tally.rows == 0 or all(p - q <= min(self.beta, bits) * q + ROUNDING * whole for p, q, bits in pairs)
+
     def __str__(self) -> str:
         return f"enhanced {self.beta:g}-likeness of {self.sensitive}"
 
@@ -147,6 +182,65 @@ def _shares(classes: Classes, sensitive: str) -> tuple[Shares, Shares]:
     """Shares of the values in each class, shape (classes, values), and in the table, shape (values,)."""
     histogram, overall = classes.sensitive[sensitive], classes.overall[sensitive]
     return histogram / np.maximum(histogram.sum(axis=1, keepdims=True), 1), overall / max(int(overall.sum()), 1)
+
+
+def _moved_in_order(gap: Shares, declared: int) -> Shares:
+    """Earth mover's distance of each class, shape ``(classes,)``, where the first ``declared`` cells are in order.
+
+    A cell outside the order is at distance 1 from all, and no two cells are farther apart: its surplus goes to where
+    there is none outside first, then to the declared values, wherever that leaves least to carry along the order.
+    If the declared values have a surplus in all, some R(i) of it leaves the order up to value i: R rises from 0 to the
+    surplus and costs the sum of |G(i) - R(i)|, G the gaps added up.  The best R takes no other values than 0, the
+    surplus and those of G.
+    """
+    inside, outside = gap[:, :declared], gap[:, declared:]
+    apart = np.maximum(np.maximum(outside, 0).sum(axis=1), np.maximum(-outside, 0).sum(axis=1))
+    if declared == 1:
+        return np.asarray(apart)
+    surplus = inside.sum(axis=1, keepdims=True)
+    turned = np.where(surplus < 0, -1.0, 1.0)
+    carried, surplus = np.cumsum(inside * turned, axis=1)[:, :-1], np.abs(surplus)
+    if outside.shape[1] == 0 or not outside.any():
+        work: Shares = np.abs(carried).sum(axis=1)
+    else:
+        levels = np.sort(np.hstack([np.zeros_like(surplus), np.clip(carried, 0, surplus), surplus]), axis=1)
+        costs = np.zeros_like(levels)
+        for column in carried.T:
+            costs = np.minimum.accumulate(costs, axis=1) + np.abs(column[:, None] - levels)
+        work = costs.min(axis=1)
+    return np.asarray(apart + work / (declared - 1))
+
+
+def _least_work(gaps: Sequence[int]) -> int:
+    """Steps in which gaps along an order are evened out, where what is left over in all may leave anywhere.
+
+    What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
+    sequence is an isotonic regression, solved with a heap.
+    """
+    over = sum(gaps)
+    if over < 0:
+        gaps, over = [-gap for gap in gaps], -over
+    steps, carried, heap = 0, 0, list[int]()
+    for gap in gaps[:-1]:
+        carried += gap
+        within = min(max(carried, 0), over)
+        steps += abs(carried - within)
+        heapq.heappush(heap, -within)
+        if -heap[0] > within:
+            steps += -heapq.heapreplace(heap, -within) - within
+    return steps
+
+
+def _pairs(tally: Tally, sensitive: str) -> list[tuple[int, int]]:
+    """Share in the class and in the table of each cell, both times the rows of both."""
+    cells, table = tally.cells[sensitive], tally.table[sensitive]
+    everybody = sum(table)
+    return [(here * everybody, there * tally.rows) for here, there in zip(cells, table, strict=True)]
+
+
+def _gaps(tally: Tally, sensitive: str) -> tuple[list[int], int]:
+    """Share in the class less that in the table of each cell, times the rows of both; and that product."""
+    return [here - there for here, there in _pairs(tally, sensitive)], tally.rows * sum(tally.table[sensitive])
 
 
 def _gains_at_most(share: Shares, overall: Shares, limit: Shares) -> Mask:

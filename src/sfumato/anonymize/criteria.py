@@ -6,11 +6,18 @@ A criterion looks at one class at a time.  It declares two properties that a sea
   it is generalised further;
 * ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalising
   further never suppresses more rows.
+
+It is written twice: ``holds`` looks at all classes at once, in floating point, for the search; ``recounted`` looks at
+one class in whole numbers, by the definition, and is asked before anything is published.  Neither calls the other, and
+they share no arithmetic.
+
+Cells for missing and unknown values never count in a class's favour: diversity has to hold with them and among the
+declared values alone, and in t-closeness they are as far from any value as two values can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
@@ -24,6 +31,20 @@ from sfumato.engine.port import Groups
 from sfumato.errors import InputError
 
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One class, counted again: its rows, its people in the population, and the rows of each sensitive cell.
+
+    ``table`` has the same cells over all rows that count; the first ``declared[name]`` of them are values.
+    """
+
+    rows: int
+    people: int | None
+    cells: Mapping[str, Sequence[int]]
+    table: Mapping[str, Sequence[int]]
+    declared: Mapping[str, int]
 
 
 @runtime_checkable
@@ -53,6 +74,10 @@ class Criterion(Protocol):
         """Whether each class satisfies it."""
         ...
 
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it, by the definition."""
+        ...
+
 
 @dataclass(frozen=True)
 class KAnonymity:
@@ -79,6 +104,10 @@ class KAnonymity:
         """Whether each class satisfies it; a class without rows does."""
         return classes.or_empty(classes.counts >= self.k)
 
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        return tally.rows == 0 or tally.rows >= self.k
+
     def __str__(self) -> str:
         return f"{self.k}-anonymity"
 
@@ -104,6 +133,10 @@ class KMap:
         """Whether each class satisfies it; a class without rows does."""
         assert classes.population is not None
         return classes.or_empty(classes.population >= self.k)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        return tally.rows == 0 or (tally.people is not None and tally.people >= self.k)
 
     def __str__(self) -> str:
         return f"{self.k}-map"
@@ -136,6 +169,11 @@ class DeltaPresence:
         share = classes.counts / np.maximum(classes.population, 1)
         inside: Mask = (share >= float(self.low)) & (share <= float(self.high))
         return inside
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without people has a share of zero."""
+        share = Fraction(tally.rows, tally.people) if tally.people else Fraction(0)
+        return Fraction(self.low) <= share <= Fraction(self.high)
 
     def __str__(self) -> str:
         return f"delta-presence in [{float(self.low):g}, {float(self.high):g}]"

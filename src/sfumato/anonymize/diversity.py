@@ -1,17 +1,25 @@
-"""Criteria on how many sensitive values a class has: l-diversity and (alpha, k)-anonymity."""
+"""Criteria on how many sensitive values a class has: l-diversity and (alpha, k)-anonymity.
+
+Whoever knows that a person's value is recorded reads a class without its missing and unknown ones.  So each criterion
+has to hold both ways: with the cells for those as values of their own, and among the declared values alone.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.criteria import Mask, at_least
+from sfumato.anonymize.criteria import Mask, Tally, at_least
 from sfumato.errors import InputError
+
+Integers = NDArray[np.int64]
 
 ATTACKER = "finds a person's class and reads off their sensitive value"
 ROUNDING = 1e-12  # sums of logarithms and quotients carry this much rounding, in either direction
@@ -19,7 +27,7 @@ ROUNDING = 1e-12  # sums of logarithms and quotients carry this much rounding, i
 
 @dataclass(frozen=True)
 class DistinctDiversity:
-    """Every class has at least l different values of the sensitive attribute."""
+    """Every class has at least l different declared values of the sensitive attribute."""
 
     l: int  # noqa: E741 - the field's name
     sensitive: str
@@ -35,8 +43,13 @@ class DistinctDiversity:
 
     def holds(self, classes: Classes) -> Mask:
         """Whether each class satisfies it; a class without rows does."""
-        values = np.count_nonzero(classes.sensitive[self.sensitive], axis=1)
+        values = np.count_nonzero(classes.values(self.sensitive), axis=1)
         return classes.or_empty(values >= self.l)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        declared = tally.cells[self.sensitive][: tally.declared[self.sensitive]]
+        return tally.rows == 0 or sum(count > 0 for count in declared) >= self.l
 
     def __str__(self) -> str:
         return f"distinct {self.l}-diversity of {self.sensitive}"
@@ -64,11 +77,26 @@ class EntropyDiversity:
 
     def holds(self, classes: Classes) -> Mask:
         """Whether each class satisfies it; a class without rows does."""
-        histogram = classes.sensitive[self.sensitive]
+        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
+        every, declared = (self._mixed(histogram) for histogram in histograms)
+        return classes.or_empty(every & declared)
+
+    def _mixed(self, histogram: Integers) -> Mask:
         logs = np.log(np.maximum(histogram, 1))
         totals = np.maximum(histogram.sum(axis=1), 1)
         entropy = np.log(totals) - (histogram * logs).sum(axis=1) / totals
-        return classes.or_empty(entropy >= math.log(self.l) - ROUNDING)
+        return np.asarray(entropy >= math.log(self.l) - ROUNDING)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        if tally.rows == 0:
+            return True
+        for counts in both_ways(tally, self.sensitive):
+            rows = sum(counts)
+            surprise = math.fsum(count * (math.log(rows) - math.log(count)) for count in counts if count)
+            if surprise < rows * (math.log(self.l) - ROUNDING) or (not rows and self.l > 1):
+                return False
+        return True
 
     def __str__(self) -> str:
         return f"entropy {self.l:g}-diversity of {self.sensitive}"
@@ -98,10 +126,20 @@ class RecursiveDiversity:
 
     def holds(self, classes: Classes) -> Mask:
         """Whether each class satisfies it; a class without rows does."""
-        falling = -np.sort(-classes.sensitive[self.sensitive], axis=1)
+        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
+        every, declared = (self._spread(histogram) for histogram in histograms)
+        return classes.or_empty(every & declared)
+
+    def _spread(self, histogram: Integers) -> Mask:
+        falling = -np.sort(-histogram, axis=1)
         tail = falling[:, self.l - 1 :].sum(axis=1)
         exact = Fraction(self.c)
-        return classes.or_empty(falling[:, 0] * exact.denominator < exact.numerator * tail)
+        return np.asarray(falling[:, 0] * exact.denominator < exact.numerator * tail)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        pairs = ((max(counts), sorted(counts, reverse=True)) for counts in both_ways(tally, self.sensitive))
+        return tally.rows == 0 or all(most < Fraction(self.c) * sum(falling[self.l - 1 :]) for most, falling in pairs)
 
     def __str__(self) -> str:
         return f"recursive ({float(self.c):g}, {self.l})-diversity of {self.sensitive}"
@@ -136,11 +174,33 @@ class AlphaK:
 
     def holds(self, classes: Classes) -> Mask:
         """Whether each class satisfies it; a class without rows does."""
-        histogram = classes.sensitive[self.sensitive]
-        watched = histogram.max(axis=1) if self.code is None else histogram[:, self.code]
-        exact = Fraction(self.alpha)
-        rare = watched * exact.denominator <= exact.numerator * classes.counts
-        return classes.or_empty(rare & (classes.counts >= self.k))
+        exact, rare = Fraction(self.alpha), classes.counts >= self.k
+        for histogram in (classes.sensitive[self.sensitive], classes.values(self.sensitive)):
+            if self.code is None:
+                watched = histogram.max(axis=1)
+            elif self.code < histogram.shape[1]:
+                watched = histogram[:, self.code]
+            else:
+                continue  # a cell for missing or unknown values: it has no share among the declared ones
+            rare &= watched * exact.denominator <= exact.numerator * histogram.sum(axis=1)
+        return classes.or_empty(rare)
+
+    def recounted(self, tally: Tally) -> bool:
+        """Whether a class satisfies it; one without rows does."""
+        if 0 < tally.rows < self.k:
+            return False
+        return not any(
+            count > Fraction(self.alpha) * sum(counts)
+            for counts in both_ways(tally, self.sensitive)
+            for code, count in enumerate(counts)
+            if self.code in (None, code)
+        )
 
     def __str__(self) -> str:
         return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}"
+
+
+def both_ways(tally: Tally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
+    """The rows of all cells of a class, and those of its declared values."""
+    cells = tally.cells[sensitive]
+    return cells, cells[: tally.declared[sensitive]]

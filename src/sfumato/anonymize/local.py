@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import cast
 
@@ -17,12 +18,12 @@ from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.plan import Plan, of_classes
 from sfumato.anonymize.problem import check_criteria
-from sfumato.anonymize.quasi import Quasi, read
+from sfumato.anonymize.quasi import Missing, Quasi, read
 from sfumato.anonymize.release import Anonymized, disclose
 from sfumato.anonymize.source import microdata
 from sfumato.anonymize.space import Space
 from sfumato.arguments import expect, expect_all, whole
-from sfumato.domain import Categorical
+from sfumato.domain import Attribute, Categorical
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.simulation import generator
@@ -86,7 +87,6 @@ def mondrian(
         space = _space(vault, data, asked.quasi)
 
         sensitive = list(data.sensitive.items())
-        overall = {name: histogram.sum(axis=0) for name, histogram in sensitive}
 
         def publishable(region: Region) -> bool:
             one = Classes(
@@ -94,7 +94,8 @@ def mondrian(
                 counts=region.rows.sum(keepdims=True),
                 population=None,
                 sensitive={name: histogram[region.tuples].sum(axis=0)[None] for name, histogram in sensitive},
-                overall=overall,
+                overall=data.overall,
+                declared=data.declared,
             )
             return bool(safe(asked.criteria, one)[0])
 
@@ -154,6 +155,7 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
 
     No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
+    Missing and unknown values have no mean: their rows are suppressed.
 
     Args:
         vault: the table.
@@ -171,7 +173,8 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     for name in quasi:
         if isinstance(vault.domain[name], Categorical):
             raise InputError(f"{name!r} has categories, which have no mean; use k_member", culprit=name)
-    asked = Asked("microaggregate", read(quasi, vault.domain), (KAnonymity(k),), "0", {})
+    known = (_with_mean(each, vault.domain[each.name]) for each in read(quasi, vault.domain))
+    asked = Asked("microaggregate", tuple(known), (KAnonymity(k),), "0", {})
 
     def decide() -> Plan:
         data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
@@ -183,6 +186,11 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
         return of_classes(data, space, groups, asked=asked, domain=vault.domain, names=names)
 
     return disclose(vault, asked, keep, decide)
+
+
+def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:
+    """The quasi-identifier without rows that have no number."""
+    return quasi if attribute.size == attribute.declared else replace(quasi, missing=Missing.SUPPRESS)
 
 
 def _space(vault: Vault, data: Microdata, quasi: Sequence[Quasi]) -> Space:

@@ -16,14 +16,30 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """What microdata was made from, as the engine counted it: the table, and the population if there is one.
+
+    ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.
+    """
+
+    table: Groups
+    population: Groups | None = None
+    left_out: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Microdata:
     """Distinct tuples of quasi-identifiers, how many rows have each, and what else the criteria need.
 
     ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``; ``sensitive`` maps a sensitive attribute
-    to its histograms, shape ``(tuples, values)``; ``population`` counts the people of a larger table with the
-    same tuple (a tuple nobody of the table has is there with count 0).  ``excluded`` rows have a missing
-    quasi-identifier under the policy that suppresses them, or are ``left_out`` by the domain, which drops one of
-    their values: they count as suppressed from the start.
+    to its histograms, shape ``(tuples, cells)``, ``declared`` to how many of these cells are values (the others stand
+    for missing and unknown ones; without an entry all are), ``overall`` to the histogram of all rows that count, those
+    included that are suppressed from the start.  ``population`` counts the people of a larger table with the
+    same tuple (a tuple nobody of the table has is there with count 0).
+
+    ``excluded`` rows count as suppressed from the start: they have a missing quasi-identifier under the policy that
+    suppresses them, are ``left_out`` by the domain, which drops one of their values, or are ``over_bound``, beyond the
+    rows that one unit may contribute, or without an id.  ``source`` is what was counted, for the recount.
     """
 
     quasi: tuple[str, ...]
@@ -33,6 +49,15 @@ class Microdata:
     population: Integers | None = None
     excluded: int = 0
     left_out: int = 0  # of those excluded
+    over_bound: int = 0  # of those excluded
+    declared: Mapping[str, int] = field(default_factory=dict)
+    overall: Mapping[str, Integers] = field(default_factory=dict)
+    source: Source | None = None
+
+    def __post_init__(self) -> None:
+        if set(self.overall) != set(self.sensitive):
+            sums = {name: histogram.sum(axis=0) for name, histogram in self.sensitive.items()}
+            object.__setattr__(self, "overall", sums | dict(self.overall))
 
     @property
     def rows(self) -> int:
@@ -64,6 +89,7 @@ class Microdata:
             codes=everyone[grouping.members],
             counts=counts,
             population=people,
+            source=None if self.source is None else replace(self.source, population=population),
             sensitive={
                 name: grouping.sums(np.pad(histogram, ((0, padding), (0, 0))))
                 for name, histogram in self.sensitive.items()
@@ -73,6 +99,7 @@ class Microdata:
     def without(self, cells: Sequence[Collection[int]]) -> Microdata:
         """The same table with every row excluded that has one of ``cells[attribute]``: suppressed from the start."""
         out = np.zeros(len(self.codes), dtype=bool)
+        left_out = dict(zip(self.quasi, cells, strict=True))
         for column, codes in zip(self.codes.T, cells, strict=True):
             out |= np.isin(column, list(codes))
         return replace(
@@ -82,17 +109,20 @@ class Microdata:
             population=None if self.population is None else self.population[~out],
             sensitive={name: histogram[~out] for name, histogram in self.sensitive.items()},
             excluded=self.excluded + int(self.counts[out].sum()),
+            source=None if self.source is None else replace(self.source, left_out=left_out),
         )
 
 
-def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int], left_out: int = 0) -> Microdata:
+def from_groups(
+    groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int], declared: Mapping[str, int] | None = None
+) -> Microdata:
     """Microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
 
     Args:
         groups: counts over ``quasi`` and any sensitive attributes.
         quasi: the quasi-identifiers, in the order wanted.
         sizes: number of cells of each attribute of ``groups``.
-        left_out: rows that the domain drops, so that ``groups`` does not count them.
+        declared: number of cells of each attribute that are values; None: all of them.
 
     Raises:
         InputError: a quasi-identifier is not counted.
@@ -114,6 +144,6 @@ def from_groups(groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, i
         codes=np.array([columns[name][grouping.members] for name in quasi]).T,  # each column in one piece
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
-        excluded=left_out,
-        left_out=left_out,
+        declared={name: size for name, size in (declared or {}).items() if name in sensitive},
+        source=Source(groups),
     )

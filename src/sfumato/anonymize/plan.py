@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.anonymize.asked import Asked
+from sfumato.anonymize.classes import finest
 from sfumato.anonymize.criteria import Criterion, safe
 from sfumato.anonymize.hierarchy import Level
 from sfumato.anonymize.lattice import Lattice
@@ -26,6 +27,7 @@ from sfumato.anonymize.loss import (
 )
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.optimal_search import Certificate
+from sfumato.anonymize.packing import Keys, group, pack
 from sfumato.anonymize.partition import Partition
 from sfumato.anonymize.problem import Vector
 from sfumato.anonymize.quasi import Quasi, suppressed_codes
@@ -89,7 +91,7 @@ def of_vector(
     facts |= _penalty(classes.counts[published], losses, sizes, facts["suppressed"])
     facts["levels"] = dict(zip(problem.data.quasi, vector, strict=True))
     facts["precision"] = precision(vector, problem.heights, rows=problem.data.rows, suppressed=facts["suppressed"])
-    facts["non_uniform_entropy"] = _entropy(problem.data, levels, count(problem.data, recode).published)
+    facts["non_uniform_entropy"] = _entropy(problem.data, levels, _listed(problem.data, recode) >= 0)
     if certificate is not None:
         facts["certificate"] = asdict(certificate) | {"proven": certificate.proven}
     return _verified(problem.data, recode, recoding, facts, problem.criteria)
@@ -100,14 +102,21 @@ def of_recoding(data: Microdata, recode: Recode, recoding: Recoding, losses: Los
 
     ``losses`` are those of each listed class of ``recode``, shape ``(classes, quasi)``.
     """
-    counted = count(data, recode)
-    good = safe(asked.criteria, counted.classes) & (counted.classes.counts > 0)
-    listed = counted.numbers >= 0
-    listed[listed] = good[counted.numbers[listed]]
+    place = _listed(data, recode)
+    held = np.flatnonzero(place >= 0)
+    names = group(pack(*_label_codes(recode.labels)))
+    grouping = group(Keys(names.classes[place[held]], max(len(names.members), 1)))
+    classes = finest(data).part(held).merge(grouping)
+    good = safe(asked.criteria, classes) & (classes.counts > 0)
+    number = np.full(len(names.members), -1)
+    number[names.classes[place[held][grouping.members]]] = np.arange(len(classes))
+    numbers = number[names.classes]
+    listed = numbers >= 0
+    listed[listed] = good[numbers[listed]]
     kept = replace(recode, classes=recode.classes[listed], labels=recode.labels.filter(pa.array(listed)))
     per_class = np.zeros((len(good), losses.shape[1]))
-    per_class[counted.numbers[listed]] = losses[listed]
-    facts = _facts(counted.classes.counts[good], per_class[good], data, asked)
+    per_class[numbers[listed]] = losses[listed]
+    facts = _facts(classes.counts[good], per_class[good], data, asked)
     return _verified(data, kept, recoding, facts, asked.criteria)
 
 
@@ -146,6 +155,24 @@ def of_classes(
     return _verified(data, recode, recoding, facts, asked.criteria)
 
 
+def _listed(data: Microdata, recode: Recode) -> Integers:
+    """For each tuple the listed class that its rows go to, -1 for none."""
+    here = [level[column] for level, column in zip(recode.levels, data.codes.T, strict=True)]
+    both = [np.concatenate(columns).astype(np.int64) for columns in zip(here, recode.classes.T, strict=True)]
+    keys = group(pack(both, [int(column.max(initial=0)) + 1 for column in both])).classes
+    listed = np.full(int(keys.max(initial=0)) + 1, -1)
+    listed[keys[len(data.counts) :]] = np.arange(len(recode.classes))
+    result: Integers = listed[keys[: len(data.counts)]]
+    return result
+
+
+def _label_codes(labels: pa.Table) -> tuple[list[Integers], list[int]]:
+    """Each column as codes of its distinct labels, and how many there are."""
+    encoded = [column.combine_chunks().dictionary_encode() for column in labels.columns]
+    codes = [column.indices.to_numpy(zero_copy_only=False).astype(np.int64) for column in encoded]
+    return codes, [max(len(column.dictionary), 1) for column in encoded]
+
+
 def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.bool_]) -> float:
     """Non-uniform entropy in bits; rows excluded for a missing value are left out of it."""
     bits = 0.0
@@ -176,8 +203,9 @@ def _ranks(scale: Scale, quasi: Quasi, domain: Domain) -> Integers:
 def _verified(
     data: Microdata, recode: Recode, recoding: Recoding, facts: dict[str, Any], criteria: Sequence[Criterion]
 ) -> Plan:
-    counted = count(data, recode)
-    refuse_unsafe(counted, criteria)
+    assert data.source is not None
+    counted = count(data.source, recode)
+    refuse_unsafe(counted, criteria, data.declared)
     return Plan(recode, recoding, facts, counted)
 
 
@@ -189,6 +217,7 @@ def _facts(counts: Integers, losses: Losses, data: Microdata, asked: Asked) -> d
         "rows": data.rows,
         "suppressed": suppressed,
         "left_out": data.left_out,
+        "over_bound": data.over_bound,
         "classes": len(counts),
         "smallest_class": int(counts.min(initial=data.rows)),
         "loss_metric": dict(zip(data.quasi, metric, strict=True)),

@@ -90,7 +90,7 @@ def check_criteria(criteria: tuple[Criterion, ...], data: Microdata, *, allowed:
 def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int | None) -> str:
     rows, left = data.rows, data.rows - data.excluded
     if not left:
-        return f"all {rows} rows are left out, by the domain or for a missing quasi-identifier"
+        return f"all {rows} rows are left out, by the domain, its unit or for a missing quasi-identifier"
     alone = all(isinstance(criterion, KAnonymity) for criterion in criteria)
     largest = f"the largest k that this table can meet is {left}" if alone else f"no class has more than {left} rows"
     if allowed is None or data.excluded <= allowed:

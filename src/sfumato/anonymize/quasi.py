@@ -58,15 +58,11 @@ class Quasi:
         """Hierarchy cells, or free intervals."""
         if self.hierarchy is not None:
             return HierarchyCells(self.hierarchy.align(attribute.labels()))
-        positions = np.arange(attribute.size, dtype=np.float64)
-        span = float(attribute.declared - 1)
         if isinstance(attribute, Integer | Real):
-            starts = [float(attribute.bounds(code)[0]) for code in range(attribute.declared)]
-            span = float(attribute.bounds(attribute.declared - 1)[0]) - starts[0]
-            step = span / max(attribute.declared - 1, 1)
-            extra = [starts[-1] + step * (1 + number) for number in range(attribute.size - attribute.declared)]
-            positions = np.array(starts + extra)
-        return Intervals(attribute.labels(), positions, span)
+            positions = np.array([float(attribute.bounds(code)[0]) for code in range(attribute.declared)])
+        else:
+            positions = np.arange(attribute.declared, dtype=np.float64)
+        return Intervals(attribute.labels(), positions, float(positions[-1] - positions[0]))
 
 
 def read(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ import pyarrow as pa
 from sfumato.anonymize import recoding as saved
 from sfumato.anonymize.asked import Asked
 from sfumato.anonymize.plan import Plan
-from sfumato.anonymize.recount import Count, refuse_different
+from sfumato.anonymize.recount import Count, homogeneous, refuse_different
 from sfumato.arguments import expect_all
 from sfumato.engine.exact import reveal
 from sfumato.engine.output import discard
@@ -86,12 +86,13 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
     if len(set(keep)) != len(keep):
         raise InputError("a kept column is named twice", culprit=keep)
     plan = decide()
+    source = cast(Recodable, vault.encoded)
+    plan = replace(plan, facts={**plan.facts, "homogeneous": homogeneous_rows(source, plan.recode, keep)})
     facts = plan.facts
-    dropped = f" ({facts['left_out']} of them left out by the domain)" if facts["left_out"] else ""
     statement = (
-        f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed{dropped},"
-        f" the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)};"
-        f" published as they are: {', '.join(keep) or 'none'}"
+        f"{asked.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
+        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)};"
+        f"{_homogeneous(facts)} published as they are: {', '.join(keep) or 'none'}"
     )
     settled = vault.disclose(asked.request(keep), lambda _: plan.payload(), statement=statement)
     if settled.payload["recoding"] != plan.recoding.describe():
@@ -107,9 +108,34 @@ def disclose(vault: Vault, asked: Asked, keep: Sequence[str], decide: Callable[[
         recoding=plan.recoding,
         facts=facts,
         keep=tuple(keep),
-        source=cast(Recodable, vault.encoded),
+        source=source,
         plan=plan,
     )
+
+
+def homogeneous_rows(source: Recodable, recode: Recode, keep: Sequence[str]) -> dict[str, int]:
+    """For each kept column that the domain describes, the published rows in classes with at most one value of it.
+
+    Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
+    several classes, at least so many.
+    """
+    described = [name for name in keep if name in source.domain.names]
+    return {
+        name: homogeneous(reveal(source.groups((*recode.attributes, name))), recode, source.domain[name].declared)
+        for name in described
+    }
+
+
+def _not_counted(facts: Mapping[str, Any]) -> str:
+    by_domain = [f"{facts['left_out']} of them left out by the domain"] if facts["left_out"] else []
+    over = [f"{facts['over_bound']} of them over the rows that a unit may have"] if facts["over_bound"] else []
+    return f" ({', '.join(by_domain + over)})" if by_domain or over else ""
+
+
+def _homogeneous(facts: Mapping[str, Any]) -> str:
+    published = facts["rows"] - facts["suppressed"]
+    shares = [f"{rows / published:.3%} for {name}" for name, rows in facts["homogeneous"].items() if rows]
+    return f" share of published rows in a class with a single value: {', '.join(shares)};" if shares else ""
 
 
 def rewritten(source: Recodable, recode: Recode, counted: Count, keep: Sequence[str]) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from sfumato.anonymize.source import raw_classes
-from sfumato.anonymize.uniques import pitman, zayatz
+from sfumato.anonymize.uniques import Uniques, estimate
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError
 
@@ -88,15 +88,6 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
     )
 
 
-@dataclass(frozen=True)
-class Uniques:
-    """Estimated people who are unique in a population of which the table is a random sample."""
-
-    population: int
-    zayatz: float
-    pitman: float
-
-
 def assess_table(table: object, *, quasi: Sequence[str], threshold: float, population: object | None = None) -> Risk:
     """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
 
@@ -122,14 +113,14 @@ def assess_table(table: object, *, quasi: Sequence[str], threshold: float, popul
 
 
 def estimate_uniques(table: object, *, quasi: Sequence[str], population: int) -> Uniques:
-    """Estimated population uniques of a table that is a random sample of so many people.
+    """Estimated population uniques of a table that is a random sample of so many people, and which model to believe.
 
     Raises:
         InputError: a population smaller than the table.
         TableError: a table that cannot be read, or lacks a column.
     """
     counts = raw_classes(open_table(table), quasi)["units"].to_numpy()
-    return Uniques(population, zayatz(counts, population), pitman(counts, population))
+    return estimate(counts, population)
 
 
 def _attacker(sizes: Integers, hidden_among: Integers, threshold: float) -> Attacker:

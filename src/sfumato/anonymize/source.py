@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -18,8 +19,8 @@ from sfumato.errors import InputError, TableError
 def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
     """Count the table over its quasi-identifiers and the sensitive attributes of the criteria.
 
-    Rows that the domain drops are in no count of the engine, and are suppressed all the same: they are counted
-    beside, as excluded.
+    Rows that the domain drops, or that are over the bound of their unit, are in no count of the engine, and are
+    suppressed all the same: they are counted beside, as excluded.
 
     Raises:
         InputError: a sensitive attribute that is a quasi-identifier, or populations that differ.
@@ -31,7 +32,10 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     check_sensitive(sensitive, names, domain)
     groups = reveal(encoded.groups((*names, *sensitive)))
     sizes = {name: domain[name].size for name in (*names, *sensitive)}
-    data = from_groups(groups, names, sizes=sizes, left_out=_left_out(encoded, int(groups.counts.sum())))
+    declared = {name: domain[name].declared for name in sensitive}
+    data = from_groups(groups, names, sizes=sizes, declared=declared)
+    left_out, over_bound = _not_counted(encoded, data.rows)
+    data = replace(data, excluded=left_out + over_bound, left_out=left_out, over_bound=over_bound)
     populations = {id(c.population): c.population for c in criteria if c.population is not None}
     if len(populations) > 1:
         raise InputError("all criteria must be about the same population", culprit=criteria)
@@ -40,11 +44,14 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
 
 
-def _left_out(encoded: Recodable, counted: int) -> int:
-    """Rows that the domain drops; where unknown values have a cell in every attribute there are none."""
-    if all(attribute.unknown is Unknown.CATEGORY for attribute in encoded.domain):
-        return 0
-    return max(reveal(encoded.whole()) - counted, 0)
+def _not_counted(encoded: Recodable, counted: int) -> tuple[int, int]:
+    """Rows that the domain drops, and rows over the bound of their unit or without an id."""
+    bounded = counted
+    if any(attribute.unknown is not Unknown.CATEGORY for attribute in encoded.domain):  # else the domain drops none
+        bounded = max(reveal(encoded.whole()), counted)
+    if encoded.domain.unit.column is None:
+        return bounded - counted, 0
+    return bounded - counted, max(reveal(encoded.unbounded()) - bounded, 0)
 
 
 def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Domain) -> None:

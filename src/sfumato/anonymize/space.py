@@ -58,8 +58,10 @@ class Scale(Protocol):
 class Intervals:
     """Free intervals in the order of the codes; the loss is (greatest - least) / span.
 
-    ``positions`` are numbers, shape ``(codes,)``, rising: values of an integer attribute, or 0, 1, 2, ...
-    for categories by code; ``span`` is the width of the declared range in the same units.
+    ``positions`` are numbers of the declared values, shape ``(declared,)``, rising: values of an integer attribute, or
+    0, 1, 2, ... for categories by code; ``span`` is the width of the declared range in the same units.  Codes beyond,
+    for missing and unknown values, come after all values and have no place among them: whatever they share a cell with,
+    everything is lost.
     """
 
     labels: tuple[str, ...]
@@ -74,10 +76,12 @@ class Intervals:
         return np.arange(len(self.labels))
 
     def losses(self, codes: Integers) -> Losses:
-        """(greatest - least) / span."""
-        positions = self.positions[codes]
-        result: Losses = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
-        return result
+        """(greatest - least) / span; 1 where one of two codes is no value."""
+        values = codes < len(self.positions)
+        positions = self.positions[np.where(values, codes, 0)]
+        widths = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
+        joined = codes > codes[:, None]
+        return np.where(values & values[:, None], widths, joined.astype(np.float64))
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
         """Anywhere."""

@@ -1,6 +1,15 @@
-"""How many people are unique in a population of which the table is a random sample?"""
+"""How many people are unique in a population of which the table is a random sample?
+
+Two models, and a rule that says which to believe.  Zayatz takes the class sizes of the sample for those of the
+population, so it overstates uniques many times over where the sample is a small part.  Pitman fits a distribution of
+class sizes to the sample and extends it: good for small samples, but the fit needs classes of two, and where the sample
+is most of the population it leaves aside what was seen.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +18,65 @@ from sfumato.errors import InputError
 
 Integers = NDArray[np.int64]
 
+PAIR = 2
 _MOST = 10**15  # people: beyond, a float does not tell them apart
+
+
+SMALL_SAMPLE = 0.1
+"""Sampling fraction up to which Pitman's model is believed (Dankar, El Emam, Neisa, Roffey 2012)."""
+
+
+class UniquesModel(StrEnum):
+    """What extends the uniques of a sample to its population."""
+
+    ZAYATZ = "zayatz"
+    PITMAN = "pitman"
+
+
+@dataclass(frozen=True)
+class Uniques:
+    """Estimated people who are unique in a population of which the table is a random sample.
+
+    ``believed`` is the estimate of ``model``, which the rule of Dankar et al. takes, and ``why`` it does.
+    """
+
+    population: int
+    zayatz: float
+    pitman: float
+    believed: float
+    model: UniquesModel
+    why: str
+
+
+def estimate(counts: Integers, population: int) -> Uniques:
+    """Both estimates, and which to believe.
+
+    The rule of Dankar, El Emam, Neisa and Roffey (2012), without its third model: Zayatz where no two rows of the
+    sample share a class, as nothing is left to fit; else Pitman up to a sampling fraction of one tenth, and Zayatz
+    above.  Without a unique row in the sample both are zero.
+
+    Args:
+        counts: rows of each class of the sample, all positive.
+        population: people in the population, at least the rows.
+
+    Raises:
+        InputError: a population smaller than the sample.
+    """
+    by_zayatz = zayatz(counts, population)
+    fraction = _checked(counts, population) / population
+    if not np.any(counts == 1):
+        why = "no row of the table is unique, so neither model sees a unique in the population"
+        return Uniques(population, by_zayatz, 0.0, by_zayatz, UniquesModel.ZAYATZ, why)
+    by_pitman = pitman(counts, population)
+    said = f"the table is {fraction:.3g} of the population"
+    if not np.any(counts == PAIR):
+        why = "no class of the table has two rows, so Pitman's model has nothing to be fitted to"
+        return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
+    if fraction <= SMALL_SAMPLE:
+        why = f"{said}, at most {SMALL_SAMPLE}, where Zayatz overstates uniques many times over"
+        return Uniques(population, by_zayatz, by_pitman, by_pitman, UniquesModel.PITMAN, why)
+    why = f"{said}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
+    return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
 
 
 def zayatz(counts: Integers, population: int) -> float:

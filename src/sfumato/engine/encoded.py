@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain import Domain, Unknown
+from sfumato.domain import Domain, Unit, Unknown
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
@@ -210,9 +210,17 @@ class EncodedRows:
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
 
     def whole(self) -> Exact[int]:
-        """Number of rows before the domain drops any: one attribute is encoded again, every value of it kept."""
+        """Number of rows before the domain drops any."""
+        return self._rows(self.domain.unit)
+
+    def unbounded(self) -> Exact[int]:
+        """Number of all rows."""
+        return self._rows(Unit.row())
+
+    def _rows(self, unit: Unit) -> Exact[int]:
+        """Number of rows under a unit: one attribute is encoded again, every value of it kept."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
-        again = self._table.encode(Domain((loose,), unit=self.domain.unit))
+        again = self._table.encode(Domain((loose,), unit=unit))
         self._store.ready()  # both were read from the same files
         return Exact(int(reveal(again.marginals([()])[0]).sum()))
 

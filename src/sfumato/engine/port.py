@@ -242,6 +242,12 @@ class Recodable(Encoded, Protocol):
         """Number of rows before the domain drops any, at most ``domain.unit.rows`` a unit.  Reads the table again."""
         ...
 
+    def unbounded(self) -> Exact[int]:
+        """Number of all rows, those included that the domain drops, are over the bound of their unit or have no id.
+        Reads the table again.
+        """
+        ...
+
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns as they
         are.  Reads the table again.

@@ -44,8 +44,8 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         return frozenset([own.index(text)])
     if text in labels:
         return labels[text]
-    if text == "*":
-        return frozenset(range(attribute.size))
+    if text == "*":  # some value: cells for missing and unknown ones are no values, and would take their share of it
+        return frozenset(range(attribute.declared))
     if (run := _run(own, text)) is not None:
         return run
     if text[0] == "{" and text[-1] == "}":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
+from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.utility.association import associations, cramers_v, largest_gap
@@ -35,3 +36,12 @@ def test_the_largest_gap_names_its_pair(everyone):
     changed = matrix.copy()
     changed[2, 5] += 0.5
     assert largest_gap(matrix, changed, everyone.domain) == (pytest.approx(0.5), "job", "rooms")
+
+
+def test_cells_for_missing_values_change_no_association():
+    """Two columns that determine each other: five rows without values do not make it less."""
+    domain = Domain(
+        tuple(Categorical(name=name, values=("a", "b"), unknown=Unknown.CATEGORY, nullable=True) for name in "xy")
+    )
+    codes = np.array([[0, 0], [1, 1]] * 50 + [[2, 0], [2, 1], [0, 2], [3, 3], [1, 3]])
+    assert associations(Released.of(Rows(domain, codes)))[0, 1] == pytest.approx(1)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from sfumato.domain import Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.rows import Rows
 from sfumato.evaluate.utility.baselines import independent
@@ -44,3 +47,21 @@ def test_propensity_runs_from_nothing_to_everything(everyone):
     floor = propensity(everyone.members, independent(everyone.members, np.random.default_rng(0)), seed=0).value
     assert same < 0.1 < floor
     assert same < 0.1 < moved
+
+
+@pytest.mark.parametrize("target", ["rich", "hours"])
+def test_rows_without_the_target_are_no_value_of_it(everyone, target):
+    """Five hundred rows without it are added to both tables: neither a class of their own nor a greatest number."""
+    open_domain = Domain(tuple(replace(attribute, nullable=True) for attribute in everyone.domain))
+    place = everyone.domain.index(target)
+
+    def with_missing(rows):
+        missing = rows.codes[:500].copy()
+        missing[:, place] = open_domain[target].declared
+        return Rows(open_domain, np.concatenate([rows.codes, missing]))
+
+    plain = train_on_release(everyone.others, everyone.controls, target=target, seed=0)
+    found = train_on_release(with_missing(everyone.others), with_missing(everyone.controls), target=target, seed=0)
+    assert found.tested == plain.tested
+    assert found.trained == plain.trained
+    assert found.score == pytest.approx(plain.score, abs=0.02)

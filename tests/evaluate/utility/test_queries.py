@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sfumato.domain import Domain, Integer, Unknown
 from sfumato.evaluate.released import Released
 from sfumato.evaluate.utility.queries import draw_conjunctions, query_errors
 
@@ -30,3 +31,10 @@ def test_errors_are_zero_on_the_table_itself_and_grow_for_worse_releases(everyon
     worse = query_errors(real, Released.of(type(everyone.members)(everyone.domain, shuffled)), queries)
     assert 0 < others.mean_absolute < worse.mean_absolute
     assert 0 < others.mean_relative < worse.mean_relative
+
+
+def test_a_range_of_numbers_holds_no_missing_ones():
+    """A missing number is not the greatest."""
+    domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CATEGORY, nullable=True),))
+    for query in draw_conjunctions(domain, count=100, generator=np.random.default_rng(0)):
+        assert not query.allowed[0][4:].any()

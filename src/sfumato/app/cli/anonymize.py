@@ -124,6 +124,15 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     remark(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
     if facts["left_out"]:
         remark(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
+    if facts["over_bound"]:
+        remark(f"{facts['over_bound']:,} of them are beyond the rows that the domain allows one unit, or have no id.")
+    for name, rows in facts["homogeneous"].items():
+        if rows:
+            remark(
+                f"Warning: {rows / (facts['rows'] - facts['suppressed']):.1%} of the published rows are in a class with"
+                f" a single value of {name}: who finds a person's class knows it. A criterion on {name} prevents that,"
+                f" such as distinct-diversity:l=2,sensitive={name}."
+            )
     losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
     lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
     if "certificate" in facts:

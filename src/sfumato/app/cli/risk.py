@@ -45,6 +45,9 @@ def risk(
         f" {found.sample_uniques} rows are unique.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
     )
     if uniques is not None:
-        text += f"\nPopulation uniques: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
+        text += (
+            f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
+            f"\nBoth models: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
+        )
     value = {**found.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
     result(value, text, as_json=as_json)

@@ -14,18 +14,19 @@ from sfumato.evaluate.released import Marginals, Shares
 def associations(source: Marginals) -> NDArray[np.float64]:
     """Symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
 
-    Numbers stand for their bin's middle; rows without a number are left out.  A constant column has
+    Numbers stand for their bin's middle.  Rows without a declared value of both are left out: a cell for missing or
+    unknown values is no category, and would change the size that Cramér's V is divided by.  A constant column has
     association 0 with every other.
     """
     attributes = source.domain.attributes
     matrix = np.eye(len(attributes))
     for first, second in combinations(range(len(attributes)), 2):
         one, two = attributes[first], attributes[second]
-        table = source.marginal((one.name, two.name))
+        table = source.marginal((one.name, two.name))[: one.declared, : two.declared]
         if isinstance(one, Categorical) or isinstance(two, Categorical):
             value = cramers_v(table)
         else:
-            value = _pearson(table[: one.declared, : two.declared], _middles(one), _middles(two))
+            value = _pearson(table, _middles(one), _middles(two))
         matrix[first, second] = matrix[second, first] = value
     return matrix
 

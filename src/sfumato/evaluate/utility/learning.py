@@ -48,7 +48,8 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     A category is predicted as a class (area under the ROC curve; the mean over classes, one against the
     rest, for more than two), a number with more than ten cells as a number (R2).  From 1000 rows on (20 a class)
     boosting stops when a tenth of the released rows, kept aside, is predicted no better: without, it learns the noise.
-    At most 40 000 rows are trained on and 20 000 tested.
+    At most 40 000 rows are trained on and 20 000 tested.  Rows without a declared value of the target are left out:
+    there is nothing to predict.
 
     Raises:
         TableError: the test rows hold fewer than two values of the target.
@@ -57,13 +58,14 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     luck = generator(seed)
+    train, test = (_with_value(rows, target) for rows in (train, test))
     train, test = (_at_most(rows, most, luck) for rows, most in ((train, _TRAINED), (test, _TESTED)))
     domain, place = test.domain, test.domain.index(target)
     truth, labels = test.codes[:, place], train.codes[:, place]
     if len(np.unique(truth)) < 2:  # noqa: PLR2004
         raise TableError(f"the real test rows hold a single value of {target!r}; choose another target", culprit=target)
     attribute = domain[target]
-    regression = not isinstance(attribute, Categorical) and attribute.size > _REGRESSION_CELLS
+    regression = not isinstance(attribute, Categorical) and attribute.declared > _REGRESSION_CELLS
     learnt = labels if regression else labels[_often(labels)]
     if len(np.unique(learnt)) < 2:  # noqa: PLR2004 (a constant release predicts a constant)
         measure, score = ("R2", 0.0) if regression else ("AUC", 0.5)
@@ -103,6 +105,12 @@ def propensity(real: Rows, release: Rows, *, seed: int) -> Mean:
         predicted[test] = _probabilities(rows[~test], labels[~test], rows[test], mask, seed)[:, 1]
     found = (predicted - 0.5) ** 2 / 0.25
     return mean_of(found.tolist(), of=len(real) + len(release))
+
+
+def _with_value(rows: Rows, target: str) -> Rows:
+    """The rows that have a declared value of the target."""
+    known = rows.codes[:, rows.domain.index(target)] < rows.domain[target].declared
+    return rows if known.all() else rows.take(np.flatnonzero(known))
 
 
 def _at_most(rows: Rows, most: int, luck: np.random.Generator) -> Rows:

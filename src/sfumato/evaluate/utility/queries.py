@@ -59,7 +59,10 @@ class QueryErrors:
 
 
 def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Generator) -> tuple[Conjunction, ...]:
-    """Random conjunctions over one to three attributes: ranges of numbers, subsets of categories."""
+    """Random conjunctions over one to three attributes: ranges of numbers, subsets of categories.
+
+    A range holds numbers only: rows whose number is missing or unknown are in none.
+    """
     drawn: list[Conjunction] = []
     widest = min(3, len(domain))
     while len(drawn) < count:
@@ -74,7 +77,7 @@ def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Genera
                 chosen = generator.random(attribute.size) < generator.uniform(0.2, 0.8)
                 chosen[generator.integers(attribute.size)] = True
             else:
-                low, high = np.sort(generator.integers(0, attribute.size, size=2))
+                low, high = np.sort(generator.integers(0, attribute.declared, size=2))
                 chosen = (np.arange(attribute.size) >= low) & (np.arange(attribute.size) <= high)
             allowed.append(chosen)
         drawn.append(Conjunction(tuple(attribute.name for attribute in attributes), tuple(allowed)))
