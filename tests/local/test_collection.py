@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +185,55 @@ def test_damaged_states_are_refused() -> None:
         State.from_bytes(bytes(packed[:50]))
 
 
+def forged(state: State, **changes: object) -> State:
+    return replace(state, **changes)  # type: ignore[arg-type]
+
+
+@each_spec
+def test_states_that_no_reports_can_have_made_are_refused(spec: Spec) -> None:
+    state = summary(spec, simulate(spec, population(spec), seed=1))
+    server = Server(spec)
+    server.merge(state)
+    heavy = spec.kind == "heavy_hitters"
+    bad = [forged(state, reports=PEOPLE - 1), forged(state, reports=-PEOPLE), forged(state, refused=-1)]
+    bad += [forged(state, reports=1 << 70), forged(state, reports=float(PEOPLE)), forged(state, refused=True)]
+    if heavy:
+        bad += [forged(state, kept=state.kept | np.uint8(0xFF)), forged(state, kept=state.kept.astype(np.int64))]
+    else:
+        for value in (-1, PEOPLE + 1):
+            tally = state.tally.copy()
+            tally[0] = value
+            bad.append(forged(state, tally=tally))
+        bad.append(forged(state, tally=state.tally.astype(np.float64)))
+        bad.append(forged(state, kept=np.zeros((PEOPLE, 1), dtype=np.uint8)))
+    telling = heavy or state.tally.max() == PEOPLE or spec.kind in {"range", "several", "public_levels", "block"}
+    for each in bad if telling else bad[1:]:  # fewer people, too, may have made a tally of single bits
+        with pytest.raises(ReportError):
+            server.merge(each)
+    assert server.state().to_bytes() == state.to_bytes()
+
+
+def test_more_reports_than_a_state_holds_are_refused() -> None:
+    spec = SPECS[0]
+    many = replace(empty(spec), reports=1 << 62)
+    with pytest.raises(ReportError, match="more reports than"):
+        many.merge(many)
+    with pytest.raises(ReportError, match="sizes"):
+        State.from_bytes(replace(empty(spec), reports=1 << 63).to_bytes())
+
+
+def test_states_whose_checksum_is_right_and_whose_sizes_are_not_are_refused() -> None:
+    spec = SPECS[-1]
+    packed = summary(spec, simulate(spec, population(spec), seed=1)).to_bytes()[:-32]
+    for place, value in ((36, PEOPLE + 1), (36, 0), (52, 5), (52, 1 << 60), (60, 7), (60, 1 << 62)):
+        body = packed[:place] + value.to_bytes(8, "little") + packed[place + 8 :]
+        with pytest.raises(ReportError, match="sizes"):
+            State.from_bytes(body + hashlib.sha256(body).digest())
+    for body in (packed + b"\0", packed[:-1]):
+        with pytest.raises(ReportError, match="sizes"):
+            State.from_bytes(body + hashlib.sha256(body).digest())
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 @pytest.mark.parametrize("spec", [SPECS[1], SPECS[6]], ids=["numbers", "bytes"])
 def test_files_of_reports_are_whole_or_refused(tmp_path: Path, spec: Spec, ending: str) -> None:
@@ -237,6 +288,12 @@ def test_columns_are_read_and_gaps_refused(tmp_path: Path) -> None:
         '{"sfumato_local": 1, "kind": "frequency"}',
         '{"sfumato_local": 1, "kind": "nothing"}',
         "{" * 10_000,
+        '{"sfumato_local": 1, "sfumato_local": 1}',
+        dumps(SPECS[0]).replace('"epsilon":"1"', '"epsilon":"1","epsilon":"1"'),
+        dumps(SPECS[0]).replace('"epsilon":"1"', '"epsilon":"1e99999999"'),
+        dumps(SPECS[0]).replace('"epsilon":"1"', '"epsilon":"1e-99999999"'),
+        dumps(SPECS[0]).replace('"epsilon":"1"', '"epsilon":"1e400"'),
+        dumps(SPECS[0]).replace('"epsilon":"1"', f'"epsilon":"1/{"9" * 900}"'),
     ],
 )
 def test_what_is_no_spec_is_refused_in_one_sentence(text: str) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.errors import InputError, LossError
+from sfumato.errors import InputError, LossError, SizeError
 from sfumato.local.auditing import audit, enumerate_ratio
 from sfumato.local.bits import Coins, Unary
 from sfumato.local.bounds import DENOMINATOR, exp_below, proven
@@ -79,7 +79,19 @@ def test_enumeration_confirms_the_proof_of_every_other_spec(spec: Spec) -> None:
     found = audit(spec)
     assert found.holds
     assert found.enumerated == found.proven
-    assert all(sum(row) == 1 for row in spec.randomizer.rows())
+    if spec.kind in {"public_levels", "block"}:
+        with pytest.raises(SizeError, match="each label"):
+            spec.randomizer.rows()
+    else:
+        assert all(sum(row) == 1 for row in spec.randomizer.rows())
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1, 0], [0, 1]], [["1/2", "1/2", 0], ["1/2", "1/2", 0]], [["1/2", "1/4"], ["1/2", "1/2"]], [["1/2"]]]
+)
+def test_a_table_that_proves_nothing_is_not_enumerated(rows: list[list[str | int]]) -> None:
+    with pytest.raises(InputError, match="proves nothing"):
+        enumerate_ratio([[Fraction(chance) for chance in row] for row in rows])
 
 
 def test_the_permanent_answer_bounds_all_reports_and_the_first_report_has_its_own_epsilon() -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.arguments import expect
-from sfumato.errors import SizeError
+from sfumato.errors import InputError, SizeError
 from sfumato.local.bounds import exp_below, proven
+from sfumato.local.composite import Labelled
 from sfumato.local.spec import Spec
 
 
@@ -29,8 +30,8 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is proven."""
-        return self.proven <= self.claimed
+        """Whether the claim is proven, and enumeration, where it was possible, does not contradict the proof."""
+        return self.proven <= self.claimed and (self.enumerated is None or self.enumerated <= self.proven)
 
 
 def audit(spec: Spec) -> Audit:
@@ -42,15 +43,23 @@ def audit(spec: Spec) -> Audit:
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     ratio = spec.randomizer.ratio()
     assert ratio <= exp_below(proven(ratio))
+    # a public label is no secret: inputs are told apart within it
+    channels = spec.randomizer.parts if isinstance(spec.randomizer, Labelled) else (spec.randomizer,)
     try:
-        enumerated = proven(enumerate_ratio(spec.randomizer.rows()))
+        enumerated = max(proven(enumerate_ratio(channel.rows())) for channel in channels)
     except SizeError:
         enumerated = None
     return Audit(spec.epsilon, proven(ratio), enumerated, spec.neighbours)
 
 
 def enumerate_ratio(rows: list[list[Fraction]]) -> Fraction:
-    """The largest ratio of two positive probabilities of one report; zeros are other labels, which stay in the open."""
-    columns = ([chance for chance in column if chance] for column in zip(*rows, strict=True))
-    ratios: list[Fraction] = [max(column) / min(column) for column in columns if column]
+    """The largest ratio of two probabilities of one report, ``rows`` being P(report | input).
+
+    Raises:
+        InputError: a report that is impossible under some input, or rows that are no distributions: no finite ratio
+            holds then.
+    """
+    if any(sum(row) != 1 for row in rows) or any(chance <= 0 for row in rows for chance in row):
+        raise InputError("a report that is impossible under one value and not under another proves nothing finite")
+    ratios: list[Fraction] = [max(column) / min(column) for column in zip(*rows, strict=True)]
     return max(ratios)

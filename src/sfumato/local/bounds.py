@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from sfumato.errors import LossError
+from sfumato.errors import InputError, LossError
 from sfumato.privacy.enclosure import exp_enclosure
 from sfumato.privacy.loss import Number, exact, plain
 
@@ -47,6 +47,17 @@ def claimed(epsilon: Number) -> Fraction:
             culprit=epsilon,
         )
     return value
+
+
+def check_claim(epsilon: Fraction, ratio: Fraction, spec: object) -> None:
+    """Refuse a spec whose likelihood ratio is above what it claims, or that claims what no spec may.
+
+    Raises:
+        LossError: an epsilon outside [1e-9, 32].
+        InputError: the ratio is above ``e^epsilon``.
+    """
+    if ratio > exp_below(claimed(epsilon)):
+        raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=spec)
 
 
 def exp_below(epsilon: Fraction) -> Fraction:

@@ -87,8 +87,10 @@ class Choice:
     numerator: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.numerator < DENOMINATOR:
-            raise InputError("the truth of a randomizer must lie strictly between 0 and 2^64", culprit=self.numerator)
+        if not self.design.share * DENOMINATOR < self.numerator < DENOMINATOR:
+            raise InputError(
+                "a report must support its own value more often than by chance, and not always", culprit=self.numerator
+            )
 
     @classmethod
     def within(cls, design: Design, epsilon: Fraction) -> Choice:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from sfumato.local.randomizer import Codes
 from sfumato.local.randomizer import Reports as Data
 from sfumato.local.spec import Spec
 from sfumato.privacy.entropy import Entropy, OsEntropy
+from sfumato.strict_json import read_json
 
 _CHUNK_BITS = 1 << 21  # report bits randomised at a time: their words stay in the second-level cache
 _LONGEST_CHUNK = 1 << 15
@@ -47,13 +49,17 @@ class Memo(Protocol):
         """What was kept under a key, or None."""
         ...
 
-    def put(self, key: str, kept: bytes) -> None:
-        """Keep it for ever."""
+    def keep(self, key: str, fresh: bytes) -> bytes:
+        """Keep ``fresh`` for ever unless something is kept already, in one step; what is kept from now on."""
         ...
 
 
 class FileMemo:
-    """Permanent answers in a JSON file, replaced atomically, readable by its owner only."""
+    """Permanent answers in a JSON file, replaced atomically, readable by its owner only.
+
+    Processes and threads may share it: whoever keeps an answer holds a lock on the file beside it that ends in
+    ``.lock``, and reads again what others kept.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -67,23 +73,59 @@ class FileMemo:
         kept = self._read().get(key)
         return None if kept is None else bytes.fromhex(kept)
 
-    def put(self, key: str, kept: bytes) -> None:
-        """Keep it, on disk before this returns."""
-        everything = self._read() | {key: kept.hex()}
-        draft = self._path.with_name(self._path.name + ".new")
-        with open(draft, "w", encoding="utf-8", opener=_private) as file:
-            json.dump(everything, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
+    def keep(self, key: str, fresh: bytes) -> bytes:
+        """Keep it unless something is kept already; on disk before this returns.
+
+        Raises:
+            InputError: the file is damaged, cannot be written, or the system has no locks on files.
+        """
+        try:
+            with self._locked():
+                kept = self._read()
+                if key not in kept:
+                    self._write(kept | {key: fresh.hex()})
+                    return fresh
+                return bytes.fromhex(kept[key])
+        except OSError as error:
+            raise InputError(f"cannot keep an answer in {self._path}: {error.strerror}", culprit=self._path) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            import fcntl
+        except ImportError:
+            raise InputError("this system has no locks on files: keep answers in a memo of your own") from None
+        target = self._path.resolve()
+        with open(target.with_name(f"{target.name}.lock"), "ab", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by the end of the process
+            yield
+
+    def _write(self, everything: dict[str, str]) -> None:
+        target = self._path.resolve()
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.new")
+        try:
+            with open(draft, "x", encoding="utf-8", opener=_private) as file:
+                json.dump(everything, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, survives a loss of power
+        finally:
+            os.close(folder)
 
     def _read(self) -> dict[str, str]:
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return {}
-        with suppress(ValueError, TypeError, RecursionError):
-            kept = json.loads(text)
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        with suppress(InputError, ValueError, TypeError):
+            kept = read_json(text)
             if isinstance(kept, dict) and all(map(bytes.fromhex, kept.values())):
                 return kept
         raise InputError(f"the memo {self._path} is damaged: restore it, or stop reporting", culprit=self._path)
@@ -133,12 +175,13 @@ class Client:
         key = f"{fingerprint(self._spec)}/{int(codes[0])}"
         kept = memo.get(key)
         if kept is None:
-            fresh = randomizer.permanent(codes, self._entropy)
-            memo.put(key, fresh.tobytes())
-            kept = fresh.tobytes()
+            kept = memo.keep(key, randomizer.permanent(codes, self._entropy).tobytes())
         layout = self._spec.randomizer.layout
-        answer = np.frombuffer(kept, dtype=layout.dtype)
-        return randomizer.instant(answer if layout.width == 1 else answer.reshape(1, -1), self._entropy)
+        whole = len(kept) == layout.dtype.itemsize * layout.width
+        answer = np.frombuffer(kept, dtype=layout.dtype if whole else np.uint8)
+        if not whole or not self._spec.randomizer.possible(answer.reshape(layout.empty(1).shape)):
+            raise InputError("the memo is damaged: what it kept is no answer under this spec")
+        return randomizer.instant(answer.reshape(layout.empty(1).shape), self._entropy)
 
 
 def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: ANN401 -- each spec states its values

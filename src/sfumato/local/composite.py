@@ -43,6 +43,7 @@ class Sampled:
     parts: tuple[Randomizer, ...]
 
     def __post_init__(self) -> None:
+        _check(self.parts, self)
         if len(self.parts) > MOST_PARTS:
             raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
 
@@ -124,6 +125,9 @@ class Labelled:
 
     parts: tuple[Randomizer, ...]
 
+    def __post_init__(self) -> None:
+        _check(self.parts, self)
+
     @property
     def inputs(self) -> int:
         """Number of input codes."""
@@ -144,16 +148,8 @@ class Labelled:
         return self._sampled.ratio()
 
     def rows(self) -> list[list[Fraction]]:
-        """The table of every part in a block of its own, zero elsewhere."""
-        tables = [part.rows() for part in self.parts]
-        widths = [len(table[0]) for table in tables]
-        _enumerable(self.inputs, sum(widths))
-        zeros = [[Fraction(0)] * width for width in widths]
-        return [
-            [chance for other, zero in enumerate(zeros) for chance in (row if other == index else zero)]
-            for index, table in enumerate(tables)
-            for row in table
-        ]
+        """Refused: reports of one label are impossible under another, so the parts are enumerated one by one."""
+        raise SizeError("the labels of these reports are public: enumerate the table of each label")
 
     def draw(self, codes: Codes, entropy: Entropy) -> Reports:
         """Randomise codes to reports."""
@@ -189,6 +185,9 @@ class Joint:
     """
 
     parts: tuple[Randomizer, ...]
+
+    def __post_init__(self) -> None:
+        _check(self.parts, self)
 
     @property
     def inputs(self) -> int:
@@ -248,6 +247,16 @@ class Joint:
 def size_of(part: Randomizer) -> int:
     """Bytes of one report."""
     return part.layout.dtype.itemsize * part.layout.width
+
+
+def _check(parts: tuple[Randomizer, ...], whole: object) -> None:
+    """Refuse parts that are composites themselves: the proofs here are about one column of codes a part.
+
+    Raises:
+        InputError: no part, or one that is itself made of parts.
+    """
+    if not parts or any(isinstance(part, Sampled | Labelled | Joint) for part in parts):
+        raise InputError("a randomizer is made of at least one part, and no part is made of parts", culprit=whole)
 
 
 def _enumerable(inputs: int, outputs: int) -> None:

@@ -16,6 +16,9 @@ from sfumato.local.randomizer import Codes, Counts, Layout, Reports, count_outpu
 from sfumato.local.sampling import below, smallest
 from sfumato.privacy.entropy import Entropy
 
+LARGEST_GEOMETRY = 1 << 24
+"""Entries of the table of a projective geometry; above it other methods serve."""
+
 LONGEST_VECTOR = 24
 """Coordinates of a projective point; more points than that are never tabulated."""
 
@@ -98,7 +101,7 @@ class Projective:
 
     def __post_init__(self) -> None:
         sound = self.order in prime_powers() and 1 < self.dimension <= LONGEST_VECTOR
-        check(sound and 1 < self.inputs <= self.outputs, self)
+        check(sound and 1 < self.inputs <= self.outputs and self.inputs * self.outputs <= LARGEST_GEOMETRY, self)
 
     @property
     def outputs(self) -> int:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import whole
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed
 from sfumato.local.estimate import Estimate, Post, likeliest, simplex
-from sfumato.local.mean import check_bounds, numbers
+from sfumato.local.mean import check_bounds, check_table, numbers
 from sfumato.local.randomizer import Codes, Counts
 from sfumato.local.table import Table
 from sfumato.privacy.entropy import Entropy
@@ -47,8 +47,8 @@ class Distribution:
 
     def __post_init__(self) -> None:
         check_bounds(self.low, self.high)
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_table(self.randomizer, LARGEST_BINS)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(cls, low: float, high: float, *, bins: int, epsilon: Number) -> Distribution:

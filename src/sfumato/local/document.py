@@ -16,6 +16,7 @@ from sfumato.local.bounds import proven
 from sfumato.local.randomizer import Randomizer
 from sfumato.local.spec import Spec
 from sfumato.privacy.loss import plain
+from sfumato.strict_json import read_json
 
 VERSION = 1
 
@@ -57,7 +58,7 @@ def loads(text: str) -> Spec:
     from sfumato.local.parsing import parse_spec  # every kind of spec: a client that makes its own needs one only
 
     try:
-        document = json.loads(text) if len(text) <= _LONGEST else None
+        document = read_json(text, name="this is no local spec: it") if len(text) <= _LONGEST else None
         if not isinstance(document, dict) or document.get("sfumato_local") != VERSION:
             raise InputError(f"this is no local spec of version {VERSION}")
         spec = parse_spec(document)

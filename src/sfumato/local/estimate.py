@@ -51,6 +51,17 @@ class Estimate:
         return self.values - width, self.values + width
 
 
+def sampled(shares: Floats, taken: int, people: int) -> Floats:
+    """Variance of shares among ``taken`` people, drawn at random out of ``people`` whose shares are wanted.
+
+    f (1 - f) / m (1 - m / n): who happened to be drawn, on top of the noise of their reports (Cochran 1977,
+    theorem 3.2, with n - 1 taken as n).
+    """
+    held = np.clip(shares, 0, 1)
+    spread: Floats = held * (1 - held) * ((1 - taken / people) / taken)
+    return spread
+
+
 def simplex(values: Floats) -> Floats:
     """The Euclidean projection onto the probability simplex (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 

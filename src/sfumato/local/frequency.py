@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed
 from sfumato.local.choice import Choice
 from sfumato.local.estimate import Estimate, Post, likeliest, simplex
-from sfumato.local.oracles import Method, oracle
+from sfumato.local.oracles import ORACLES, Method, oracle
 from sfumato.local.randomizer import Codes, Counts, FrequencyOracle
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
@@ -44,13 +45,13 @@ class Frequency:
     neighbours: ClassVar[str] = "one person's value replaced by any other value of the domain"
 
     def __post_init__(self) -> None:
-        size = self.values if isinstance(self.values, int) else len(self.values)
+        expect(self.randomizer, ORACLES, "the randomizer of a frequency is a frequency oracle")
+        size = size_of_domain(self.values)
         if self.randomizer.inputs != size:
             raise InputError(
                 f"the randomizer is for {self.randomizer.inputs} values, the domain has {size}", culprit=self
             )
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(
@@ -77,7 +78,7 @@ class Frequency:
         'grr'
         """
         domain = _domain(values)
-        size = domain if isinstance(domain, int) else len(domain)
+        size = size_of_domain(domain)
         exact = claimed(epsilon)
         chosen, randomizer = oracle(size, exact, method, None if first_report is None else claimed(first_report))
         return cls(domain, exact, chosen, randomizer)
@@ -173,7 +174,16 @@ def _unknown(wrong: NDArray[np.bool_]) -> InputError:
 def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tuple[int, ...] | int:
     if isinstance(values, str | bool) or not isinstance(values, int | Iterable):
         raise InputError("a domain is a list of values, or their number", culprit=values)
-    domain = values if isinstance(values, int) else tuple(values)
+    return values if isinstance(values, int) else tuple(values)  # type: ignore[return-value]  # checked with its size
+
+
+def size_of_domain(domain: tuple[str, ...] | tuple[int, ...] | int) -> int:
+    """Number of values of a domain.
+
+    Raises:
+        InputError: fewer than two values or more than 2^20, a value twice, or others than texts or whole numbers.
+    """
+    expect(domain, tuple | int, "a domain is a tuple of values, or their number")
     size = domain if isinstance(domain, int) else len(domain)
     if not 2 <= size <= LARGEST_DOMAIN:  # noqa: PLR2004
         raise InputError(f"a domain needs from 2 to {LARGEST_DOMAIN} values, not {size}", culprit=size)
@@ -182,7 +192,7 @@ def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tu
             raise InputError("the values of a domain must be all texts or all whole numbers", culprit=domain)
         if len(set(domain)) != size:
             raise InputError("a domain names a value twice", culprit=domain)
-    return domain  # type: ignore[return-value]
+    return size
 
 
 def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,14 +18,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, exp_below, proven
 from sfumato.local.composite import Labelled
 from sfumato.local.estimate import Estimate, Post
 from sfumato.local.frequency import codes_of
 from sfumato.local.hiera import check_division, levels_of
-from sfumato.local.mean import Mean, MeanMethod, grid_codes, numbers, worst_variance
+from sfumato.local.mean import Mean, average, check_table, grid_codes, numbers, worst_variance
 from sfumato.local.optimal import solve, within
 from sfumato.local.randomizer import Codes, Counts
 from sfumato.local.table import Table
@@ -58,9 +59,12 @@ class GradedMean:
     def __post_init__(self) -> None:
         check_division(self.divisions, len(self.budgets))
         levels = level_rows(len(self.budgets))
+        check_table(self.randomizer, len(levels))
         if self.randomizer.inputs != len(levels) or self.randomizer.outputs != len(self.outputs):
             raise InputError("the table of a graded mean does not fit its levels", culprit=self)
-        if not within(self.randomizer, levels, [exp_below(budget) for budget in self.budgets]):
+        if not all(map(math.isfinite, self.outputs)):
+            raise InputError("a mean needs one finite number for every output of its table", culprit=self)
+        if not within(self.randomizer, levels, [exp_below(claimed(budget)) for budget in self.budgets]):
             raise InputError("the probability table does not keep the budgets that the spec claims", culprit=self)
 
     @classmethod
@@ -110,10 +114,7 @@ class GradedMean:
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
         """
-        plain = Mean(
-            self.divisions[0], self.divisions[-1], self.epsilon, MeanMethod.OPTIMAL, self.randomizer, self.outputs
-        )
-        return plain.estimate(tally, reports, post)
+        return average((self.divisions[0], self.divisions[-1]), self.outputs, tally, reports, post)
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,11 @@ class PublicLevels:
     neighbours: ClassVar[str] = (
         "one person's value replaced, with the epsilon of the person's own level; levels are public"
     )
+
+    def __post_init__(self) -> None:
+        _check_means(self.parts)
+        if len({(part.low, part.high) for part in self.parts}) > 1:
+            raise InputError("all public levels need the same bounds", culprit=self)
 
     @classmethod
     def design(cls, low: float, high: float, *, budgets: Sequence[Number], independent: bool) -> PublicLevels:
@@ -199,6 +205,7 @@ class Block:
     neighbours: ClassVar[str] = "one person's value replaced by another of the same level; the level is disclosed"
 
     def __post_init__(self) -> None:
+        _check_means(self.parts)
         if any(before.high != after.low for before, after in pairwise(self.parts)):
             raise InputError("each level must start where the one before ends", culprit=self)
 
@@ -247,6 +254,17 @@ class Block:
         """
         made = _by_level(self.parts, self.randomizer.split(tally), post)
         return _pooled(made, np.array([each.reports for each in made], dtype=np.float64), reports)
+
+
+def _check_means(parts: tuple[Mean, ...]) -> None:
+    """Refuse levels that are not one mean each.
+
+    Raises:
+        InputError: says so.
+    """
+    expect_all(parts, Mean, "levels are a list of means")
+    if not parts:
+        raise InputError("a graded spec needs at least one level")
 
 
 def level_rows(levels: int) -> list[int]:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import expect, whole
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed
 from sfumato.local.choice import Choice
 from sfumato.local.composite import Sampled
-from sfumato.local.estimate import Estimate
+from sfumato.local.estimate import Estimate, sampled
 from sfumato.local.hashing import Hashed
 from sfumato.local.randomizer import Codes, Counts, Reports, variance
 from sfumato.privacy.entropy import Entropy
@@ -56,12 +56,17 @@ class HeavyHitters:
             raise InputError(
                 f"heavy hitters need a multiple of 8 from 8 to {LONGEST} bits, not {self.bits}", culprit=self
             )
+        expect(self.randomizer, Sampled, "the randomizer of heavy hitters is one prefix length, drawn at random")
         designs = self.designs
-        step = designs[0].inputs.bit_length() - 1
-        if [each.inputs for each in designs] != [1 << step * place for place in range(1, -(-self.bits // step) + 1)]:
+        step, buckets = designs[0].inputs.bit_length() - 1, designs[0].buckets
+        places = range(1, -(-self.bits // step) + 1)
+        if (
+            [(each.inputs, each.buckets) for each in designs] != [(1 << step * place, buckets) for place in places]
+            or buckets & (buckets - 1)
+            or step % (buckets.bit_length() - 1)
+        ):
             raise InputError("the parts of a heavy-hitter randomizer do not fit its prefix lengths", culprit=self)
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(cls, *, bits: int, text: bool, epsilon: Number) -> HeavyHitters:
@@ -102,10 +107,10 @@ class HeavyHitters:
     def find(self, reports: Reports, *, most: int) -> Estimate:
         """The most frequent values, at most ``most`` of them, with their frequencies.
 
-        Frequencies come from the people who reported whole values only.  Values that noise alone could have
-        raised that high are left out (nominally one false one in 10 000 runs, by the normal approximation, which is
-        optimistic for few reports); being chosen for its size, an estimate that
-        stays is slightly high.
+        Frequencies come from the people who reported whole values only, and their variance says so.  Values that
+        noise alone could have raised that high are left out (nominally one false one in 10 000 runs, by the normal
+        approximation, which is optimistic for few reports); being chosen for its size, an estimate that stays is
+        slightly high.
 
         Args:
             reports: all reports, in the layout of the randomizer.
@@ -133,7 +138,7 @@ class HeavyHitters:
             )
             share = np.clip(values, 0, 1)
             chance = share * part.truth * (1 - part.truth) + (1 - share) * part.lie * (1 - part.lie)
-            spread = chance / ((part.truth - part.lie) ** 2 * mine.size)
+            spread = chance / ((part.truth - part.lie) ** 2 * mine.size) + sampled(values, mine.size, len(reports))
             noise = np.sqrt(part.lie * (1 - part.lie) / mine.size) / (part.truth - part.lie)
             limit = NormalDist(0, float(noise)).inv_cdf(1 - _FALSE_ALARMS / support.size)
         clear = values > limit

@@ -27,7 +27,7 @@ from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
 from sfumato.local.bounds import claimed, proven
 from sfumato.local.estimate import Estimate, Post
-from sfumato.local.mean import grid_codes, numbers
+from sfumato.local.mean import check_table, grid_codes, numbers
 from sfumato.local.randomizer import Codes, Counts
 from sfumato.local.table import Table
 from sfumato.privacy.entropy import Entropy
@@ -61,6 +61,9 @@ class Hiera:
         if any(low < high for low, high in pairwise(self.budgets)):
             raise InputError("the budgets of levels must not increase", culprit=self.budgets)
         depth = len(self.budgets)
+        check_table(self.randomizer, 2 * depth)
+        for budget in self.budgets:
+            claimed(budget)
         if (self.randomizer.inputs, self.randomizer.outputs) != (2 * depth, 2 * depth):
             raise InputError("the table of a graded mean does not fit its levels", culprit=self)
 

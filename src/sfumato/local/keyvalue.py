@@ -11,18 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import expect, whole
 from sfumato.errors import InputError, SizeError
 from sfumato.local.bits import flips
-from sfumato.local.bounds import DENOMINATOR, claimed, exp_below
+from sfumato.local.bounds import DENOMINATOR, check_claim, claimed, exp_below
 from sfumato.local.counting import column_counts
 from sfumato.local.estimate import Estimate, Post
-from sfumato.local.frequency import codes_of
+from sfumato.local.frequency import codes_of, size_of_domain
 from sfumato.local.mean import check_bounds, numbers
 from sfumato.local.randomizer import LARGEST_TABLE, Codes, Counts, Layout, Reports
 from sfumato.local.sampling import below, coins
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
+
+MOST_PAIRS = 1 << 16
+"""Pairs of one person; with more, the one that is reported stands for too many."""
 
 _HALF = DENOMINATOR // 2
 
@@ -153,13 +156,12 @@ class KeyValue:
 
     def __post_init__(self) -> None:
         check_bounds(self.low, self.high)
-        size = self.keys if isinstance(self.keys, int) else len(self.keys)
-        if self.pairs < 1 or size != self.randomizer.keys:
+        expect(self.randomizer, SignedUnary, "the randomizer of keys and values is a signed unary one")
+        if not 1 <= self.pairs <= MOST_PAIRS or _number_of(self.keys) != self.randomizer.keys:
             raise InputError(
-                "a key-value spec needs at least one pair, and a randomizer for all its keys", culprit=self
+                f"a key-value spec needs 1 to {MOST_PAIRS} pairs, and a randomizer for all its keys", culprit=self
             )
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(
@@ -176,9 +178,7 @@ class KeyValue:
         pairs = whole(pairs, "pairs are a whole number")
         if not isinstance(keys, tuple):
             keys = whole(keys, "keys are a tuple of values, or their number")
-        size = keys if isinstance(keys, int) else len(keys)
-        if size < 1:
-            raise InputError("a key-value spec needs at least one key", culprit=keys)
+        size = _number_of(keys)
         limit = exp_below(exact)
         zero = math.ceil(DENOMINATOR * 2 / (limit + 3))
         # the sign coin takes what integers leave after the presence coins
@@ -253,3 +253,11 @@ class KeyValue:
         return Estimate(
             self.labels, values, np.concatenate([variance_held * self.pairs**2, half**2 * variance_mean]), reports
         )
+
+
+def _number_of(keys: tuple[str, ...] | tuple[int, ...] | int) -> int:
+    """Number of keys, which are a domain, but may be a single one."""
+    size = keys if isinstance(keys, int) else len(keys)
+    if size < 1:
+        raise InputError("a key-value spec needs at least one key", culprit=keys)
+    return size if size == 1 else size_of_domain(keys)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed, exp_below
 from sfumato.local.estimate import Estimate, Post
 from sfumato.local.optimal import Solution, optimal, unbiased
 from sfumato.local.randomizer import Codes, Counts
@@ -35,6 +35,10 @@ _LAPLACE_INPUTS = 33
 _LAPLACE_REACH = 20  # outputs reach so many scales beyond the inputs; e^-20 of the noise folds into the ends
 _LAPLACE_OUTPUTS = 1025
 _HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
+
+
+LARGEST_GRID = 1 << 12
+"""Inputs of a table that randomises numbers."""
 
 
 class MeanMethod(StrEnum):
@@ -73,10 +77,10 @@ class Mean:
 
     def __post_init__(self) -> None:
         check_bounds(self.low, self.high)
+        check_table(self.randomizer, LARGEST_GRID)
         if len(self.outputs) != self.randomizer.outputs or not all(map(math.isfinite, self.outputs)):
             raise InputError("a mean needs one finite number for every output of its table", culprit=self)
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(cls, low: float, high: float, *, epsilon: Number, method: MeanMethod = MeanMethod.AUTO) -> Mean:
@@ -118,15 +122,24 @@ class Mean:
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
         """
-        if post is not Post.NONE:
-            raise InputError("a mean has no post-processing: use none")
-        if reports < 2:  # noqa: PLR2004
-            raise InputError(f"a mean needs at least two reports, not {reports}")
-        values, half = np.array(self.outputs), (self.high - self.low) / 2
-        mean = float(values @ tally) / reports
-        spread = float(np.square(values - mean) @ tally) / (reports - 1)
-        centre = (self.high + self.low) / 2
-        return Estimate(self.labels, np.array([centre + half * mean]), np.array([half**2 * spread / reports]), reports)
+        return average((self.low, self.high), self.outputs, tally, reports, post)
+
+
+def average(bounds: tuple[float, float], outputs: Sequence[float], tally: Counts, reports: int, post: Post) -> Estimate:
+    """The mean of outputs in [-1, 1] units, in the units of ``bounds``.
+
+    Raises:
+        InputError: fewer than two reports, or a post-processing other than none.
+    """
+    if post is not Post.NONE:
+        raise InputError("a mean has no post-processing: use none")
+    if reports < 2:  # noqa: PLR2004
+        raise InputError(f"a mean needs at least two reports, not {reports}")
+    low, high = bounds
+    values, half, centre = np.array(outputs), (high - low) / 2, (high + low) / 2
+    mean = float(values @ tally) / reports
+    spread = float(np.square(values - mean) @ tally) / (reports - 1)
+    return Estimate(("mean",), np.array([centre + half * mean]), np.array([half**2 * spread / reports]), reports)
 
 
 def worst_variance(spec: Mean) -> float:
@@ -139,6 +152,17 @@ def worst_variance(spec: Mean) -> float:
     slope = np.diff(second) / np.diff(grid)
     peak = np.clip(slope / 2, grid[:-1], grid[1:])
     return float(np.max(second[:-1] + slope * (peak - grid[:-1]) - peak**2))
+
+
+def check_table(table: object, most: int) -> None:
+    """Refuse what is no table of two to ``most`` inputs.
+
+    Raises:
+        InputError: says so.
+    """
+    expect(table, Table, "the randomizer of a number is a table")
+    if isinstance(table, Table) and not 2 <= table.inputs <= most:  # noqa: PLR2004
+        raise InputError(f"a table for numbers has from 2 to {most} inputs, not {table.inputs}", culprit=table)
 
 
 def check_bounds(low: float, high: float) -> None:

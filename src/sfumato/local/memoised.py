@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from sfumato.errors import InputError
 from sfumato.local.bits import Coins, Unary, pack, unpack
 from sfumato.local.bounds import DENOMINATOR
 from sfumato.local.choice import Choice
@@ -128,6 +129,10 @@ class Loloha:
     hashed: Hashed
     first: int
     second: int
+
+    def __post_init__(self) -> None:
+        if not DENOMINATOR < self.second * self.hashed.buckets <= DENOMINATOR * self.hashed.buckets:
+            raise InputError("the second round of a memoised randomizer says nothing or is no chance", culprit=self)
 
     @property
     def inputs(self) -> int:

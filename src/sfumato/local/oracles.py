@@ -13,7 +13,7 @@ from sfumato.errors import InputError, LossError
 from sfumato.local.bits import Coins, Unary
 from sfumato.local.bounds import DENOMINATOR, exp_below
 from sfumato.local.choice import Choice, Design
-from sfumato.local.designs import Direct, Hadamard, Projective, points
+from sfumato.local.designs import LARGEST_GEOMETRY, Direct, Hadamard, Projective, points
 from sfumato.local.encodings import BucketRun, CountMeanSketch
 from sfumato.local.field import prime_powers
 from sfumato.local.hashing import LARGEST_TALLY, Hashed
@@ -21,6 +21,9 @@ from sfumato.local.memoised import Loloha, Rappor
 from sfumato.local.randomizer import FrequencyOracle, variance
 from sfumato.local.sketch import HadamardSketch
 from sfumato.local.subset import Subset
+
+ORACLES = Choice | Unary | CountMeanSketch | BucketRun | Rappor | Loloha
+"""Every frequency oracle: one column of codes, and a report that supports some of them."""
 
 
 class Method(StrEnum):
@@ -42,9 +45,6 @@ class Method(StrEnum):
     RAPPOR = "rappor"  # unary, permanent and instantaneous rounds
     LOLOHA = "loloha"  # hashed, permanent and instantaneous rounds
 
-
-LARGEST_GEOMETRY = 1 << 24
-"""Entries of the table of a projective geometry; above it other methods serve."""
 
 _EIGHT_BYTES = 64
 _SMALLEST_EIGHT_BYTE_GEOMETRY = 2

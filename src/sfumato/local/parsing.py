@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -29,10 +28,9 @@ from sfumato.local.sketch import HadamardSketch
 from sfumato.local.spec import Spec
 from sfumato.local.subset import Subset
 from sfumato.local.table import Table
+from sfumato.privacy.loss import exact
 
 Document = dict[str, Any]
-
-_FRACTION = re.compile(r"[0-9.eE+-]{1,40}(/[0-9]{1,400})?|[0-9]{1,400}/[0-9]{1,400}")
 
 
 def parse_spec(document: Document) -> Spec:
@@ -56,9 +54,9 @@ def parse_randomizer(document: Document) -> Randomizer:
 
 
 def _fraction(text: str) -> Fraction:
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+    if not isinstance(text, str):
         raise TypeError
-    return Fraction(text)
+    return exact(text, name="epsilon")
 
 
 def _read_values(values: object) -> Any:  # noqa: ANN401 -- checked by the spec itself

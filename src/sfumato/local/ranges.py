@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import expect_all, whole
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed
 from sfumato.local.composite import Sampled
 from sfumato.local.estimate import Estimate, Post, simplex
 from sfumato.local.frequency import codes_of, frequencies
-from sfumato.local.oracles import Method, oracle
+from sfumato.local.oracles import ORACLES, Method, oracle
 from sfumato.local.randomizer import Codes, Counts, FrequencyOracle
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
@@ -47,10 +47,11 @@ class Range:
     neighbours: ClassVar[str] = "one person's value replaced by any other value of the domain"
 
     def __post_init__(self) -> None:
+        _check_shape(self.size, self.fanout)
+        expect_all(self.oracles, ORACLES, "the levels of a range are frequency oracles")
         if tuple(each.inputs for each in self.oracles) != tuple(-(-self.size // width) for width in self.widths):
             raise InputError("the oracles of a range do not fit the levels of its hierarchy", culprit=self)
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(cls, size: int, *, epsilon: Number, fanout: int = 4) -> Range:
@@ -63,10 +64,7 @@ class Range:
         exact = claimed(epsilon)
         size = whole(size, "the size of a range is a whole number of cells")
         fanout = whole(fanout, "a fanout is a whole number")
-        if not 2 <= size <= LARGEST_RANGE or not 2 <= fanout <= size:  # noqa: PLR2004
-            raise InputError(
-                f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size
-            )
+        _check_shape(size, fanout)
         oracles = tuple(oracle(-(-size // width), exact, Method.AUTO, None)[1] for width in _widths(size, fanout))
         return cls(size, fanout, exact, oracles)
 
@@ -106,14 +104,15 @@ class Range:
         """Shares of inclusive ranges of cells.
 
         Least squares over the estimates of all levels with their variances, given that all cells sum to one (Hay,
-        Rastogi, Miklau, Suciu 2010, with weights).  The stated variance takes different intervals as uncorrelated.
+        Rastogi, Miklau, Suciu 2010, with weights).  The stated variance is that of the noise, taking different
+        intervals of a level as uncorrelated, and that of which people reported about which level.
 
         Raises:
             InputError: a range outside the domain, a level without reports, or another post-processing.
         """
         if any(not 0 <= first <= last < self.size for first, last in ranges):
             raise InputError(f"a range must lie within 0 .. {self.size - 1} and not end before it starts")
-        cells, covariance = self._consistent(tally)
+        cells, covariance = self._consistent(tally, reports)
         match post:
             case Post.NONE:
                 pass
@@ -127,8 +126,9 @@ class Range:
         labels = tuple(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
         return Estimate(labels, members @ cells, np.maximum(variance, 0), reports)
 
-    def _consistent(self, tally: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Cells and their covariance."""
+    def _consistent(self, tally: Counts, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Cells and their covariance: of the noise, and of who happened to report about which level."""
+        levels = []
         precision = np.zeros((self.size, self.size))
         weighted = np.zeros(self.size)
         for width, each, (count, mine) in zip(self.widths, self.oracles, self.randomizer.split(tally), strict=True):
@@ -137,11 +137,32 @@ class Range:
             weight = 1 / variance.mean()
             precision += weight * (interval[:, None] == interval[None, :])
             weighted += weight * values[interval]
-        covariance = np.linalg.inv(precision)
-        toward = covariance.sum(axis=1)
-        free = covariance @ weighted
+            levels.append((weight, width, variance, count))
+        inverse = np.linalg.inv(precision)
+        toward = inverse.sum(axis=1)
         total = toward.sum()
-        return free - toward * (free.sum() - 1) / total, covariance - np.outer(toward, toward) / total
+        cells = inverse @ weighted
+        cells -= toward * (cells.sum() - 1) / total
+        linear = inverse - np.outer(toward, toward) / total  # of the cells in the weighted estimates
+        shares = simplex(cells)
+        covariance = -_multinomial(shares) / reports  # nobody who is wanted is missing from all levels together
+        for weight, width, variance, count in levels:
+            starts = np.arange(0, self.size, width)
+            own = weight * np.add.reduceat(linear, starts, axis=1)  # (cells, intervals of the level)
+            spread = np.diag(variance) + _multinomial(np.add.reduceat(shares, starts)) / count
+            covariance += own @ spread @ own.T
+        return cells, covariance
+
+
+def _multinomial(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Covariance of which value one person drawn at random has."""
+    spread: NDArray[np.float64] = np.diag(shares) - np.outer(shares, shares)
+    return spread
+
+
+def _check_shape(size: int, fanout: int) -> None:
+    if not 2 <= size <= LARGEST_RANGE or not 2 <= fanout <= size:  # noqa: PLR2004
+        raise InputError(f"a range needs 2 to {LARGEST_RANGE} cells and a fanout from 2 to their number", culprit=size)
 
 
 def _widths(size: int, fanout: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import InputError, ReportError
 from sfumato.local.client import Reports
+from sfumato.local.composite import Joint, Labelled, Sampled
 from sfumato.local.document import fingerprint
 from sfumato.local.estimate import Estimate, Post
 from sfumato.local.heavy import HeavyHitters
@@ -19,6 +20,7 @@ from sfumato.local.randomizer import Counts
 from sfumato.local.spec import Additive, Spec
 
 _MAGIC = b"SFLS"
+_MOST = 1 << 62  # reports of a state: its counts stay within 64-bit integers
 _HEAD = struct.Struct("<4s32sQQQQ")
 
 
@@ -48,6 +50,8 @@ class State:
         """
         if self.spec != other.spec:
             raise ReportError("states of different specs cannot be merged", culprit=(self.spec, other.spec))
+        if max(self.reports + other.reports, self.refused + other.refused) > _MOST:
+            raise ReportError("the states together count more reports than a state can hold", culprit=(self, other))
         held = [state.kept for state in (self, other) if state.kept.size]  # an empty one in bytes has no width
         kept = np.concatenate(held) if held else self.kept
         return State(
@@ -75,6 +79,9 @@ class State:
         if len(body) < _HEAD.size or not body.startswith(_MAGIC) or hashlib.sha256(body).digest() != check:
             raise ReportError("these bytes are no state, or are damaged")
         _, spec, reports, refused, tally, kept = _HEAD.unpack_from(body)
+        whole = len(body) == _HEAD.size + 8 * tally + kept and not (kept % reports if reports else kept)
+        if not whole or max(reports, refused) > _MOST:
+            raise ReportError("these bytes are no state: its parts do not have the sizes that it names")
         numbers = np.frombuffer(body, dtype="<i8", count=tally, offset=_HEAD.size).astype(np.int64)
         rest = np.frombuffer(body, dtype=np.uint8, count=kept, offset=_HEAD.size + 8 * tally)
         return cls(
@@ -82,7 +89,7 @@ class State:
             reports,
             refused,
             numbers,
-            rest.reshape(reports if kept else 0, -1) if kept else rest.reshape(0, 0),
+            rest.reshape(reports, -1) if kept else rest.reshape(0, 0),
         )
 
 
@@ -124,10 +131,13 @@ class Server:
         """Add what another server counted.
 
         Raises:
-            ReportError: it counted reports of another spec, or its size is wrong.
+            ReportError: it counted reports of another spec, its size is wrong, or no reports can have made it.
         """
+        expect(state, State, "what is merged is the State of a server")
         if state.tally.shape != self._state.tally.shape or state.kept.shape[1:] not in {(0,), *_kept_shape(self._spec)}:
             raise ReportError("the state does not have the size that its spec asks for")
+        if not _countable(self._spec, state):
+            raise ReportError("no reports can have made this state: it is corrupt")
         self._state = self._state.merge(state)
 
     def state(self) -> State:
@@ -182,6 +192,27 @@ def empty(spec: Spec) -> State:
     kept = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
     size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
     return State(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), kept)
+
+
+def _countable(spec: Spec, state: State) -> bool:
+    """Whether so many reports can have made the state."""
+    counts = (state.reports, state.refused)
+    if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:
+        return False
+    if isinstance(spec, HeavyHitters):
+        kept = state.kept
+        return (
+            kept.dtype == np.uint8 and len(kept) == state.reports and (not len(kept) or spec.randomizer.possible(kept))
+        )
+    if state.kept.size or np.any(state.tally < 0) or np.any(state.tally > state.reports):
+        return False
+    match spec.randomizer:
+        case Joint() as joint:
+            return all(count == state.reports for count, _ in joint.split(state.tally))
+        case Sampled() | Labelled() as divided:
+            return sum(count for count, _ in divided.split(state.tally)) == state.reports
+        case _:
+            return True
 
 
 def _kept_shape(spec: Spec) -> set[tuple[int, ...]]:

@@ -7,7 +7,7 @@ epsilon is ln(d (e^epsilon - 1) + 1), not epsilon.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
@@ -15,11 +15,11 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect
+from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
-from sfumato.local.bounds import claimed, exp_below
+from sfumato.local.bounds import check_claim, claimed
 from sfumato.local.composite import Joint, Sampled
-from sfumato.local.estimate import Estimate, Post
+from sfumato.local.estimate import Estimate, Post, sampled
 from sfumato.local.frequency import Frequency
 from sfumato.local.mean import Mean
 from sfumato.local.randomizer import Codes, Counts
@@ -64,10 +64,11 @@ class Several:
     neighbours: ClassVar[str] = "one person's whole tuple replaced by any other"
 
     def __post_init__(self) -> None:
-        if len(self.parts) < 2 or len(set(self.names)) != len(self.parts):  # noqa: PLR2004
+        expect_all(self.names, str, "the names of attributes are a list of texts")
+        expect_all(self.parts, Frequency | Mean, "the parts of several attributes are frequencies and means")
+        if not 2 <= len(self.parts) == len(set(self.names)) == len(self.names):  # noqa: PLR2004
             raise InputError("several attributes need at least two parts with distinct names", culprit=self)
-        if self.randomizer.ratio() > exp_below(self.epsilon):
-            raise InputError("the parts together do not keep the epsilon that the spec claims", culprit=self)
+        check_claim(self.epsilon, self.randomizer.ratio(), self)
 
     @classmethod
     def design(
@@ -131,8 +132,16 @@ class Several:
             InputError: too few reports of a part.
         """
         made = [
-            part.estimate(mine, count, post if isinstance(part, Frequency) else Post.NONE)
+            self._of(part, mine, count, reports, post)
             for part, (count, mine) in zip(self.parts, self.randomizer.split(tally), strict=True)
         ]
         values = np.concatenate([each.values for each in made])
         return Estimate(self.labels, values, np.concatenate([each.variance for each in made]), reports)
+
+    def _of(self, part: Part, tally: Counts, taken: int, people: int, post: Post) -> Estimate:
+        """One part's estimates; those of a mean state already that its people might have been others."""
+        if not isinstance(part, Frequency):
+            return part.estimate(tally, taken, Post.NONE)
+        made = part.estimate(tally, taken, post)
+        shares = made.values if post is Post.NONE else part.estimate(tally, taken, Post.NONE).values
+        return replace(made, variance=made.variance + sampled(shares, taken, people))
