@@ -46,6 +46,7 @@ class Asked:
                 **self.options,
             },
             f"rows by {', '.join(each.name for each in self.quasi)}: {' and '.join(map(str, self.criteria))}",
+            raw=tuple(sorted(keep)) or None,
         )
 
     def statement(self, unit: Unit) -> str:

@@ -73,6 +73,10 @@ class ArrayTable:
             digest.update(column[order].tobytes())
         return digest.hexdigest()
 
+    def version_with(self, columns: tuple[str, ...]) -> str:
+        """See :meth:`sfumato.engine.port.Encoded.version_with`: all columns are in the version already."""
+        return hashlib.sha256(f"{self.version} {list(columns)}".encode()).hexdigest()
+
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: p.Predicate | None = None
     ) -> tuple[Exact[Counts], ...]:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.fingerprint import Fingerprint
 from sfumato.engine.output import complete, read_labels, write_batches
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
@@ -166,6 +166,7 @@ class DuckStore:
     """Implements :class:`sfumato.engine.encoded.Store`: one table of the database, dropped with the store."""
 
     cover_cells = COVER_CELLS
+    lasting = True
 
     def __init__(self, table: DuckTable, encoding: Encoding, relation: str, stamps: Stamps) -> None:
         self._table = table
@@ -219,6 +220,15 @@ class DuckStore:
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
             found.add_batch(batch)
         return found.digest(self.domain.hash)
+
+    def content(self, columns: Sequence[str]) -> Sequence[object]:
+        """Read the source again."""
+        raw = [DIALECT.text(self._table.raw(name)) for name in columns]
+        with self._table.reading() as cursor:
+            select = self._encoding.select(self._table.source.relation(cursor), raw)
+            (found,) = cursor.sql(content(self._encoding, select, len(raw))).fetchall()
+        self.ready()
+        return cast("Sequence[object]", found)
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the source again; only units above their bound are sorted."""

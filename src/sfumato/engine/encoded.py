@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -48,6 +50,11 @@ class Store(Protocol):
         """How large the tables should be over which marginals are tallied together."""
         ...
 
+    @property
+    def lasting(self) -> bool:
+        """Whether raw columns stay what they were as long as :meth:`ready` does not refuse."""
+        ...
+
     def ready(self) -> None:
         """Refuse where the rows can no longer be counted as they were encoded.
 
@@ -70,6 +77,10 @@ class Store(Protocol):
 
     def fingerprint(self) -> str:
         """Names the rows, in whatever order they stand."""
+        ...
+
+    def content(self, columns: Sequence[str]) -> Sequence[object]:
+        """Number of rows and two sums that name them, with raw columns and before a unit is bounded, read again."""
         ...
 
     def dropped(self, most: int, where: Predicate | None) -> int:
@@ -96,6 +107,7 @@ class EncodedRows:
         self._store = store
         self._table = table
         self._columns = columns
+        self._contents: dict[tuple[str, ...], str] = {}
 
     @property
     def domain(self) -> Domain:
@@ -117,6 +129,21 @@ class EncodedRows:
     @cached_property
     def _fingerprint(self) -> str:
         return self._store.fingerprint()
+
+    def version_with(self, columns: tuple[str, ...]) -> str:
+        """Names the content with raw columns, and with the rows beyond the bound of a unit.
+
+        Raises:
+            EngineError: as for :attr:`version`.
+            TableError: a column that the table does not have.
+        """
+        version = self.version
+        found = self._contents.get(columns)
+        if found is None:
+            found = " ".join(str(int(str(number or 0))) for number in self._store.content(columns))
+            if self._store.lasting:
+                self._contents[columns] = found
+        return hashlib.sha256(json.dumps([version, list(columns), found]).encode()).hexdigest()
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None

@@ -137,6 +137,25 @@ class Encoding:
         return bin_number(value, [float(edge) for edge in edges or ()])
 
 
+def content(encoding: Encoding, select: str, raw: int) -> str:
+    """Number of rows, and two sums that name them in whatever order they stand.
+
+    Args:
+        encoding: of the rows.
+        select: the encoded rows, with raw columns as text.
+        raw: how many these are, ``r0, r1, …``.
+    """
+    dialect = encoding.dialect
+    numbers = [name for name in encoding.stored if name != "u"]
+    # codes and numbers hold no blanks; what may hold anything is hashed first, so that no two rows are spelled alike
+    texts = [f"COALESCE({dialect.text(name)}, '')" for name in numbers]
+    words = [*(["u"] if "u" in encoding.stored else []), *(f"r{place}" for place in range(raw))]
+    texts += [f"COALESCE({dialect.digest(name)}, '')" for name in words]
+    row = dialect.digest("CONCAT(" + ", ' ', ".join(texts) + ")")
+    sums = ", ".join(f"SUM(CAST({word} AS DECIMAL(38, 0)))" for word in dialect.words("digest"))
+    return f"SELECT COUNT(*), {sums} FROM (SELECT {row} AS digest FROM ({select}) AS carried) AS hashed"
+
+
 def bin_number(value: str, starts: list[float]) -> str:
     """Index of the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
 

@@ -161,6 +161,15 @@ class Encoded(Protocol):
         """Names the content: the same rows under the same domain give the same version, hexadecimal."""
         ...
 
+    def version_with(self, columns: tuple[str, ...]) -> str:
+        """Names the content together with raw columns, which need not be in the domain, and with the rows that the
+        bound of a unit leaves out.  Reads the table again.
+
+        Raises:
+            TableError: a column that the table does not have.
+        """
+        ...
+
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
     ) -> tuple[Exact[Counts], ...]:

@@ -25,7 +25,7 @@ from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.condition import condition
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.fingerprint import Fingerprint
 from sfumato.engine.output import complete, read_labels, write_batches
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
@@ -119,6 +119,7 @@ class SparkStore:
     """Implements :class:`sfumato.engine.encoded.Store`: a cached DataFrame of codes."""
 
     cover_cells = COVER_CELLS
+    lasting = True
     dialect = DIALECT
 
     def __init__(self, table: SparkTable, encoding: Encoding, frame: Any, stamps: list[tuple[str, int, int]]) -> None:  # noqa: ANN401
@@ -188,6 +189,13 @@ class SparkStore:
         for state in found["state"].to_pylist():
             total.merge(state)
         return total.digest(self.domain.hash)
+
+    def content(self, columns: Sequence[str]) -> Sequence[object]:
+        """Read the table again."""
+        raw = [DIALECT.text(self._table.raw(name)) for name in columns]
+        select = self._encoding.select(self._table.relation, raw)
+        found = self.query(content(self._encoding, select, len(raw)))
+        return [column[0].as_py() for column in found.columns]
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""

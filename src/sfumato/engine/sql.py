@@ -27,7 +27,7 @@ from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.condition import condition
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.output import read_labels, write_batches
 from sfumato.engine.plan import Counts, Plan
 from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
@@ -148,6 +148,7 @@ class SqlStore:
     """Implements :class:`sfumato.engine.encoded.Store`: a temporary table, gone with its session."""
 
     relation = "sfumato_encoded"
+    lasting = False  # others write the table while it is open
     cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
 
     def __init__(self, table: SqlTable, encoding: Encoding, session: Session) -> None:
@@ -191,6 +192,13 @@ class SqlStore:
         (sums,) = self._session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
         text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def content(self, columns: Sequence[str]) -> Sequence[object]:
+        """Read the table again."""
+        raw = [self.dialect.telling(self._table.raw(name)) for name in columns]
+        select = self._encoding.select(self._table.relation, raw)
+        (found,) = self._session.rows(content(self._encoding, select, len(raw)))
+        return found
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""

@@ -25,6 +25,7 @@ from sfumato.vault import canonical, keeper
 from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
 from sfumato.vault.payload import Payload
+from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.vault import Request, Settled
 
 CONFIDENCE = Fraction(95, 100)
@@ -92,7 +93,7 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
 
 def request(planned: Plan) -> Request:
     """What the release of a plan is called in the journal."""
-    return Request("query", "tally", planned.parameters, planned.words)
+    return Request("query", "tally", planned.parameters, planned.words, raw=beyond_bounds(planned.questions))
 
 
 def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled) -> Answer:
@@ -183,6 +184,7 @@ def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, ret
             "threshold",
             {"columns": list(columns), "of": canonical.loss(loss)},
             in_words(query, vault.domain),
+            raw=columns,
         ),
         mechanism.charge,
         run,

@@ -6,6 +6,7 @@ Sensitivities are for adding or removing one *row*; the vault multiplies by the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -136,6 +137,11 @@ class Dropped:
 
 
 Measurable = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins | Dropped
+
+
+def beyond_bounds(questions: Sequence[Measurable]) -> tuple[str, ...] | None:
+    """What is read of the table beside its encoded rows, as :class:`sfumato.vault.vault.Request` takes it."""
+    return () if any(isinstance(question, Dropped) for question in questions) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from sfumato.vault.noise import noises
 from sfumato.vault.payload import Payload, decode, encode
 from sfumato.vault.promise import billed, promise
 from sfumato.vault.purse import Purse
-from sfumato.vault.questions import Measurable, Measurement, Scores
+from sfumato.vault.questions import Measurable, Measurement, Scores, beyond_bounds
 from sfumato.vault.sensitivity import selection_sensitivity
 from sfumato.vault.session import Session
 from sfumato.vault.tallies import Tallies
@@ -39,13 +39,16 @@ class Request:
     """What a release is called in the journal: the same request of the same data is the same question.
 
     ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
-    is asked to whoever reads the journal; they are no part of the question.
+    is asked to whoever reads the journal; they are no part of the question.  ``raw`` names the columns that are read
+    as they stand in the table, which then belong to the version of the data; where it is not None, so do the rows that
+    the bound of a unit leaves out.
     """
 
     family: str
     method: str
     parameters: Mapping[str, Any]
     words: str = field(default="", compare=False, repr=False)
+    raw: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ class Vault:
             "shares": None if shares is None else [str(share) for share in shares],
         }
         settled = self.release(
-            Request("vault", "measure", parameters),
+            Request("vault", "measure", parameters, raw=beyond_bounds(questions)),
             loss,
             lambda doors: {
                 str(index): measurement.values
@@ -202,7 +205,8 @@ class Vault:
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.doors.Doors.threshold`; one journal entry."""
         self.refuse_keys(columns)
-        request = Request("vault", "threshold", {"columns": list(columns), "of": canonical.loss(loss)})
+        asked = {"columns": list(columns), "of": canonical.loss(loss)}
+        request = Request("vault", "threshold", asked, raw=columns)
         charge = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(doors: Doors) -> Payload:
@@ -231,7 +235,7 @@ class Vault:
             family=request.family,
             method=request.method,
             parameters={**parameters, "domain": self.domain.hash},
-            dataset_version=self.encoded.version,
+            dataset_version=(self.encoded.version if request.raw is None else self.encoded.version_with(request.raw)),
         )
         receipt = self.ledger.release(
             question,

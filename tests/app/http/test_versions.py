@@ -167,6 +167,34 @@ def test_a_table_is_read_again_where_its_connection_died_and_refused_where_it_ca
         engine.dispose()
 
 
+def test_a_column_whose_values_may_be_discovered_is_in_the_confirmed_version(tmp_path, table):
+    server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1).start()
+    try:
+        steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+        towned(table, "Bonn")
+        steward.register("people", source=str(table), domain=DOMAIN, limit="10,1e-3", discoverable=["town"])
+        by_town = "SELECT town, COUNT(*) FROM people GROUP BY town"
+        first = analyst.ask("people", by_town, epsilon="1", delta="1e-6").rows
+        assert [row["key"] for row in first] == [["Bonn"]]
+        assert steward.read_again("people")["changed"] is False
+        towned(table, "Trier")
+        assert problem(lambda: analyst.ask("people", COUNT, epsilon="1"))["type"] == "/problems/table-changed"
+        assert steward.read_again("people")["changed"] is True
+        second = analyst.ask("people", by_town, epsilon="1", delta="1e-6").rows
+        assert [row["key"] for row in second] == [["Trier"]]
+        found = problem(lambda: steward.register("again", source=str(table), domain=DOMAIN, limit="10"))
+        assert found["type"] == "/problems/table-registered", "the same rows, whatever may be discovered of them"
+    finally:
+        server.stop()
+
+
+def towned(table, town):
+    """The same rows, all in one town, which the domain does not know."""
+    found = parquet.read_table(table)
+    found = found.drop_columns([name for name in ["town"] if name in found.column_names])
+    parquet.write_table(found.append_column("town", [[town] * len(found)]), table)
+
+
 def test_a_second_name_is_a_second_budget_only_when_confirmed(server, table, tmp_path):
     steward = server.client("stew", Scope.STEWARD)
     copy, link = tmp_path / "copy.parquet", tmp_path / "link.parquet"

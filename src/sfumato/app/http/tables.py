@@ -26,6 +26,7 @@ from sfumato.ledger.registry import Dataset
 from sfumato.vault.vault import Vault
 
 _REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up
+_AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
 _FEW = 32  # files that a look at takes less than a millisecond
 
 
@@ -50,9 +51,13 @@ class Held:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A table that was just read, and its files as they stayed meanwhile."""
+    """A table that was just read, and its files as they stayed meanwhile.
+
+    ``discoverable`` names the content with the columns whose values may be discovered, where there are such.
+    """
 
     encoded: Encoded
+    discoverable: str | None
     files: Stamps
 
 
@@ -99,7 +104,10 @@ class Tables:
         found = []
         for name in names:
             confirmed = self._readings.confirmed(name)
-            if confirmed is not None and confirmed.version == self._readings.version_of(name, fresh.encoded.version):
+            if confirmed is None:
+                continue
+            rows, _, _ = confirmed.version.partition(_AND)
+            if rows == self._readings.version_of(name, fresh.encoded.version):
                 found.append(name)
         return found
 
@@ -166,7 +174,8 @@ class Tables:
         return self._holding(loaded, read(loaded.dataset, loaded.domain), number)
 
     def _holding(self, loaded: Loaded, fresh: Fresh, number: int) -> Held:
-        version = self._readings.version_of(loaded.dataset.name, fresh.encoded.version)
+        parts = [fresh.encoded.version, *([] if fresh.discoverable is None else [fresh.discoverable])]
+        version = _AND.join(self._readings.version_of(loaded.dataset.name, part) for part in parts)
         return Held(Vault(fresh.encoded, loaded.ledger), version, fresh.files, number)
 
     def _keep(self, name: str, held: Held, found: Reading) -> None:
@@ -189,9 +198,10 @@ def read(dataset: Dataset, domain: Domain) -> Fresh:
             raise TableError(f"the table has no column {name!r} whose values could be discovered", culprit=name)
     encoded = table.encode(domain)
     assert encoded.version  # which reads it, where it was not read yet
+    discoverable = encoded.version_with(dataset.discoverable) if dataset.discoverable else None
     if stamps(dataset.source) != files:
         raise EngineError("the table was written while it was read; have it read again later")
-    return Fresh(encoded, files)
+    return Fresh(encoded, discoverable, files)
 
 
 def _answers(held: Held) -> bool:
