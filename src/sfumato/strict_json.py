@@ -17,7 +17,7 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
 
     Raises:
         InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, or a nesting or number beyond all
-            reason.  The message quotes nothing of the text.
+            reason; where Python says why, that is the cause.  The message quotes nothing of the text.
 
     >>> read_json('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
@@ -26,8 +26,8 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except _RepeatedKeyError:
         raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{name} is no JSON", culprit=text) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is no JSON", culprit=text) from error
 
 
 class _RepeatedKeyError(Exception):

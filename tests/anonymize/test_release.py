@@ -271,7 +271,7 @@ def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
         recoding.parse({})
     with pytest.raises(InputError, match="damaged"):
         recoding.parse(document | {"kept": [[10**30]]})
-    for text in ("no", "[" * 100_000, "9" * 5000):
+    for text in ("no", "[" * 100_000, "9" * 5000, '{"kind": "local", "kind": "full_domain"}'):
         (tmp_path / "text.json").write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match="cannot read"):
             recoding.load(tmp_path / "text.json")

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, InputError
+from sfumato.strict_json import read_json
 
 SUFFIXES = (".csv", ".yaml", ".yml", ".json")
 
@@ -35,9 +36,12 @@ def read(path: str | Path, *, attribute: str | None = None) -> Hierarchy:
     if path.suffix == ".csv":
         return _from_csv(text, attribute or path.stem)
     try:
-        document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise DomainError(f"{path} is neither YAML nor JSON{_where(error, text)}", culprit=path) from None
+        document = read_json(text, name=str(path)) if path.suffix == ".json" else yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError, InputError) as error:
+        if isinstance(error, InputError) and error.__cause__ is None:
+            raise DomainError(str(error), culprit=path) from None
+        where = _where(error.__cause__ or error, text)
+        raise DomainError(f"{path} is neither YAML nor JSON{where}", culprit=path) from None
     return parse(document)
 
 
@@ -92,7 +96,7 @@ def dump(hierarchy: Hierarchy) -> str:
     return yaml.safe_dump(describe(hierarchy), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 
-def _where(error: Exception, text: str) -> str:
+def _where(error: BaseException, text: str) -> str:
     """The line that cannot be read, and what is most often wrong with it; nothing where the reader names none."""
     line = error.lineno if isinstance(error, json.JSONDecodeError) else None
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:

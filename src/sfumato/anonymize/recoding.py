@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
+from sfumato.strict_json import read_json
 
 Integers = NDArray[np.int64]
 Losses = NDArray[np.float64]
@@ -109,8 +110,8 @@ def load(path: str | Path) -> Recoding:
         InputError: the file cannot be read or is no recoding.
     """
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        document = read_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, InputError):
         raise InputError(f"cannot read {path} as the JSON file of a recoding", culprit=path) from None
     return parse(document)
 

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sfumato.errors import LedgerError
+from sfumato.errors import InputError, LedgerError
+from sfumato.strict_json import read_json
 
 Payload: TypeAlias = Mapping[str, Any]
 
@@ -44,6 +45,12 @@ def encode(payload: Payload) -> bytes:
     return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
 
 
+_DAMAGED = (
+    *(InputError, ValueError, TypeError, KeyError),
+    *(AttributeError, RecursionError, OverflowError, zlib.error),
+)
+
+
 def decode(stored: bytes) -> dict[str, Any]:
     """The payload that ``encode`` stored.
 
@@ -52,7 +59,7 @@ def decode(stored: bytes) -> dict[str, Any]:
     """
     try:
         return _decoded(stored)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, zlib.error) as error:
+    except _DAMAGED as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
 
 
@@ -61,7 +68,7 @@ def _decoded(stored: bytes) -> dict[str, Any]:
     if kind not in (_PLAIN, _COMPRESSED):
         raise ValueError
     text, _, content = (whole if kind == _PLAIN else zlib.decompress(whole)).partition(b"\n")
-    head = json.loads(text)
+    head = read_json(text)
     payload: dict[str, Any] = dict(head["values"])
     start = 0
     for name, dtype, shape in head["arrays"]:

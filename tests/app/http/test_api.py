@@ -267,6 +267,7 @@ def test_bodies_that_are_too_large_or_no_json_are_refused(server):
         large = client.post(address, content=b" " * 300_000)
         streamed = client.post(address, content=iter([b" " * 100_000] * 4))
         broken = client.post(address, content=b"{")
+        twice = client.post(address, content=b'{"sql": "", "loss": {"epsilon": "0.1", "epsilon": "9"}}')
         unknown = client.post(address, json={"sql": COUNT, "loss": {"epsilon": "1"}, "epsilon": "7"})
         both = client.post(
             address, json={"sql": COUNT, "query": {"aggregates": [{"aggregate": "count"}]}, "loss": {"epsilon": "1"}}
@@ -282,7 +283,8 @@ def test_bodies_that_are_too_large_or_no_json_are_refused(server):
     assert (odd.status_code, odd.json()["type"]) == (422, "/problems/request-refused")
     assert (large.status_code, streamed.status_code) == (413, 413)
     assert large.json()["type"] == streamed.json()["type"] == "/problems/body-too-large"
-    for reply in (broken, unknown, many):
+    assert twice.json()["errors"][0]["reason"] == "the body says a key twice, so what it means is open"
+    for reply in (broken, twice, unknown, many):
         assert reply.status_code == 422
         assert reply.json()["type"] == "/problems/invalid-request"
         assert reply.json()["charged"] is False

@@ -123,7 +123,7 @@ def install(app: FastAPI) -> None:
 
 def _reason(request: Request, error: Mapping[str, Any]) -> str:
     if error["type"] == "json_invalid":
-        return "no JSON"
+        return str(error["ctx"]["error"])
     if error["type"] == "model_attributes_type" and tuple(error["loc"]) == ("body",):
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":

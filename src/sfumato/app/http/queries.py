@@ -11,6 +11,7 @@ from sfumato.app.http.access import Anyone, Worker
 from sfumato.app.http.asking import Asked, answered
 from sfumato.app.http.forms import AskForm, CostForm
 from sfumato.app.http.overspent import spent_by
+from sfumato.app.http.strict import StrictRoute
 from sfumato.app.http.tables import Loaded
 from sfumato.app.supposing import notes
 from sfumato.domain.document import describe
@@ -19,7 +20,7 @@ from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
 from sfumato.query import accuracy, cost, too_small
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 

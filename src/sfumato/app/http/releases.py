@@ -18,12 +18,13 @@ from sfumato.app.http.problems import problem
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.http.service import Service
+from sfumato.app.http.strict import StrictRoute
 from sfumato.errors import InputError, LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.vault import Vault
 
-router = APIRouter(prefix="/v1", tags=["releases"])
+router = APIRouter(prefix="/v1", tags=["releases"], route_class=StrictRoute)
 _AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need the memory that queries need
 MOST_OPEN = 8
 """Releases that one name may have waiting or under way, as each holds a thread."""

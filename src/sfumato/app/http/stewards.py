@@ -12,11 +12,12 @@ from sfumato.app.http.forms import CapForm, DatasetForm, KeyForm
 from sfumato.app.http.queries import budgets, summary
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
+from sfumato.app.http.strict import StrictRoute
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.promise import paid
 
-router = APIRouter(prefix="/v1", tags=["stewards"])
+router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
 @router.post("/datasets", status_code=201)

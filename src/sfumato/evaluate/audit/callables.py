@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.subject import Subject, subject_of
 from sfumato.privacy.loss import Loss
+from sfumato.strict_json import read_json
 
 
 def find_callable(name: str) -> Callable[[object], object]:
@@ -44,8 +44,8 @@ def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subjec
         InputError: no such callable, or an input that is not JSON.
     """
     try:
-        neighbours = json.loads(first), json.loads(second)
-    except (ValueError, RecursionError):
+        neighbours = read_json(first), read_json(second)
+    except InputError:
         raise InputError(
             "write both inputs as JSON, such as 0 and 1, or [1, 2] and [1]", culprit=(first, second)
         ) from None
