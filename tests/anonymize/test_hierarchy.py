@@ -147,7 +147,7 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
         ("age.csv", "a,*\nb,x\n", "2 tops"),
         ("age.yaml", "{attribute: age, rows: [[a, '*']], losses: [0, 0.5]}", "rise from 0 to 1"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_broken_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
