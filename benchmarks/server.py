@@ -101,14 +101,13 @@ def serve(folder: Path, workers: int):
     from sfumato import data
     from sfumato.app.http.server import LEDGER
     from sfumato.app.http.service import Service
-    from sfumato.domain.document import describe
     from sfumato.ledger.registry import Scope
 
     url = f"sqlite:///{folder / 's.ledger'}"
     with closing(Service(url)) as service:
         for name in QUESTIONS:
             parquet.write_table(getattr(data, TABLES[name])(), folder / f"{name}.parquet")
-            described = describe(data.domain(TABLES[name]))
+            described = data.domain(TABLES[name]).describe()
             source = str(folder / f"{name}.parquet")
             service.register(name, source=source, domain=described, limit="1000000", more={})
         _, secret = service.registry.issue("bench", Scope.ANALYST, timedelta(hours=1))

@@ -312,6 +312,52 @@ def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(desk: P
     assert abs(row["values"][0]["estimate"] - 400) < 100
 
 
+def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(desk: Path) -> None:
+    sfumato("domain", "draft", "people.csv", "--out", "asked.yaml", cwd=desk)
+    accepted = sfumato("domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json", cwd=desk)
+    told = json.loads(accepted.stdout)
+    assert told["by"] == "Ann"
+    assert any("of the table" in risk or "just the values" in risk for risk in told["risks"])
+
+    def asked(epsilon: str) -> None:
+        sfumato(
+            "query", "people.csv", "SELECT COUNT(*) FROM t", "--domain", "asked.yaml", "--epsilon", epsilon,
+            "--limit", "9", cwd=desk,
+        )  # fmt: skip
+
+    asked("1")
+    text = (desk / "asked.yaml").read_text(encoding="utf-8")
+    (desk / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
+    asked("2")  # a comment changes nothing
+    (desk / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
+    asked("3")
+    journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=desk).stdout)
+    who = [entry["accepted"] for entry in journal["entries"]]
+    assert who == [f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
+    sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=desk, code=2)
+    assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=desk).stdout)["accepted"] is None
+
+
+def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(desk: Path) -> None:
+    rows = [f"{index % 7};{index % 50},5;{('nö', 'ja')[index % 2]}" for index in range(400)]
+    (desk / "leute.csv").write_bytes("\r\n".join(["Zahl;Gr\u00f6\u00dfe;Wort", *rows]).encode("cp1252"))
+    drafted = sfumato("domain", "draft", "leute.csv", "--out", "leute.yaml", cwd=desk)
+    for told in ("stand apart by ';'", "decimal comma", "cp1252"):
+        assert told in drafted.stderr
+    sfumato("domain", "accept", "leute.yaml", "--by", "Ann", cwd=desk)
+    statement = (
+        "SELECT Wort, AVG(Gr\u00f6\u00dfe) FROM t GROUP BY Wort",
+        "--domain",
+        "leute.yaml",
+        "--epsilon",
+        "1000",
+    )
+    answer = sfumato("query", "leute.csv", *statement, "--json", cwd=desk)
+    means = {row["key"][0]: row["values"][0]["estimate"] for row in json.loads(answer.stdout)["rows"]}
+    assert means["ja"] == pytest.approx(25.5, abs=0.5)
+    assert means["n\u00f6"] == pytest.approx(24.5, abs=0.5)
+
+
 def test_domain_show_and_schema_are_json(desk: Path) -> None:
     assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=desk).stdout)["unit"] == "row"
     assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"

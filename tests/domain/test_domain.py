@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown, dump, load, parse
+from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown, dump, load, parse
 from sfumato.domain.attribute import Attribute, null_code, unknown_code
-from sfumato.domain.document import describe, schema
+from sfumato.domain.document import accept, schema
 from sfumato.errors import DomainError, InputError
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
@@ -56,7 +56,7 @@ def domains(draw: st.DrawFn) -> Domain:
 @given(domains())
 def test_a_document_reads_back_to_an_equal_domain(domain: Domain) -> None:
     assert parse(yaml.safe_load(dump(domain))) == domain
-    assert parse(json.loads(json.dumps(describe(domain)))) == domain
+    assert parse(json.loads(json.dumps(domain.describe()))) == domain
 
 
 @given(domains())
@@ -198,3 +198,46 @@ def test_a_list_of_attributes_makes_the_domain_that_a_tuple_makes() -> None:
 def test_what_are_no_attributes_is_refused(attributes: object) -> None:
     with pytest.raises(InputError, match="the attributes of a domain are a list of"):
         Domain(attributes)
+
+
+WRITTEN = """# who made this
+sfumato: 1
+draft: true   # not yet
+unit: row
+attributes:
+  sex: {type: categorical, values: [F, M], unknown: drop}  # by law
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [WRITTEN, WRITTEN.replace("draft: true   # not yet\n", ""), json.dumps(yaml.safe_load(WRITTEN))]
+)
+def test_an_accepted_file_says_by_whom_and_keeps_its_comments(tmp_path, text):
+    path = tmp_path / "d.yaml"
+    path.write_text(text, encoding="utf-8")
+    before = load(path)
+    path.write_text(accept(path, by="Ann \u00dc: 'x'"), encoding="utf-8")
+    domain = load(path)
+    assert not domain.draft
+    assert domain.accepted_by is not None
+    assert domain.accepted_by.by == "Ann \u00dc: 'x'"
+    assert domain.hash == before.hash == domain.accepted_by.hash
+    assert all(line.partition("#")[2] in path.read_text(encoding="utf-8") for line in text.splitlines())
+    path.write_text(accept(path, by="Bea"), encoding="utf-8")
+    assert load(path).accepted_by.by == "Bea"
+    assert path.read_text(encoding="utf-8").count("accepted") == 1
+    path.write_text(path.read_text(encoding="utf-8").replace("M", "X"), encoding="utf-8")
+    assert load(path).accepted_by is None  # nobody accepted this
+    with pytest.raises(DomainError, match="name who"):
+        accept(path, by=" ")
+
+
+def test_how_a_file_is_written_and_who_accepted_it_do_not_name_the_domain():
+    plain = yaml.safe_load(WRITTEN)
+    other = plain | {"csv": {"delimiter": ";", "decimal": ","}}
+    assert parse(plain).hash == parse(other).hash
+    assert parse(plain) == parse(other)
+    assert parse(other).csv == CsvFormat(delimiter=";", decimal=",")
+    assert parse(parse(other).describe()).csv == parse(other).csv
+    with pytest.raises(DomainError):
+        parse(plain | {"csv": {"decimal": ";"}})

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.domain import Categorical, Integer, Real, Unknown
-from sfumato.engine.draft import BINS, MOST_VALUES, draft_domain
+from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.engine.draft import BINS, MOST_VALUES, draft_domain, risks
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, TableError
@@ -128,3 +128,45 @@ def test_a_draft_is_refused_until_it_is_accepted() -> None:
     with pytest.raises(DomainError, match="draft"):
         domain.refuse_draft()
     domain.accepted().refuse_draft()
+
+
+def encounters(people: int = 500, rows: int = 800) -> pa.Table:
+    """A table of encounters of patients: of one patient 40, of a few ten, of the rest one or two."""
+    patients = [0] * 40 + [1 + index // 10 for index in range(30)]
+    patients += [10 + index % (people - 10) for index in range(rows - len(patients))]
+    return pa.table(
+        {
+            "encounter_id": np.arange(rows) * 7 + 1_000_000,
+            "patient_nbr": [100_000 + 13 * patient for patient in patients],
+            "age": [20 + index % 60 for index in range(rows)],
+        }
+    )
+
+
+def test_an_id_of_people_is_offered_as_the_unit_with_how_many_rows_it_has() -> None:
+    draft = draft_domain(open_table(encounters()))
+    assert draft.domain.unit == Unit("patient_nbr", rows=2)
+    assert "patient_nbr" not in draft.domain
+    told = draft.left_out["patient_nbr"]
+    assert "494 values in 800 rows, of one at most 40, of 99 % of them at most 2" in told
+    assert draft_domain(open_table(encounters().drop_columns("patient_nbr"))).domain.unit == Unit()
+
+
+def test_risks_of_a_description_are_named() -> None:
+    table = open_table(encounters())
+    draft = draft_domain(table).domain
+    told = " ".join(risks(draft, table))
+    assert "encounter_id sounds like an identifier" in told
+    assert "age has the minimum and the maximum of the table" in told
+    assert "one row is the unit" not in told
+    by_row = Domain((Integer(name="age", minimum=0, maximum=120, unknown=Unknown.CLAMP),))
+    (only,) = risks(by_row, table)
+    assert "one row is the unit" in only
+    assert "at most 40" in only
+    assert risks(by_row, None) == ()
+    words = open_table(pa.table({"word": ["a", "b"]}))
+    assert (
+        "just the values"
+        in risks(Domain((Categorical(name="word", values=("b", "a"), unknown=Unknown.DROP),)), words)[0]
+    )
+    assert not risks(Domain((Categorical(name="word", values=("b", "a", "c"), unknown=Unknown.DROP),)), words)

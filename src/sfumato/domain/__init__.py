@@ -2,7 +2,19 @@
 
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
 from sfumato.domain.document import dump, load, parse
-from sfumato.domain.domain import Domain
-from sfumato.domain.unit import Unit
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 
-__all__ = ["Attribute", "Categorical", "Domain", "Integer", "Real", "Unit", "Unknown", "dump", "load", "parse"]
+__all__ = [
+    "Acceptance",
+    "Attribute",
+    "Categorical",
+    "CsvFormat",
+    "Domain",
+    "Integer",
+    "Real",
+    "Unit",
+    "Unknown",
+    "dump",
+    "load",
+    "parse",
+]

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sfumato.errors import DomainError
 
@@ -48,6 +48,10 @@ class Categorical:
             raise DomainError(f"attribute {self.name!r} mixes types of values; quote all or none", culprit=self)
         if self.unknown is Unknown.CLAMP:
             raise DomainError(f"attribute {self.name!r} is categorical and cannot clamp", culprit=self)
+
+    def describe(self) -> dict[str, Any]:
+        """What a domain document says of it."""
+        return {"type": "categorical", "values": list(self.values), **_rest(self)}
 
     @property
     def declared(self) -> int:
@@ -101,6 +105,11 @@ class Integer:
                 culprit=self,
             )
 
+    def describe(self) -> dict[str, Any]:
+        """What a domain document says of it."""
+        edges = {} if self.edges is None else {"edges": list(self.edges)}
+        return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum, **edges, **_rest(self)}
+
     @property
     def declared(self) -> int:
         """Number of declared cells, without those for missing and unknown values."""
@@ -143,6 +152,10 @@ class Real:
         _named(self.name)
         if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
+
+    def describe(self) -> dict[str, Any]:
+        """What a domain document says of it."""
+        return {"type": "real", "edges": list(self.edges), **_rest(self)}
 
     @property
     def minimum(self) -> float:
@@ -188,6 +201,10 @@ def null_code(attribute: Attribute) -> int | None:
 def unknown_code(attribute: Attribute) -> int | None:
     """Code of the cell for unknown values, or None where they are dropped or clamped."""
     return attribute.size - 1 if attribute.unknown is Unknown.CATEGORY else None
+
+
+def _rest(attribute: Attribute) -> dict[str, Any]:
+    return {"nullable": attribute.nullable, "unknown": attribute.unknown.value}
 
 
 def _size(attribute: Attribute) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,12 +15,8 @@ from typing import Any
 import yaml
 
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
-from sfumato.domain.domain import Domain
-from sfumato.domain.unit import Unit
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 from sfumato.errors import DomainError
-
-SCHEMA_VERSION = 1
-
 
 _QUOTED = 60  # characters of a wrong value that a message may repeat
 
@@ -79,7 +77,46 @@ def load(path: str | Path) -> Domain:
 
 def dump(domain: Domain) -> str:
     """The YAML document of a domain; ``parse`` reads it back to an equal domain."""
-    return yaml.safe_dump(describe(domain), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return yaml.safe_dump(domain.describe(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+
+def accept(path: str | Path, *, by: str) -> str:
+    """The text of a domain file once somebody has accepted what it says now; comments and layout stay.
+
+    Args:
+        path: of the file, which is only read.
+        by: who accepts it.
+
+    Raises:
+        DomainError: as :func:`load`, or nobody is named.
+    """
+    domain = load(path)
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    acceptance = Acceptance(by.strip(), at, domain.hash)
+    accepted = replace(domain, draft=False, acceptance=acceptance)
+    text = Path(path).read_text(encoding="utf-8")
+    root: Any = yaml.compose(text, Loader=_Reader)
+    if root.flow_style:  # JSON, or written like it
+        return json.dumps(accepted.describe(), indent=2, ensure_ascii=False) + "\n"
+    places = {
+        key.value: (key.start_mark.index, value.start_mark.index, value.end_mark.index) for key, value in root.value
+    }
+    spelled = f"accepted: {json.dumps(asdict(acceptance), ensure_ascii=False)}"
+    changes = []  # (from, to, text)
+    if "draft" in places:
+        _, start, end = places["draft"]
+        changes.append((start, end, "false"))
+    if "accepted" in places:
+        start, _, end = places["accepted"]
+        changes.append((start, start + len(text[start:end].rstrip()), spelled))
+    else:
+        _, _, end = places.get("draft", places["sfumato"])
+        line = text.find("\n", end)
+        end = len(text) if line < 0 else line
+        changes.append((end, end, f"\n{spelled}"))
+    for start, end, new in sorted(changes, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 @cache
@@ -117,18 +154,9 @@ def parse(document: object) -> Domain:
         attributes=tuple(_attribute(name, body) for name, body in document["attributes"].items()),
         unit=Unit.row() if unit == "row" else Unit(unit["id"], rows=unit["rows"]),
         draft=document.get("draft", False),
+        csv=CsvFormat(**document["csv"]) if "csv" in document else None,
+        acceptance=Acceptance(**document["accepted"]) if "accepted" in document else None,
     )
-
-
-def describe(domain: Domain) -> dict[str, Any]:
-    """The document of a domain as plain dictionaries and lists."""
-    unit = domain.unit
-    return {
-        "sfumato": SCHEMA_VERSION,
-        "draft": domain.draft,
-        "unit": "row" if unit.column is None else {"id": unit.column, "rows": unit.rows},
-        "attributes": {attribute.name: _body(attribute) for attribute in domain},
-    }
 
 
 def _attribute(name: str, body: dict[str, Any]) -> Attribute:
@@ -149,17 +177,3 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
             )
         case _:
             return Real(name=name, edges=tuple(map(float, body["edges"])), unknown=unknown, nullable=nullable)
-
-
-def _body(attribute: Attribute) -> dict[str, Any]:
-    match attribute:
-        case Categorical():
-            own: dict[str, Any] = {"type": "categorical", "values": list(attribute.values)}
-        case Integer(edges=None):
-            own = {"type": "integer", "minimum": attribute.minimum, "maximum": attribute.maximum}
-        case Integer():
-            own = {"type": "integer", "minimum": attribute.minimum, "maximum": attribute.maximum}
-            own["edges"] = list(attribute.edges or ())
-        case Real():
-            own = {"type": "real", "edges": list(attribute.edges)}
-    return own | {"nullable": attribute.nullable, "unknown": attribute.unknown.value}

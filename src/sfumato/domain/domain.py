@@ -1,25 +1,117 @@
-"""Attributes in order: the shape of every contingency table."""
+"""What is declared of a table: attributes in order, unit of privacy, how its file is written, who accepted it."""
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute
-from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One row, or all rows of one id up to a declared bound.
+
+    Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
+    otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit,
+    chosen at random, and drop the rest before anything is counted.
+
+    >>> Unit.row()
+    Unit(column=None, rows=1)
+    >>> Unit("patient", rows=3).rows
+    3
+    """
+
+    column: str | None
+    rows: int
+
+    def __init__(self, column: str | None = None, rows: int = 1) -> None:
+        if not isinstance(rows, int) or rows < 1:
+            raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
+        if column is None and rows != 1:
+            raise DomainError("a bound on rows needs the column that identifies a person", culprit=rows)
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "rows", rows)
+
+    @staticmethod
+    def row() -> Unit:
+        """The unit of a table with one row a person."""
+        return Unit()
+
+    def __str__(self) -> str:
+        if self.column is None:
+            return "adding or removing one row"
+        return f"adding or removing all rows of one {self.column} (at most {self.rows})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvFormat:
+    """How a CSV file is written, where it is not in UTF-8 with a comma, or a tab in .tsv, and a decimal point.
+
+    Attributes:
+        delimiter: one character between fields; None: a comma, in .tsv a tab.
+        decimal: what stands before the fraction of a number, a point or a comma.
+        thousands: what stands between groups of three digits; nothing where it is empty.
+        encoding: of the text: utf-8, utf-16, cp1252, latin-1 and others that Python knows.
+        trim: blanks around a field are no part of it, and a field of blanks is missing.
+
+    >>> CsvFormat(delimiter=";", decimal=",").encoding
+    'utf-8'
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+    trim: bool = False
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n\0'):
+            raise DomainError("the delimiter of a CSV file is one character, no quote and no line end", culprit=self)
+        if self.decimal not in (".", ","):
+            raise DomainError(f"a decimal sign is '.' or ',', not {self.decimal!r}", culprit=self)
+        if self.thousands not in THOUSANDS or self.thousands == self.decimal:
+            raise DomainError(
+                "between thousands stand one of . , ' _, a blank or nothing, and not the decimal sign", culprit=self
+            )
+        try:
+            codecs.lookup(self.encoding).encode("")
+        except (LookupError, TypeError, ValueError):
+            raise DomainError(f"no encoding {self.encoding!r} is known", culprit=self) from None
+
+
+THOUSANDS = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Who accepted a description, when (UTC, ISO 8601), and the hash of what was accepted."""
+
+    by: str
+    at: str
+    hash: str
+
+    def __post_init__(self) -> None:
+        if not self.by.strip() or not self.by.isprintable():
+            raise DomainError("name who accepts the domain, in one line", culprit=self.by)
 
 
 @dataclass(frozen=True)
 class Domain:
     """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
 
-    Public knowledge: nothing here may be read off the protected table without the owner's consent.
+    Public knowledge: nothing here may be read off the protected table without the owner's consent.  ``csv`` and
+    ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.
 
     >>> from sfumato.domain import Categorical, Unknown
     >>> sex = Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP)
@@ -32,6 +124,8 @@ class Domain:
     attributes: tuple[Attribute, ...]
     unit: Unit = field(default_factory=Unit.row)
     draft: bool = False
+    csv: CsvFormat | None = field(default=None, compare=False)
+    acceptance: Acceptance | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         expect_all(self.attributes, Attribute, "the attributes of a domain are a list of Categorical, Integer and Real")
@@ -96,6 +190,12 @@ class Domain:
         """The same description, no longer a draft."""
         return replace(self, draft=False)
 
+    @property
+    def accepted_by(self) -> Acceptance | None:
+        """Who accepted it as it stands: nobody where it is a draft, or was edited since."""
+        accepted = self.acceptance
+        return None if self.draft or accepted is None or accepted.hash != self.hash else accepted
+
     def refuse_draft(self) -> None:
         """Refuse to release under a description that nobody accepted.
 
@@ -104,14 +204,32 @@ class Domain:
         """
         if self.draft:
             raise DomainError(
-                "this domain is a draft made from the data; edit it and set 'draft: false' before releasing anything",
+                "this domain is a draft made from the data; edit it, then accept it before releasing anything: "
+                "sfumato domain accept FILE --by NAME",
                 culprit=self,
             )
 
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        from sfumato.domain.document import describe
-
-        text = json.dumps(describe(self.accepted()), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        text = json.dumps(self._described(draft=False), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """The document of the domain as plain dictionaries and lists."""
+        document = self._described(draft=self.draft)
+        if self.csv is not None:
+            changed = {key: value for key, value in asdict(self.csv).items() if value != getattr(CsvFormat(), key)}
+            document |= {"csv": changed} if changed else {}
+        if self.acceptance is not None:
+            document |= {"accepted": asdict(self.acceptance)}
+        return document
+
+    def _described(self, *, draft: bool) -> dict[str, Any]:
+        unit = self.unit
+        return {
+            "sfumato": SCHEMA_VERSION,
+            "draft": draft,
+            "unit": "row" if unit.column is None else {"id": unit.column, "rows": unit.rows},
+            "attributes": {attribute.name: attribute.describe() for attribute in self},
+        }

@@ -7,11 +7,23 @@ from typing import Protocol
 
 from sfumato.engine.port import Column, Kind
 
-_PLAIN = "[0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200}"
-_SCIENTIFIC = "([0-9]{1,8}([.][0-9]{0,20})?|[.][0-9]{1,20})[eE][+-]?[0-2]?[0-9]{1,2}"
-NUMBER = f"[+-]?({_PLAIN}|{_SCIENTIFIC})"
-"""Text that every engine reads as the same finite double: no blanks, no words, nothing near overflow."""
 
+def numeral(decimal: str, thousands: str) -> str:
+    """The pattern of numbers that every engine reads as the same finite double: no words, nothing near overflow.
+
+    >>> import re
+    >>> bool(re.fullmatch(numeral(",", "."), "1.234,5")), bool(re.fullmatch(numeral(".", ""), " 39"))
+    (True, False)
+    """
+    whole, point = "[0-9]{1,200}", f"[{decimal}]"
+    if thousands:
+        whole = f"[0-9]{{1,3}}([{thousands}][0-9]{{3}}){{1,60}}|{whole}"
+    plain = f"({whole})({point}[0-9]{{0,200}})?|{point}[0-9]{{1,200}}"
+    scientific = f"([0-9]{{1,8}}({point}[0-9]{{0,20}})?|{point}[0-9]{{1,20}})[eE][+-]?[0-2]?[0-9]{{1,2}}"
+    return f"[+-]?({plain}|{scientific})"
+
+
+NUMBER = numeral(".", "")
 LONGEST_ID = 256
 """Characters of an id, at most: a longer one goes by its digest, as not all engines compare long texts whole."""
 
@@ -82,12 +94,21 @@ def number(dialect: Dialect, column: Column) -> str:
     match column.kind:
         case Kind.TEXT:
             text = dialect.text(name)
-            return f"CASE WHEN {dialect.matches(text, NUMBER)} THEN {dialect.double(text)} END"
+            known = dialect.matches(text, numeral(column.decimal, column.thousands))
+            return f"CASE WHEN {known} THEN {dialect.double(plain(dialect, column))} END"
         case Kind.REAL:
             value = _real(dialect, column)
             return f"CASE WHEN NOT {dialect.is_nan(value)} THEN {value} END"
         case _:
             return dialect.double(name)
+
+
+def plain(dialect: Dialect, column: Column) -> str:
+    """A column of text whose numbers are written without thousands and with a decimal point."""
+    text = dialect.text(dialect.name(column.name))
+    if column.thousands:
+        text = f"REPLACE({text}, {dialect.string(column.thousands)}, '')"
+    return text if column.decimal == "." else f"REPLACE({text}, {dialect.string(column.decimal)}, '.')"
 
 
 def missing(dialect: Dialect, column: Column) -> str:

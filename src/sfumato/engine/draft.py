@@ -12,12 +12,14 @@ income) has a cell of its own: rows are drawn evenly from a cell, so a wide one 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
+from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.port import Kind, Profile, Table
+from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
@@ -37,14 +39,46 @@ class Draft:
     hints: dict[str, str]
 
 
-def draft_domain(table: Table) -> Draft:
-    """Describe ``table`` as its own content suggests; the unit is one row.
+@dataclass(frozen=True)
+class People:
+    """A column that seems to name people: its values, their rows, and how many rows one has at most and at 99 %."""
+
+    column: str
+    values: int
+    rows: int
+    most: int
+    at_99: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.column} has {self.values:,} values in {self.rows:,} rows, of one at most {self.most:,}, of 99 % of "
+            f"them at most {self.at_99:,}"
+        )
+
+
+def draft_domain(table: Table, csv: CsvFormat | None = None) -> Draft:
+    """Describe ``table`` as its own content suggests.
+
+    The unit is all rows of one value of the column that seems to name people, where several rows have one value; of
+    99 % of them all rows are kept.  Else it is one row.
+
+    Args:
+        table: what to describe.
+        csv: how its file is written, which the domain then says.
 
     Raises:
         TableError: no column can be described.
     """
     attributes, left_out, hints = [], {}, {}
-    for profile in table.profile(MOST_VALUES):
+    profiles = table.profile(MOST_VALUES)
+    people = people_of(profiles)
+    for profile in profiles:
+        if people is not None and profile.column.name == people.column:
+            left_out[people.column] = (
+                f"its values seem to be people, so the draft offers it as the unit: {people}; the draft keeps "
+                f"{people.at_99:,} rows of each, and whoever has more is cut to as many"
+            )
+            continue
         drafted = _attribute(profile)
         if isinstance(drafted, str):
             left_out[profile.column.name] = drafted
@@ -54,7 +88,64 @@ def draft_domain(table: Table) -> Draft:
                 hints[profile.column.name] = hint
     if not attributes:
         raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
-    return Draft(Domain(tuple(attributes), draft=True), left_out, hints)
+    unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
+    return Draft(Domain(tuple(attributes), unit=unit, draft=True, csv=csv), left_out, hints)
+
+
+def people_of(profiles: Sequence[Profile]) -> People | None:
+    """The column that most seems to name people of several rows each; None where there is none."""
+    found = [profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1]
+    if not found:
+        return None
+    best = max(found, key=lambda profile: (named_like_people(profile.column.name), profile.distinct))
+    beyond, at_99 = best.distinct, 0
+    for rows, values in best.repeats:
+        if beyond > best.distinct / 100:
+            at_99 = rows
+        beyond -= values
+    return People(best.column.name, best.distinct, best.held, best.repeats[-1][0], at_99)
+
+
+def risks(domain: Domain, table: Table | None) -> tuple[str, ...]:
+    """What of a description its owner should look at before accepting it, a sentence each.
+
+    Args:
+        domain: the description.
+        table: what it describes, for the facts that it may have been read off; None: names are all there is to see.
+
+    Raises:
+        TableError: the table cannot be read.
+    """
+    found = [
+        f"{name} sounds like an identifier, which belongs into no release"
+        for name in domain.names
+        if named_like_people(name)
+    ]
+    if table is None:
+        return tuple(found)
+    profiles = table.profile(MOST_VALUES)
+    people = people_of(profiles)
+    if domain.unit.column is None and people is not None:
+        found.append(f"one row is the unit, so whoever has several rows is protected less than said: {people}")
+    held = {profile.column.name: profile for profile in profiles}
+    found += [told for attribute in domain if (told := _read_off(attribute, held.get(attribute.name)))]
+    return tuple(found)
+
+
+def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
+    """Which facts of the data an attribute states."""
+    if profile is None:
+        return None
+    if isinstance(attribute, Categorical):
+        if profile.values is None or {str(value) for value in profile.values} != set(map(str, attribute.values)):
+            return None
+        return f"{attribute.name} declares just the values that the table has: declare all that are possible"
+    numbers = profile if profile.numbers is None else profile.numbers
+    ends = {"minimum": (attribute.minimum, numbers.minimum), "maximum": (attribute.maximum, numbers.maximum)}
+    equal = [name for name, (declared, found) in ends.items() if declared == found]
+    if not equal:
+        return None
+    return f"{attribute.name} has the {' and the '.join(equal)} of the table: declare bounds that everybody knows"
 
 
 def _attribute(profile: Profile) -> Attribute | str:
@@ -69,7 +160,7 @@ def _attribute(profile: Profile) -> Attribute | str:
         case Kind.REAL, _, _:
             return "no finite number"
         case ((Kind.TEXT | Kind.BOOLEAN), _, _) if profile.values is not None:
-            values = tuple(value if isinstance(value, bool) else str(value) for value in profile.values)
+            values = tuple(sorted((v if isinstance(v, bool) else str(v) for v in profile.values), key=_natural))
             return Categorical(name=column.name, values=values, unknown=Unknown.CATEGORY, nullable=nullable)
         case Kind.TEXT, _, _ if profile.numbers is not None:
             drafted = _attribute(profile.numbers)
@@ -82,6 +173,12 @@ def _attribute(profile: Profile) -> Attribute | str:
             )
         case _:
             return f"no mapping for the type {column.type}"
+
+
+def _natural(value: bool | str) -> list[tuple[bool, int, str]]:  # noqa: FBT001 - a category
+    """Digits within codes as numbers: V9 before V10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", str(value))
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def _hint(profile: Profile) -> str | None:

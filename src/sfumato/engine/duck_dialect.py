@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sfumato.engine.dialect import smallest_bits
+from sfumato.engine.files import quoted
 from sfumato.engine.port import Column, Kind
-from sfumato.engine.sources import quoted
 
 _KINDS = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID", "DATE", '"NULL"'), Kind.TEXT),

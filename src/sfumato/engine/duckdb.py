@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,16 +23,18 @@ from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.columns import Columns
 from sfumato.engine.condition import condition
+from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.duck_dialect import DIALECT, column
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, content
+from sfumato.engine.files import Stamps, quoted
 from sfumato.engine.fingerprint import Fingerprint
 from sfumato.engine.output import complete, read_labels, write_batches
 from sfumato.engine.plan import COVER_CELLS, Counts, Plan
 from sfumato.engine.port import Column, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.relabelling import relabelled
-from sfumato.engine.sources import CsvFile, Source, Stamps, quoted
+from sfumato.engine.sources import Source
 from sfumato.engine.tally import Tally
 from sfumato.errors import EngineError, TableError
 
@@ -159,7 +162,11 @@ class DuckTable:
             some = cursor.sql(f"SELECT 1 FROM {relation} LIMIT 1").fetchall()
         if not some:
             raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
-        return tuple(column(name, kind) for name, kind, *_ in described)
+        columns = (column(name, kind) for name, kind, *_ in described)
+        if not isinstance(self.source, CsvFile):
+            return tuple(columns)
+        form = self.source.format
+        return tuple(replace(each, decimal=form.decimal, thousands=form.thousands) for each in columns)
 
 
 class DuckStore:
@@ -325,7 +332,9 @@ def _translated(error: Exception, title: str) -> TableError | EngineError:
     text = str(error)
     line = re.search(r"CSV Error on Line: (\d+)", text)
     if line is not None:
-        reason = "is not UTF-8" if "unicode" in text else "is not a CSV record of the header's columns"
+        reason = "is not a CSV record of the header's columns"
+        if "unicode" in text:
+            reason = "is not UTF-8; a domain says another encoding as csv: {encoding: cp1252}"
         return TableError(f"{title}: line {line[1]} {reason}", culprit=title)
     if isinstance(error, duckdb.OutOfMemoryException):
         return EngineError(f"DuckDB ran out of memory or of {SPILL} of temporary space over {title}", culprit=title)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sfumato.domain import CsvFormat
 from sfumato.engine.address import shown
 from sfumato.engine.port import Table
 from sfumato.errors import InputError
@@ -11,7 +12,7 @@ from sfumato.errors import InputError
 _DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
 
 
-def open_table(source: object) -> Table:
+def open_table(source: object, *, csv: CsvFormat | None = None) -> Table:
     """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
 
     Args:
@@ -19,6 +20,7 @@ def open_table(source: object) -> Table:
             pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
             Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
+        csv: how a CSV file is written, as its domain says; without, as usual for its name.
 
     Raises:
         InputError: the source is none of these.
@@ -41,7 +43,7 @@ def open_table(source: object) -> Table:
     if str(source).startswith("spark:"):
         from sfumato.engine.spark_sources import spark_table
 
-        return spark_table(str(source))
+        return spark_table(str(source), csv)
     scheme, separator, place = str(source).partition("://")
     if scheme in _DATABASES and separator:
         from sfumato.engine.sql import SqlTable
@@ -52,4 +54,4 @@ def open_table(source: object) -> Table:
             f"cannot open a table by a URL of scheme {scheme!r}; {', '.join(_DATABASES)} are known, and spark:PATH",
             culprit=shown(source),
         )
-    return DuckTable(file_source(source))
+    return DuckTable(file_source(source, csv))

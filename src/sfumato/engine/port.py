@@ -40,11 +40,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its name, kind, and the engine's own name of its type."""
+    """A column of the table: its name, kind, the engine's own name of its type, and how numbers are spelled in text."""
 
     name: str
     kind: Kind
     type: str
+    decimal: str = "."
+    thousands: str = ""
 
 
 TILES = 32
@@ -60,6 +62,8 @@ class Profile:
     numbers, and a few codes beside them, such as "N" for "not applicable".
     ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order, where a column holds more
     different numbers than the limit, or further apart: a number that fills a part stands there twice.
+    ``repeats`` say of a column whose values may name people how many of them have so many rows: pairs of rows and
+    values, in order.
     """
 
     column: Column
@@ -71,6 +75,7 @@ class Profile:
     values: tuple[object, ...] | None
     numbers: Profile | None = None
     tiles: tuple[int | float, ...] = ()
+    repeats: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

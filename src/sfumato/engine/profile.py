@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.engine.dialect import NUMBER, Dialect, number
+from sfumato.engine.dialect import NUMBER, Dialect, number, numeral, plain
 from sfumato.engine.port import TILES, Column, Kind, Profile
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
+_WHOLE_REAL = "-?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers of a column with missing values
 _CODE = "[+-]?0[0-9].*"
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
@@ -34,8 +36,7 @@ class Profiler:
         A text column that only holds whole numbers is profiled as integers, and so on, since CSV knows
         text only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
         """
-        kind = self._guessed(column)
-        value = self._value(column, kind)
+        kind, value = self._read(column)
         finite = f"ABS({value}) <= 1.7976931348623157e308" if kind is Kind.REAL else "1 = 1"
         ((rows, held, distinct, low, high),) = self.query(
             f"SELECT COUNT(*), COUNT({value}), COUNT(DISTINCT {value}), MIN(CASE WHEN {finite} THEN {value} END), "
@@ -50,6 +51,8 @@ class Profiler:
         low, high = _typed(low, kind), _typed(high, kind)
         profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values)
         wide = isinstance(low, int | float) and isinstance(high, int | float) and high - low >= distinct_limit
+        if kind in (Kind.INTEGER, Kind.TEXT) and may_name_people(column.name, held, distinct):
+            profile = replace(profile, repeats=self._repeats(value))
         if kind is Kind.REAL or (kind is Kind.INTEGER and wide):
             return replace(profile, tiles=self._tiles(value, kind, finite))
         if values is None and kind is Kind.TEXT and column.kind is Kind.TEXT:
@@ -59,7 +62,8 @@ class Profiler:
     def _numbers(self, column: Column, missing: int) -> Profile | None:
         """The numbers of a text column that holds only a few distinct texts beside them."""
         text, value = self.dialect.text(self.dialect.name(column.name)), number(self.dialect, column)
-        spelled = f"{self.dialect.matches(text, NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"
+        known = self.dialect.matches(text, numeral(column.decimal, column.thousands))
+        spelled = f"{known} AND NOT {self.dialect.matches(text, _CODE)}"
         ((held, others, distinct, low, high, fractions),) = self.query(
             f"SELECT COUNT({value}), COUNT(DISTINCT CASE WHEN NOT ({spelled}) THEN {text} END), "
             f"COUNT(DISTINCT {value}), MIN({value}), MAX({value}), "
@@ -78,41 +82,86 @@ class Profiler:
         found = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
         return tuple(int(least) if kind is Kind.INTEGER else float(least) for (least,) in found)
 
-    def _value(self, column: Column, kind: Kind) -> str:
+    def _repeats(self, value: str) -> tuple[tuple[int, int], ...]:
+        rows = f"SELECT COUNT(*) AS n FROM {self.relation} WHERE {value} IS NOT NULL GROUP BY {value}"
+        found = self.query(f"SELECT n, COUNT(*) FROM ({rows}) AS rows_of GROUP BY n ORDER BY n")
+        return tuple((int(each), int(values)) for each, values in found)
+
+    def _read(self, column: Column) -> tuple[Kind, str]:
+        """What a column seems to hold, and its value as that."""
         name = self.dialect.name(column.name)
         text = self.dialect.text(name)
-        match kind:
-            case Kind.INTEGER:
-                if column.kind is Kind.INTEGER:
-                    return name
-                return self.dialect.integer(text if column.kind is Kind.TEXT else number(self.dialect, column))
+        match column.kind:
             case Kind.REAL:
-                return number(self.dialect, column)
+                value = number(self.dialect, column)
+                whole = self._holds({(Kind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
+                return whole or (Kind.REAL, value)
             case Kind.BOOLEAN:
-                true = self.dialect.matches(text, _TRUE) if column.kind is Kind.TEXT else name
-                return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # booleans have no MIN everywhere
+                return Kind.BOOLEAN, _boolean(name, name)
+            case Kind.TEXT if not column.type.upper().startswith("DATE"):
+                return self._holds(self._readings(column)) or (Kind.TEXT, text)
             case _:
-                return text
+                return column.kind, name if column.kind is Kind.INTEGER else text
 
-    def _guessed(self, column: Column) -> Kind:
-        if column.kind is Kind.REAL:
-            value = number(self.dialect, column)
-            tests = {Kind.INTEGER: (value, _whole(value))}
-        elif column.kind is Kind.TEXT and not column.type.upper().startswith("DATE"):
-            text = self.dialect.text(self.dialect.name(column.name))
-            matches = {pattern: self.dialect.matches(text, pattern) for pattern in (_WHOLE, _BOOLEAN, NUMBER, _CODE)}
-            tests = {
-                Kind.INTEGER: (text, matches[_WHOLE]),
-                Kind.BOOLEAN: (text, matches[_BOOLEAN]),
-                Kind.REAL: (text, f"{matches[NUMBER]} AND NOT {matches[_CODE]}"),
-            }
-        else:
-            return column.kind
+    def _readings(self, column: Column) -> dict[tuple[Kind, str], tuple[str, str]]:
+        """What text may hold, and the value as that; what is tested, and the test."""
+        name = self.dialect.name(column.name)
+        text, value, spelled = self.dialect.text(name), number(self.dialect, column), plain(self.dialect, column)
+        known = f"{value} IS NOT NULL AND " if spelled != text else ""
+
+        def matches(pattern: str) -> str:
+            return known + self.dialect.matches(spelled, pattern)
+
+        true, boolean = self.dialect.matches(text, _TRUE), self.dialect.matches(text, _BOOLEAN)
+        return {
+            (Kind.INTEGER, self.dialect.integer(spelled)): (text, matches(_WHOLE)),
+            (Kind.INTEGER, self.dialect.integer(value)): (text, matches(_WHOLE_REAL)),
+            (Kind.BOOLEAN, _boolean(true, name)): (text, boolean),
+            (Kind.REAL, value): (text, f"{matches(NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"),
+        }
+
+    def _holds(self, readings: Mapping[tuple[Kind, str], tuple[str, str]]) -> tuple[Kind, str] | None:
+        """The first reading whose test holds for every value that is not missing; None where there is none."""
         cases = (
-            f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)" for value, test in tests.values()
+            f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
+            for value, test in readings.values()
         )
         (held,) = self.query(f"SELECT {', '.join(cases)} FROM {self.relation}")
-        return next((kind for kind, holds in zip(tests, held, strict=True) if holds == 1), column.kind)
+        return next((reading for reading, holds in zip(readings, held, strict=True) if holds == 1), None)
+
+
+_PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",
+           "citizen", "household", "participant", "respondent", "resident", "account", "policyholder")  # fmt: skip
+_MARKS = ("id", "ids", "uid", "guid", "uuid", "nr", "nbr", "no", "num", "number", "key", "serialno", "caseid", "ssn",
+          "mrn", "pid", "idno")  # fmt: skip
+_LEAST_PEOPLE = 10
+_ROWS_OF_ONE = 100  # on average, at most, of what may be a person
+
+
+def named_like_people(name: str) -> int:
+    """How much the name of a column sounds like an id: 2 of people, 1 of anything, 0 not at all.
+
+    >>> [named_like_people(name) for name in ("patient_nbr", "encounter_id", "userId", "age", "number_of_visits")]
+    [2, 1, 2, 0, 0]
+    """
+    words = [word.lower() for word in re.split(r"[^a-zA-Z0-9]+|(?<=[a-z])(?=[A-Z])", name) if word]
+    whole = "".join(words)
+    if not words:
+        return 0
+    marked = words[-1] in _MARKS or words[0] == "id"
+    of_people = any(whole.startswith(word) or word in words for word in _PEOPLE)
+    if of_people and (marked or whole in _PEOPLE or whole.endswith(("id", "nr", "nbr", "no"))):
+        return 2
+    return 2 if whole in ("ssn", "mrn", "pid") else int(marked)
+
+
+def may_name_people(name: str, held: int, distinct: int) -> bool:
+    """Whether the values of a column are many and repeat little enough to be asked whose rows they are."""
+    return distinct > _LEAST_PEOPLE and held <= _ROWS_OF_ONE * distinct and named_like_people(name) > 0
+
+
+def _boolean(true: str, name: str) -> str:
+    return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # booleans have no MIN everywhere
 
 
 def _whole(value: str) -> str:

@@ -13,6 +13,7 @@ import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain import Domain
+from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.condition import condition
@@ -44,7 +45,7 @@ _views = itertools.count()
 class SparkTable:
     """Implements :class:`sfumato.engine.port.Table` over a Spark DataFrame."""
 
-    def __init__(self, frame: Any, title: str) -> None:  # noqa: ANN401 - a pyspark DataFrame, imported lazily
+    def __init__(self, frame: Any, title: str, csv: CsvFormat | None = None) -> None:  # noqa: ANN401 - a pyspark DataFrame
         """Take a DataFrame; it is read again by every encoding.
 
         Raises:
@@ -56,6 +57,10 @@ class SparkTable:
         self.relation = f"sfumato_raw_{next(_views)}"
         with translating(self.spark, self.title):
             self._columns = tuple(column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+            if csv is not None:
+                self._columns = tuple(
+                    replace(each, decimal=csv.decimal, thousands=csv.thousands) for each in self._columns
+                )
             folded = [column.name.casefold() for column in self._columns]
             twice = next((name for name in folded if folded.count(name) > 1), None)
             if twice is not None:

@@ -6,6 +6,7 @@ by one task a file, as a line end may stand within quotes.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
 import shutil
@@ -13,9 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sfumato.domain import CsvFormat
 from sfumato.engine.address import shown
-from sfumato.engine.sources import CSV_SUFFIXES, PARQUET_SUFFIXES, delimiter, refuse_header
+from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
+from sfumato.engine.sources import PARQUET_SUFFIXES
 from sfumato.engine.spark import SparkTable
+from sfumato.engine.spark_dialect import DIALECT
 from sfumato.engine.spark_failures import quiet, translating
 from sfumato.errors import EngineError, InputError, TableError
 
@@ -32,11 +36,17 @@ _CSV = {
     "nullValue": "\0missing\0",  # what an empty field becomes at first: were it "", so would a quoted empty text
 }
 
+_ENCODINGS = {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "utf-16": "UTF-16"}
 
-def spark_table(url: str) -> SparkTable:
+
+def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
     """The table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's catalogue).
 
     The active session is used, or one made with Spark's own configuration.
+
+    Args:
+        url: as said.
+        form: how CSV is written, as its domain says; without, as usual for its name.
 
     Raises:
         InputError: Spark is not installed.
@@ -47,20 +57,21 @@ def spark_table(url: str) -> SparkTable:
     title = f"the Spark table {shown(place)}"
     if not place:
         raise InputError("name what Spark is to read: spark:PATH of Parquet or CSV, or spark:TABLE", culprit=url)
+    form = form or CsvFormat()
     spark = _session()
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
     with translating(spark, title):
         try:
-            frame = _frame(spark, place, title)
+            frame = _frame(spark, place, title, form)
         except (AnalysisException, IllegalArgumentException, Py4JJavaError):
             raise TableError(
                 f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
                 f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
                 culprit=shown(place),
             ) from None
-    return SparkTable(frame, title)
+    return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None)
 
 
 def _session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
@@ -100,26 +111,38 @@ def _session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
     return spark
 
 
-def _frame(spark: Any, place: str, title: str) -> Any:  # noqa: ANN401
+def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
     name = place.lower()
     if name.endswith(CSV_SUFFIXES):
-        return _csv(spark, place, title)
+        return _csv(spark, place, title, form)
     is_path = "/" in place or name.endswith(PARQUET_SUFFIXES)
     return spark.read.parquet(place) if is_path else spark.table(place)
 
 
-def _csv(spark: Any, place: str, title: str) -> Any:  # noqa: ANN401
+def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
     """Every column as text, by the names of the header."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    separator = delimiter(place)
-    first = spark.read.text(place).head(1)
+    encoding = _ENCODINGS.get(codecs.lookup(form.encoding).name)
+    if encoding is None:
+        raise InputError(f"Spark reads CSV in {', '.join(_ENCODINGS)}, not in {form.encoding}", culprit=form.encoding)
+    separator = delimiter(place, form)
+    if encoding == "UTF-8":
+        lines = [row.value.removeprefix("\ufeff") for row in spark.read.text(place).head(1)]
+    else:
+        first = spark.read.options(sep="\0", quote="", encoding=encoding).csv(place).head(1)
+        lines = [row[0] for row in first]
     try:
-        names = next(
-            csv.reader([row.value.removeprefix("\ufeff") for row in first], delimiter=separator, strict=True), []
-        )
+        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
     except csv.Error:
         raise TableError(f"{title} has no header of one line", culprit=title) from None
-    refuse_header(names, title)
     schema = StructType([StructField(name, StringType()) for name in names])
-    return spark.read.options(sep=separator, **_CSV).schema(schema).csv(place)
+    names = [name.strip(BLANKS) if form.trim else name for name in names]
+    refuse_header(names, title)
+    found = spark.read.options(sep=separator, **_CSV | {"encoding": encoding}).schema(schema).csv(place)
+    if not form.trim:
+        return found
+    quoted = [DIALECT.name(name) for name in names]
+    return found.toDF(*names).selectExpr(
+        *(f"NULLIF(TRIM(BOTH {DIALECT.string(BLANKS)} FROM {name}), '') AS {name}" for name in quoted)
+    )

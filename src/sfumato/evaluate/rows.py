@@ -78,7 +78,7 @@ def open_rows(path: str | Path, domain: Domain) -> Rows:
     """
     from sfumato.engine.open import open_table
 
-    batches = reveal(open_table(path).encode(domain).batches(domain.names))
+    batches = reveal(open_table(path, csv=domain.csv).encode(domain).batches(domain.names))
     parts = [np.column_stack([column.to_numpy() for column in batch.columns]) for batch in batches]
     if not parts:
         raise TableError("the table has no rows that fit the domain", culprit=str(path))

@@ -133,6 +133,20 @@ class Entry:
                 return _short_parameters(self.question)
 
     @property
+    def accepted(self) -> str | None:
+        """Who accepted the domain, and when, that a release rests on: nobody where its file was edited by hand.
+
+        None where the journal does not say, as of other entries than releases.
+        """
+        match self.event.details:
+            case {"accepted": {"by": str(by), "at": str(at)}}:
+                return f"{by}, {at}"
+            case {"accepted": None}:
+                return "nobody"
+            case _:
+                return None
+
+    @property
     def analyst(self) -> str | None:
         """Who asked, where analysts are told apart."""
         return self.event.analyst

@@ -45,13 +45,14 @@ def open_vault(
     """
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
-    encoded = open_table(table).encode(described)
+    encoded = open_table(table, csv=described.csv).encode(described)
     return Vault(encoded, open_ledger(ledger or beside(domain), dataset=dataset, limit=limit), analyst=analyst)
 
 
 def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:
     """Open a protected table whose ledger is opened by its first release, and made then if need be."""
-    return Vault(open_table(table).encode(_accepted(domain)), ledger, analyst=analyst)
+    described = _accepted(domain)
+    return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)
 
 
 def beside(domain: Domain | str | Path) -> str:

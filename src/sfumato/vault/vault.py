@@ -18,6 +18,7 @@ from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError
 from sfumato.ledger import Question, Receipt
 from sfumato.ledger.ledger import Terms
+from sfumato.ledger.question import JSON
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
@@ -220,6 +221,12 @@ class Vault:
             | {"units": pa.array(payload["units"])}
         )
 
+    @property
+    def _accepted(self) -> JSON:
+        """Who accepted the description that the release rests on, as the journal keeps it; None: nobody."""
+        accepted = self.domain.accepted_by
+        return None if accepted is None else {"by": accepted.by, "at": accepted.at}
+
     def _settle(
         self,
         request: Request,
@@ -245,7 +252,7 @@ class Vault:
             analyst=self.analyst,
             retry_key=retry_key,
             statement=statement,
-            details={"asked": request.words} if request.words else None,
+            details=({"asked": request.words} if request.words else {}) | {"accepted": self._accepted},
         )
         answer = _answered(receipt)
         return Settled(

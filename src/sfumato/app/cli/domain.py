@@ -18,23 +18,46 @@ DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
 def draft(
     table: Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")],
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What stands between the fields of CSV; else found out.")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal sign of CSV, '.' or ','; else found out.")] = None,
+    thousands: Annotated[
+        str | None, typer.Option(help="What divides thousands in CSV, '' for nothing; else found out.")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of CSV, such as cp1252; else found out.")] = None,
+    trim: Annotated[
+        bool | None, typer.Option(help="Whether blanks around the fields of CSV are left out; else found out.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
 
     The draft is read off the protected table, so it is marked as one, and every release refuses it until
-    somebody has replaced what the data says by what is publicly known, and set 'draft: false'.
+    somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
+    is written, and every command that is given the domain reads the file so.
     """
     from sfumato.domain import dump
     from sfumato.engine.address import shown
+    from sfumato.engine.csv_file import how_written
     from sfumato.engine.draft import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.vault.rows import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
+    options = {
+        "delimiter": "\t" if delimiter == "\\t" else delimiter,
+        "decimal": decimal,
+        "thousands": thousands,
+        "encoding": encoding,
+        "trim": trim,
+    }
     with working(f"Reading {shown(table)}"):
-        drafted = draft_domain(open_table(table))
+        written = how_written(table, {name: said for name, said in options.items() if said is not None})
+        drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = dump(drafted.domain)
+    for told in written.remarks:
+        remark(f"{shown(table)}: {told}; the draft says so under 'csv'.")
     for name, reason in drafted.left_out.items():
         remark(f"Left out {name}: {reason}.")
     for name, hint in drafted.hints.items():
@@ -43,7 +66,40 @@ def draft(
         typer.echo(text, nl=False)
     else:
         save_text(out, text, overwrite=overwrite)
-        remark(f"Wrote the draft {out}. Edit it to what is publicly known, then set 'draft: false'.")
+        remark(
+            f"Wrote the draft {out}. Edit it to what is publicly known, then accept it: "
+            f"sfumato domain accept {out} --by NAME"
+        )
+
+
+@app.command()
+def accept(
+    path: DomainPath,
+    by: Annotated[str, typer.Option(help="Who accepts it: a name that the file and the journal keep.")],
+    table: Annotated[str | None, typer.Option(help="Also look for what was read off this table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Accept a domain as it stands, after a look at what is risky in it.
+
+    The file then says who accepted it and when, and so does the journal of every release. Whoever edits it later
+    has to accept it again; until then releases go on, and the journal says that nobody accepted what they rest on.
+    """
+    from sfumato.domain import load
+    from sfumato.domain.document import accept as accepted
+    from sfumato.engine.draft import risks
+    from sfumato.engine.open import open_table
+    from sfumato.vault.rows import save_text
+
+    described, text = load(path), accepted(path, by=by)
+    found = risks(described, None if table is None else open_table(table, csv=described.csv))
+    save_text(path, text, overwrite=True)
+    acceptance = load(path).accepted_by
+    assert acceptance is not None
+    value = {"by": acceptance.by, "at": acceptance.at, "hash": acceptance.hash, "risks": found}
+    told = "".join(f"Risky: {risk}.\n" for risk in found)
+    if table is None:
+        told += "Without --table nothing tells what was read off the data.\n"
+    result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
 
 @app.command()
@@ -56,8 +112,15 @@ def check(
     from sfumato.domain import load
 
     domain = load(path)
-    state = "a draft: releases refuse it" if domain.draft else "accepted"
-    value = {"attributes": len(domain), "cells": str(domain.size), "draft": domain.draft, "hash": domain.hash}
+    who = domain.accepted_by
+    state = "a draft: releases refuse it" if domain.draft else f"accepted by {'nobody' if who is None else who.by}"
+    value = {
+        "attributes": len(domain),
+        "cells": str(domain.size),
+        "draft": domain.draft,
+        "accepted": None if who is None else {"by": who.by, "at": who.at},
+        "hash": domain.hash,
+    }
     text = f"{path} is a domain of {len(domain)} attributes, {state}."
     if table is not None:
         from dataclasses import asdict
@@ -67,7 +130,8 @@ def check(
         from sfumato.engine.open import open_table
 
         with working(f"Reading {shown(table)}"):
-            found, cut = fit(open_table(table), domain), truncation(open_table(table), domain)
+            opened = open_table(table, csv=domain.csv)
+            found, cut = fit(opened, domain), truncation(opened, domain)
         lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
         value["fit"] = lines
         text += f"\n\n{columns(lines)}"
@@ -91,7 +155,6 @@ def show(
 ) -> None:
     """Show a domain: attributes, their cells, the unit of privacy."""
     from sfumato.domain import load
-    from sfumato.domain.document import describe
 
     domain = load(path)
     if cells is not None:
@@ -111,7 +174,7 @@ def show(
         for attribute in domain
     ]
     text = f"{columns(lines)}\n\nUnit: {domain.unit}\nCells of the full table: {domain.size:,}"
-    result(describe(domain), text + ("\nThis is a draft." if domain.draft else ""), as_json=as_json)
+    result(domain.describe(), text + ("\nThis is a draft." if domain.draft else ""), as_json=as_json)
 
 
 @app.command()

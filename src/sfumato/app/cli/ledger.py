@@ -112,6 +112,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "analyst": entry.event.analyst,
         "statement": entry.event.statement,
         "asked": entry.asked,
+        "accepted": entry.accepted,
         "cost": paid(entry),
         "parameters": entry.event.question.parameters,
         "hash": entry.hash,

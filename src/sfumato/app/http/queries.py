@@ -14,7 +14,6 @@ from sfumato.app.http.overspent import spent_by
 from sfumato.app.http.strict import StrictRoute
 from sfumato.app.http.tables import Loaded
 from sfumato.app.supposing import notes
-from sfumato.domain.document import describe
 from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
@@ -34,7 +33,7 @@ def datasets(_: Anyone, worker: Worker) -> dict[str, Any]:
 def dataset(name: str, _: Anyone, worker: Worker) -> dict[str, Any]:
     """One dataset and its public domain."""
     loaded = worker.loaded(name)
-    return {**summary(loaded), "domain": describe(loaded.domain)}
+    return {**summary(loaded), "domain": loaded.domain.describe()}
 
 
 @router.get("/{name}/budget")

@@ -23,7 +23,6 @@ def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
     from pyarrow import parquet
 
     from sfumato import data
-    from sfumato.domain.document import describe
 
     path = folder.resolve() / f"{name}.parquet"
     with closing(Service(url)) as service:
@@ -36,7 +35,7 @@ def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
             return False
         described = data.domain("child_mental_health")
         more = {"rows": int(data.child_mental_health_counts().sum())}  # published
-        service.register(name, source=str(path), domain=describe(described), limit=limit, more=more)
+        service.register(name, source=str(path), domain=described.describe(), limit=limit, more=more)
     return True
 
 

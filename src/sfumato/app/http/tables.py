@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from sfumato.app.http.refusal import RefusalError, unreadable
 from sfumato.domain import Domain
+from sfumato.engine.files import Stamps, stamps
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
-from sfumato.engine.sources import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
 from sfumato.ledger.readings import Reading, Readings
@@ -191,7 +191,7 @@ def read(dataset: Dataset, domain: Domain) -> Fresh:
         EngineError: a database does not answer, or a file was written meanwhile.
     """
     files = stamps(dataset.source)
-    table = open_table(dataset.source)
+    table = open_table(dataset.source, csv=domain.csv)
     present = {column.name for column in table.schema()}
     for name in dataset.discoverable:
         if name not in present:

@@ -1,0 +1,341 @@
+"""CSV files: how one is written, its header, and what DuckDB is told to read.
+
+Nothing is guessed when a file is read: without a format a comma (tab for .tsv), double quotes, UTF-8, a header, every
+column as text, so "01" stays "01".  An empty field is missing, a quoted empty field is an empty text.  Only a draft
+looks at the content to see how a file is written, and says so in the domain that it drafts.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from sfumato.domain import CsvFormat
+from sfumato.engine.address import shown
+from sfumato.engine.dialect import numeral
+from sfumato.engine.files import Stamps, literal_path, quoted, refuse_repeats, stamps
+from sfumato.errors import InputError, TableError
+
+CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+DELIMITERS = ",;\t|"
+_HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
+_CHUNK = 1 << 20
+_SAMPLE = 2000  # records that a draft looks at
+_NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'"}
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """One CSV file with its columns, read off the header."""
+
+    path: Path
+    columns: tuple[str, ...]
+    format: CsvFormat
+    _copies: list[Any] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
+        """A ``read_csv`` that leaves nothing to guess."""
+        path, packed = (self.path, is_gzip(self.path)) if is_utf8(self.format) else (self._in_utf8, False)
+        names = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.columns)
+        read = (
+            f"read_csv({quoted(literal_path(path))}, auto_detect=false, header=true, columns={{{names}}}, "
+            f"delim={quoted(delimiter(self.path, self.format))}, quote='\"', escape='\"', nullstr='', "
+            f"allow_quoted_nulls=false, strict_mode=true, compression={quoted('gzip' if packed else 'none')})"
+        )
+        if not self.format.trim:
+            return read
+        spelled = [('"' + name.replace('"', '""') + '"') for name in self.columns]
+        trimmed = ", ".join(f"NULLIF(TRIM({name}, {quoted(BLANKS)}), '') AS {name}" for name in spelled)
+        return f"(SELECT {trimmed} FROM {read}) AS trimmed"
+
+    def stamps(self) -> Stamps:
+        """Of the one file."""
+        return stamps(str(self.path))
+
+    @cached_property
+    def _in_utf8(self) -> Path:
+        """A copy in UTF-8 for this user only, gone with the source.
+
+        Raises:
+            TableError: the file is not in the encoding that is said.
+        """
+        folder = tempfile.TemporaryDirectory(prefix="sfumato-")
+        self._copies.append(folder)
+        weakref.finalize(self, folder.cleanup)
+        path = Path(folder.name) / "utf8.csv"
+        with path.open("w", encoding="utf-8", newline="") as copy, opened(self.path, self.format.encoding) as text:
+            for part in iter(lambda: read_text(text, self.path, self.format.encoding), ""):
+                copy.write(part)
+        return path
+
+
+BLANKS = " \t\u00a0"
+
+
+def csv_file(path: Path, form: CsvFormat | None) -> CsvFile:
+    """The CSV file at a path, read as ``form`` says, or as its name says without.
+
+    Raises:
+        TableError: no CSV, or written in another way.
+    """
+    form = form or CsvFormat()
+    header = csv_header(path, form)
+    _refuse_other_delimiter(header, path, form)
+    return CsvFile(path, header, form)
+
+
+def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
+    """Column names of a CSV file.
+
+    Raises:
+        TableError: an empty file, one that is not text (or not gzip), or names that are empty.
+    """
+    try:
+        header = next(csv.reader(_lines(path, form.encoding), delimiter=delimiter(path, form), strict=True), None)
+    except (UnicodeError, csv.Error):
+        raise _not_text(path, form.encoding) from None
+    except (OSError, EOFError):
+        raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
+    names = tuple(name.strip(BLANKS) if form.trim else name for name in header or ())
+    refuse_header(names, str(path))
+    return names
+
+
+def refuse_header(names: Sequence[str], title: str) -> None:
+    """Refuse a header of CSV without names, with nameless columns, or with one name twice.
+
+    Raises:
+        TableError: as said.
+    """
+    if not names:
+        raise TableError(f"{title} is empty; it needs a header and at least one row", culprit=title)
+    if any(not name or "\0" in name for name in names):
+        raise TableError(f"{title} has a column without a name, or is not CSV", culprit=title)
+    refuse_repeats(names, title)
+
+
+def delimiter(path: str | Path, form: CsvFormat | None = None) -> str:
+    """What separates the fields of a CSV file: as it is said, else by its name."""
+    if form is not None and form.delimiter is not None:
+        return form.delimiter
+    return "\t" if ".tsv" in Path(path).name.lower()[-7:] else ","
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the name says that the file is packed."""
+    return path.suffix.lower() == ".gz"
+
+
+def is_utf8(form: CsvFormat) -> bool:
+    """Whether the file needs no copy to be read."""
+    return codecs.lookup(form.encoding).name in ("utf-8", "utf-8-sig", "ascii")
+
+
+def opened(path: Path, encoding: str) -> IO[str]:
+    """The text of a file, without the mark of its encoding."""
+    raw: Any = gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # noqa: SIM115 - closed with the text
+    plain = codecs.lookup(encoding).name == "utf-8"
+    return io.TextIOWrapper(raw, encoding="utf-8-sig" if plain else encoding, errors="strict", newline="")
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """Line by line, so that what is wrong further on is told with the number of its line."""
+    if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
+        with opened(path, encoding) as text:
+            yield from iter(lambda: text.readline(_HEADER), "")
+        return
+    opener: Any = gzip.open if is_gzip(path) else open
+    with opener(path, "rb") as stream:
+        yield from (
+            line.decode(encoding).removeprefix("\ufeff") for line in iter(lambda: stream.readline(_HEADER), b"")
+        )
+
+
+def read_text(stream: IO[str], path: Path, encoding: str) -> str:
+    """The next part of a text.
+
+    Raises:
+        TableError: it is not in that encoding.
+    """
+    try:
+        return stream.read(_CHUNK)
+    except UnicodeError:
+        raise _not_text(path, encoding) from None
+
+
+def _not_text(path: Path, encoding: str) -> TableError:
+    plain = codecs.lookup(encoding).name == "utf-8"
+    advice = "; a domain says another encoding as csv: {encoding: cp1252}" if plain else ""
+    return TableError(f"{path} is not CSV in {encoding.upper()}{advice}", culprit=path)
+
+
+def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) -> None:
+    """A header of one name that another delimiter would divide was written with that one.
+
+    Raises:
+        TableError: so it is.
+    """
+    if len(header) > 1 or form.delimiter is not None:
+        return
+    here = delimiter(path)
+    other = max((each for each in DELIMITERS if each != here), key=header[0].count)
+    if other in header[0]:
+        spelled = "\\t" if other == "\t" else other
+        raise TableError(
+            f"{path} has one column: its fields stand apart by {_NAMES[other]}, not by {_NAMES[here]}; say so in the "
+            f"domain, as csv: {{delimiter: \"{spelled}\"}}, or let 'sfumato domain draft' do it",
+            culprit=path,
+        )
+
+
+# --- what a draft sees of a file -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a CSV file seems to be written, None where as usual, and what of it its owner should know."""
+
+    format: CsvFormat | None
+    remarks: tuple[str, ...] = ()
+
+
+def how_written(source: str, said: Mapping[str, Any]) -> Written:
+    """How the file of a table is written, as far as its owner has not ``said`` so, by fields of ``CsvFormat``.
+
+    All of a file is read for its encoding, the first records for the rest.  A file on Spark is as it is said.
+
+    Raises:
+        InputError: something is said of what is no CSV file.
+        DomainError: what is said makes no sense.
+        TableError: the file cannot be read.
+    """
+    form, path = CsvFormat(**said), Path(source)
+    if not source.lower().endswith(CSV_SUFFIXES):
+        if said:
+            raise InputError(f"{shown(source)} is no CSV file, so there is nothing to say of how it is written")
+        return Written(None)
+    if path.is_file():
+        form = _detected(path, form, frozenset(said))
+    return Written(None if form == CsvFormat() else form, tuple(_words(path, form)))
+
+
+def _detected(path: Path, form: CsvFormat, said: frozenset[str]) -> CsvFormat:
+    if "encoding" not in said:
+        form = replace(form, encoding=_encoding(path))
+    if "delimiter" not in said:
+        form = replace(form, delimiter=_delimiter(path, form))
+    records = _records(path, form)
+    if "trim" not in said:
+        form = replace(form, trim=_padded(records))
+    return form if said & {"decimal", "thousands"} else _numerals(records, form)
+
+
+def _words(path: Path, form: CsvFormat) -> Iterator[str]:
+    here = delimiter(path, form)
+    if here != delimiter(path):
+        yield f"its fields stand apart by {_NAMES.get(here, repr(here))}"
+    if form.decimal != ".":
+        yield "its numbers have a decimal comma"
+    if form.thousands:
+        yield f"its thousands are divided by {form.thousands!r}"
+    if not is_utf8(form):
+        yield f"its text is {form.encoding}, not UTF-8"
+    if form.trim:
+        yield "blanks around its fields are left out"
+
+
+def _encoding(path: Path) -> str:
+    """UTF-16 by its mark, UTF-8 where all of the file is, else what Windows writes, else Latin-1."""
+    opener: Any = gzip.open if is_gzip(path) else open
+    decoders = {name: codecs.getincrementaldecoder(name)() for name in ("utf-8", "cp1252")}
+    try:
+        with opener(path, "rb") as stream:
+            for part in iter(lambda: stream.read(_CHUNK), b""):
+                if "utf-8" in decoders and part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    return "utf-16"
+                for name in tuple(decoders):
+                    try:
+                        decoders[name].decode(part)
+                    except UnicodeDecodeError:
+                        del decoders[name]
+    except (OSError, EOFError):
+        raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
+    if "utf-8" in decoders:
+        with suppress(UnicodeDecodeError):
+            decoders["utf-8"].decode(b"", final=True)
+            return "utf-8"
+    return next((name for name in decoders if name != "utf-8"), "latin-1")
+
+
+def _records(path: Path, form: CsvFormat) -> list[list[str]]:
+    """The header and the first records; none from where they are no CSV."""
+    found: list[list[str]] = []
+    try:
+        with opened(path, form.encoding) as stream:
+            reader = csv.reader(stream, delimiter=delimiter(path, form), strict=True)
+            for record in islice(reader, _SAMPLE):
+                found.append(record)  # noqa: PERF402 - what was read before an error counts
+    except (UnicodeError, csv.Error):
+        pass
+    except (OSError, EOFError):
+        raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
+    return found
+
+
+def _delimiter(path: Path, form: CsvFormat) -> str | None:
+    """The one by which nearly all records have as many fields as the header, and more than one; None: as usual."""
+    usual = delimiter(path)
+    even = {}
+    for each in (usual, *DELIMITERS.replace(usual, "")):
+        records = _records(path, replace(form, delimiter=each))
+        wide = len(records[0]) if records else 0
+        if wide > 1 and sum(len(record) == wide for record in records) > 0.9 * len(records):
+            even[each] = wide
+    best = max(even, key=lambda each: even[each], default=usual)  # of equals the usual one, which is first
+    return None if best == usual else best
+
+
+def _padded(records: list[list[str]]) -> bool:
+    """Whether the names, or most fields after the first, begin or end with a blank."""
+    if not records:
+        return False
+    fields = [field for record in records[1:] for field in record[1:] if field]
+    padded = sum(field != field.strip(BLANKS) for field in fields)
+    return any(name != name.strip(BLANKS) for name in records[0]) or padded > len(fields) / 2
+
+
+_NUMERALS = ((".", ""), (".", ","), (",", ""), (",", "."), *((d, t) for t in " \u00a0\u202f'\u2019_" for d in ",."))
+
+
+def _numerals(records: list[list[str]], form: CsvFormat) -> CsvFormat:
+    """With the decimal sign and the separator of thousands under which most columns hold nothing but numbers."""
+    rows = [record for record in records[1:] if len(record) == len(records[0])]
+    columns = [{text.strip(BLANKS) for text in column} - {""} for column in zip(*rows, strict=True)]
+    # of 1,234 the comma is a decimal one where fields do not stand apart by it
+    order = sorted(_NUMERALS, key=lambda pair: pair == (".", ",") and form.delimiter is not None)
+    patterns = {pair: re.compile(numeral(*pair)) for pair in order}
+    held = {
+        pair: sum(bool(texts) and all(map(pattern.fullmatch, texts)) for texts in columns)
+        for pair, pattern in patterns.items()
+    }
+    decimal, thousands = max(held, key=lambda pair: held[pair])  # of equals the first
+    return replace(form, decimal=decimal, thousands=thousands)

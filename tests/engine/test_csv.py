@@ -1,0 +1,124 @@
+"""CSV as people write it: other delimiters, decimal commas, thousands, encodings and blanks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from tests.engine import cluster
+
+from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unknown
+from sfumato.engine.csv_file import how_written
+from sfumato.engine.draft import draft_domain
+from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
+from sfumato.errors import DomainError, InputError, TableError
+
+PLAIN = "city,size,pay,age\nK\u00f6ln,150.5,1234.5,30\n\u00c5bo,160.25,999,41\nK\u00f6ln,,12345678,9\n"
+OTHERS = {
+    "semicolons": (
+        "city;size;pay;age\nK\u00f6ln;150,5;1234,5;30\n\u00c5bo;160,25;999;41\nK\u00f6ln;;12345678;9\n",
+        "utf-8",
+    ),
+    "thousands": (
+        "city;size;pay;age\nK\u00f6ln;150,5;1.234,5;30\n\u00c5bo;160,25;999;41\nK\u00f6ln;;12.345.678;9\n",
+        "cp1252",
+    ),
+    "blanks in thousands": (
+        (
+            "city|size|pay|age\nK\u00f6ln|150,5|1\u00a0234,5|30\n\u00c5bo|160,25|999|41\n"
+            "K\u00f6ln||12\u00a0345\u00a0678|9\n"
+        ),
+        "utf-8",
+    ),
+    "quoted": (
+        'city,size,pay,age\nK\u00f6ln,150.5,"1,234.5",30\n\u00c5bo,160.25,999,41\nK\u00f6ln,,"12,345,678",9\n',
+        "latin-1",
+    ),
+    "padded": (
+        "city,  size, pay, age\nK\u00f6ln, 150.5, 1234.5, 30\n\u00c5bo, 160.25, 999 , 41\nK\u00f6ln, , 12345678, 9\n",
+        "utf-8",
+    ),
+    "sixteen bits": (PLAIN.replace(",", "\t"), "utf-16"),
+}
+DOMAIN = (
+    Categorical(name="city", values=("K\u00f6ln", "\u00c5bo"), unknown=Unknown.CATEGORY),
+    Real(name="size", edges=(100.0, 155.0, 200.0), unknown=Unknown.CATEGORY, nullable=True),
+    Real(name="pay", edges=(0.0, 1e3, 1e8), unknown=Unknown.CATEGORY, nullable=True),
+    Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CATEGORY),
+)
+
+
+def counted(table, domain):
+    encoded = table.encode(domain)
+    one_way = [reveal(found).tolist() for found in encoded.marginals([(name,) for name in domain.names])]
+    return one_way, [reveal(encoded.sums(name, (), Fraction(1, 4))).tolist() for name in ("size", "pay")]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plain") / "plain.csv"
+    path.write_text(PLAIN, encoding="utf-8")
+    assert how_written(str(path), {}).format is None
+    return counted(open_table(path), Domain(DOMAIN))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_draft_finds_out_how_a_file_is_written_and_says_it(tmp_path, name, expected):
+    text, encoding = OTHERS[name]
+    path = tmp_path / "other.csv"
+    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    written = how_written(str(path), {})
+    assert written.format is not None
+    assert written.remarks
+    draft = draft_domain(open_table(path, csv=written.format), written.format).domain
+    assert [type(attribute).__name__ for attribute in draft] == ["Categorical", "Real", "Real", "Integer"]
+    assert draft.csv == written.format
+    assert counted(open_table(path, csv=draft.csv), Domain(DOMAIN)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["semicolons", "quoted", "padded", "blanks in thousands"])
+def test_spark_reads_the_same(tmp_path, name, expected):
+    cluster.session()
+    text, encoding = OTHERS[name]
+    (tmp_path / "other.csv").write_bytes(text.encode(encoding))
+    written = how_written(str(tmp_path / "other.csv"), {})
+    table = open_table(f"spark:{tmp_path / 'other.csv'}", csv=written.format)
+    assert counted(table, Domain(DOMAIN)) == expected
+
+
+def test_what_the_owner_says_of_a_file_holds(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;x\n2,5;y\n")
+    found = how_written(str(tmp_path / "t.csv"), {"decimal": "."}).format
+    assert found == CsvFormat(delimiter=";")
+    with pytest.raises(InputError, match="no CSV file"):
+        how_written(str(tmp_path / "t.parquet"), {"delimiter": ";"})
+    for wrong in ({"delimiter": "ab"}, {"decimal": ";"}, {"thousands": "x"}, {"encoding": "klingon"}):
+        with pytest.raises(DomainError):
+            how_written(str(tmp_path / "t.csv"), wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("t.csv", "a;b\n1;2\n"), ("t.csv", "a\tb\n1\t2\n"), ("t.tsv", "a,b\n1,2\n")]
+)
+def test_a_file_of_another_delimiter_is_named_as_such(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(TableError, match="stand apart by"):
+        open_table(tmp_path / name)
+    (tmp_path / name).write_text("a\n1\n")
+    assert [column.name for column in open_table(tmp_path / name).schema()] == ["a"]
+
+
+def test_a_plain_file_is_not_taken_for_another(tmp_path):
+    (tmp_path / "t.csv").write_text('id,note,pay\n1,"a; b; c",1.234\n2,"d; e; f",2.345\n3,"1,5",3.456\n')
+    assert how_written(str(tmp_path / "t.csv"), {}).format is None
+
+
+def test_whole_numbers_with_a_fraction_of_zero_are_whole_and_codes_are_in_the_order_of_their_numbers(tmp_path):
+    lines = [f"{index % 4}.0,V{index % 12},{'' if index % 5 else index % 3}" for index in range(60)]
+    (tmp_path / "t.csv").write_text("grade,code,some\n" + "\n".join(lines) + "\n")
+    grade, code, some = draft_domain(open_table(tmp_path / "t.csv")).domain.attributes
+    assert grade == Integer(name="grade", minimum=0, maximum=3, unknown=Unknown.CLAMP)
+    assert code.values == tuple(f"V{number}" for number in range(12))
+    assert some == Integer(name="some", minimum=0, maximum=2, unknown=Unknown.CLAMP, nullable=True)
