@@ -37,13 +37,13 @@ def application():
     """The server with one endpoint more, which returns a constant."""
     from sfumato.app.http import server
     from sfumato.app.http.access import Anyone
-    from sfumato.app.http.forms import AskForm
+    from sfumato.app.requests.questions import AskRequest
 
     app = server.application()
     constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
 
     @app.post("/constant")
-    def nothing(form: AskForm, _: Anyone) -> dict:  # noqa: ARG001
+    def nothing(form: AskRequest, _: Anyone) -> dict:  # noqa: ARG001
         return constant
 
     return app

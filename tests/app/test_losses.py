@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.app.losses import limit_of, loss_of
+from sfumato.app.requests.fields import limit_of, loss_of
 from sfumato.errors import LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 

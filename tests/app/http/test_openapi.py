@@ -75,7 +75,7 @@ def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(se
 
 def test_the_document_says_that_losses_are_text_or_numbers(server):
     schemas = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()["components"]["schemas"]
-    kinds = schemas["LossForm"]["properties"]["epsilon"]["anyOf"]
+    kinds = schemas["LossFields"]["properties"]["epsilon"]["anyOf"]
     flat = [each for kind in kinds for each in kind.get("anyOf", [kind])]
     assert {each["type"] for each in flat} == {"string", "number", "null"}
     assert [each["maxLength"] for each in flat if each["type"] == "string"] == [60]

@@ -12,13 +12,13 @@ import pytest
 from tests.app.http.serving import DOMAIN
 
 from sfumato.app.http import releases, service
-from sfumato.app.http.forms import ReleaseForm
 from sfumato.app.http.refusal import RefusalError
+from sfumato.app.requests.releases import SynthesisFields
 from sfumato.ledger import open_ledger
 from sfumato.ledger.registry import Key, Scope
 
 ANA = Key("k1", "ana", Scope.ANALYST, datetime.now(UTC), datetime.max.replace(tzinfo=UTC), revoked=False)
-FORM = ReleaseForm.model_validate({"method": "histogram", "attributes": ["sex"], "loss": {"epsilon": "0.1"}})
+FORM = SynthesisFields.model_validate({"method": "histogram", "attributes": ["sex"], "loss": {"epsilon": "0.1"}})
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.anonymizing import Method, MissingValues, Wanted, check, criteria, quasi_identifiers
-from sfumato.app.anonymizing import release as searched
 from sfumato.app.cli.losses import LimitOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.requests.fields import filled
+from sfumato.app.requests.releases import AnonymizationMethod, AnonymizationRequest, MissingValues
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def anonymize(
     out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet or .csv.")],
     k: Annotated[int, typer.Option(help="Least rows of a class, 1 or more.")],
     suppression: Annotated[str, typer.Option(help="Largest share of rows to suppress, 0 to 1.")] = "0",
-    method: Annotated[Method, typer.Option(help="How classes are found.")] = Method.OPTIMAL,
+    method: Annotated[AnonymizationMethod, typer.Option(help="How classes are found.")] = AnonymizationMethod.OPTIMAL,
     criterion: Annotated[
         list[str] | None,
         typer.Option(help="A further criterion, such as t-closeness:t=0.2,sensitive=class,distance=equal."),
@@ -65,10 +65,9 @@ def anonymize(
     described = beside_table(table, domain)
     refuse_clashes([out, recoding], inputs=[table, described, ledger or beside(described)], overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
-    wanted = Wanted(
-        quasi_identifiers(names(quasi), found, missing), criteria(k, criterion or ()), suppression, names(keep), seconds
-    )
-    check(method, wanted)
+    asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
+    more = {"criteria": criterion or [], "keep": list(names(keep)), "missing": missing.value, "seconds": seconds}
+    wanted = filled(AnonymizationRequest, asked | more).read_with(found)
     for each in wanted.criteria:
         if each.sensitive is not None and each.sensitive not in wanted.keep:
             remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
@@ -82,7 +81,7 @@ def anonymize(
         analyst=analyst,
     )
     with working("Searching") as step:
-        release = searched(vault, method, wanted, watch=step)
+        release = wanted.release(vault, watch=step)
     release.write(out, overwrite=overwrite)
     if recoding is not None:
         release.save_recoding(recoding, overwrite=overwrite)

@@ -13,7 +13,7 @@ from sfumato.app.cli.ledger import existing
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.opening import DatasetOption, DomainOption
 from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
-from sfumato.app.losses import loss_of
+from sfumato.app.requests.fields import loss_of
 from sfumato.errors import InputError
 from sfumato.extras import require
 

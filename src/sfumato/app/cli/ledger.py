@@ -9,7 +9,7 @@ import typer
 
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
 from sfumato.app.cli.output import Json, columns, remark, result
-from sfumato.app.losses import limit_of, loss_of
+from sfumato.app.requests.fields import limit_of, loss_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from sfumato.app.cli.ledger import database
 from sfumato.app.cli.output import working
-from sfumato.app.losses import limit_of
+from sfumato.app.requests.fields import limit_of
 
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +10,7 @@ import typer
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
 from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, columns, remark, result, working
-from sfumato.app.losses import loss_of
-from sfumato.app.supposing import notes
+from sfumato.app.requests.fields import LossFields, filled
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,13 +64,16 @@ def query(
 
     A question that was answered before at the same loss returns its stored answer and costs nothing.
     """
-    from sfumato import query as asking
+    from sfumato.app.requests.questions import AskRequest, CostRequest
     from sfumato.domain import load
     from sfumato.privacy.loss import plain
-    from sfumato.query.sql import parse
+    from sfumato.query import too_small
 
     described = load(domain)
-    parsed = replace(parse(statement, described, discoverable=discover or ()), truncation=truncation).check(described)
+    loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
+    asked = {"sql": statement, "confidence": confidence, "truncation": truncation}
+    request = filled(AskRequest, asked | {"loss": loss, "whole": whole})
+    parsed = request.read(described, tuple(discover or ()))
     if unused := [name for name in discover or () if name not in parsed.discovered]:
         raise InputError(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
@@ -83,30 +85,33 @@ def query(
             raise InputError(
                 "--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho"
             )
-        needed = asking.cost(described, parsed, cost, confidence=confidence, rows=rows)
-        found = asking.accuracy(described, parsed, needed, confidence=confidence, rows=rows)
-        remarks = notes(found, "suppose more with --rows, and it is cheaper")
-        text = f"{needed} keeps every answer within {cost}, each with probability {confidence}."
-        value = {"epsilon": plain(needed.value), "confidence": confidence, "notes": remarks}
-        result(value, "\n".join([text, *remarks]), as_json=as_json)
+        wanted = filled(CostRequest, asked | {"error": cost, "rows": rows})
+        found = wanted.foresee(described, parsed, rows=None, more="suppose more with --rows, and it is cheaper")
+        assert found.cost is not None
+        text = f"{found.cost} keeps every answer within {cost}, each with probability {confidence}."
+        value = {"epsilon": plain(found.cost.value), "confidence": confidence, "notes": found.notes}
+        result(value, "\n".join([text, *found.notes]), as_json=as_json)
         return
-    loss = loss_of(epsilon, delta, rho)
     if accuracy:
-        found = asking.accuracy(described, parsed, loss, confidence=confidence, rows=rows)
-        remarks = notes(found, "suppose more with --rows, and the error is smaller")
-        remarks += asking.too_small(described, parsed, loss, rows=rows)
+        wanted = filled(CostRequest, asked | {"loss": loss, "rows": rows})
+        found = wanted.foresee(described, parsed, rows=None, more="suppose more with --rows, and the error is smaller")
         meaning = f"Each answer is within its half-width with probability {confidence}."
-        errors = {"expected": [asdict(each) for each in found], "confidence": confidence, "notes": remarks}
-        result(errors, "\n".join([columns([_line(each) for each in found]), "", meaning, *remarks]), as_json=as_json)
+        errors = {
+            "expected": [asdict(each) for each in found.expected],
+            "confidence": confidence,
+            "notes": found.notes,
+        }
+        lines = columns([_line(each) for each in found.expected])
+        result(errors, "\n".join([lines, "", meaning, *found.notes]), as_json=as_json)
         return
+    first = loss.loss()
     if rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
-    for warning in asking.too_small(described, parsed, loss):
+    for warning in too_small(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
-    vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
+    vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=first, analyst=analyst)
     with working("Asking"):
-        answer = asking.ask(vault, parsed, loss=loss, confidence=confidence)
-    answer = asking.whole_counts(answer) if whole else answer
+        answer = request.answer(vault, parsed)
     result(answer.to_json(), _text(answer), as_json=as_json)
 
 

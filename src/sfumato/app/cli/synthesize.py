@@ -17,8 +17,8 @@ from sfumato.app.cli.opening import (
     vault_for,
 )
 from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, remark, result, working
-from sfumato.app.cli.synthesizing import Asked, Method, released
-from sfumato.app.losses import loss_of
+from sfumato.app.requests.fields import LossFields, filled
+from sfumato.app.requests.releases import SynthesisMethod, SynthesisRequest
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 20
 
+MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
+
 
 def synthesize(
     table: TableArgument,
@@ -36,7 +38,7 @@ def synthesize(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
-    method: Annotated[Method, typer.Option(help="How; auto takes the least expected error.")] = Method.AUTO,
+    method: MethodOption = SynthesisMethod.AUTO,
     marginals: Annotated[
         list[str] | None,
         typer.Option(help="Attributes that belong together, comma-separated; several times for several marginals."),
@@ -72,17 +74,21 @@ def synthesize(
     from sfumato.vault.opening import beside
     from sfumato.vault.rows import save_text, writable
 
-    loss = loss_of(epsilon, delta, rho)
+    spent = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
+    loss = spent.loss()
     if html is not None:
         require("plots", "--html")
-    asked = Asked(method, marginals, way, rows, rounds, zeros)
+    cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]
+    asked = {"method": method, "loss": spent, "marginals": cliques, "way": way, "rows": rows, "rounds": rounds}
+    request = filled(SynthesisRequest, asked | {"zeros": zeros})
+    request.refuse_unused()
     writable(out, overwrite=overwrite)
     refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain), zeros], overwrite=overwrite)
     vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
     if rows is not None:
         refuse_large(rows, len(vault.domain))
     with working("Measuring and fitting"):
-        release = released(vault, loss, asked)
+        release = request.release(vault)
         sample = release.rows
     sample.write(out, overwrite=overwrite)
     if model is not None:

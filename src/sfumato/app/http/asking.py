@@ -15,14 +15,14 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from sfumato.app.http import metrics
-from sfumato.app.http.forms import AskForm
 from sfumato.app.http.loop import on_loop
 from sfumato.app.http.overspent import explained
 from sfumato.app.http.service import Service
 from sfumato.app.http.tables import Loaded
+from sfumato.app.requests.questions import AskRequest
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Loss
-from sfumato.query import Query, ask, whole_counts
+from sfumato.query import Query
 from sfumato.query.question import Count, Mean, Total
 from sfumato.query.tally import plan
 from sfumato.vault.noise import noises
@@ -39,7 +39,7 @@ class Asked:
     """A question to a dataset, who asks, and the key of the attempt."""
 
     name: str
-    form: AskForm
+    form: AskRequest
     key: Key
     retry_key: str | None
 
@@ -62,11 +62,9 @@ def _read_and_reply(worker: Service, asked: Asked) -> Response:
 
 
 def _reply(query: Query, asked: Asked, loaded: Loaded, vault: Vault) -> Response:
-    form = asked.form
     with metrics.timed("query"), explained(loaded.ledger, asked.key):
-        loss, confidence = form.loss.loss(), form.confidence
-        found = ask(vault, query, loss=loss, confidence=confidence, retry_key=asked.retry_key)
-    return JSONResponse((whole_counts(found) if form.whole else found).to_json())
+        found = asked.form.answer(vault, query, retry_key=asked.retry_key)
+    return JSONResponse(found.to_json())
 
 
 def _is_quick(query: Query, loaded: Loaded, loss: Loss) -> bool:

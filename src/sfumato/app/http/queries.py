@@ -9,15 +9,12 @@ from fastapi import APIRouter, Header, Response
 
 from sfumato.app.http.access import Anyone, Worker
 from sfumato.app.http.asking import Asked, answered
-from sfumato.app.http.forms import AskForm, CostForm
 from sfumato.app.http.overspent import spent_by
 from sfumato.app.http.strict import StrictRoute
 from sfumato.app.http.tables import Loaded
-from sfumato.app.supposing import notes
-from sfumato.errors import QueryError
+from sfumato.app.requests.questions import AskRequest, CostRequest
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
-from sfumato.query import accuracy, cost, too_small
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
@@ -43,32 +40,21 @@ def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 
 
 @router.post("/{name}/cost")
-def preview(name: str, form: CostForm, _: Anyone, worker: Worker) -> dict[str, Any]:
+def preview(name: str, form: CostRequest, _: Anyone, worker: Worker) -> dict[str, Any]:
     """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
     loaded = worker.loaded(name)
     query = form.read(loaded.domain, loaded.dataset.discoverable)
-    if (form.loss is None) == (form.error is None):
-        raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
-    rows = form.rows or loaded.dataset.rows
-    if form.error is not None:
-        needed = cost(loaded.domain, query, form.error, confidence=form.confidence, rows=rows)
-        found = accuracy(loaded.domain, query, needed, confidence=form.confidence, rows=rows)
-        remarks = notes(found, "suppose more with 'rows', and it is cheaper")
-        return {"epsilon": plain(needed.value), "notes": remarks, "charged": False}
-    assert form.loss is not None
-    found = accuracy(loaded.domain, query, form.loss.loss(), confidence=form.confidence, rows=rows)
-    return {
-        "expected": [asdict(each) for each in found],
-        "notes": [
-            *notes(found, "suppose more with 'rows', and the error is smaller"),
-            *too_small(loaded.domain, query, form.loss.loss(), rows=rows),
-        ],
-        "charged": False,
-    }
+    cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
+    found = form.foresee(
+        loaded.domain, query, rows=loaded.dataset.rows, more=f"suppose more with 'rows', and {cheaper}"
+    )
+    if found.cost is not None:
+        return {"epsilon": plain(found.cost.value), "notes": found.notes, "charged": False}
+    return {"expected": [asdict(each) for each in found.expected], "notes": found.notes, "charged": False}
 
 
 @router.post("/{name}/query", response_model=dict[str, Any])
-async def answer(name: str, form: AskForm, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
+async def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
     return await answered(worker, Asked(name, form, key, retry_key))
 

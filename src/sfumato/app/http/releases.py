@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 from fastapi import APIRouter, Response
 
 from sfumato.app.http import making
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.forms import ReleaseForm
 from sfumato.app.http.logs import log
 from sfumato.app.http.overspent import explained
 from sfumato.app.http.problems import problem
 from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.release_forms import AnonymizeForm
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
-from sfumato.errors import InputError, LedgerError
+from sfumato.app.requests.releases import AnonymizationRequest, SynthesisFields
+from sfumato.errors import LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.vault import Vault
@@ -34,26 +34,23 @@ Made: TypeAlias = tuple[dict[str, Any], bytes]
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
-def release(name: str, form: ReleaseForm, key: Anyone, worker: Worker) -> dict[str, Any]:
+def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> dict[str, Any]:
     """Ask for a synthetic table; what it costs is charged when its turn comes."""
     loaded = worker.loaded(name)
     form.loss.loss()
-    if form.method == "auto" and form.attributes:
-        raise InputError("auto takes all attributes; leave them out, or choose the histogram")
-    for attribute in form.attributes:
-        loaded.domain.index(attribute)
-    return _start(worker, name, key, {"synthesize": form.model_dump()}, lambda vault: making.synthesized(vault, form))
+    wanted = form.read(loaded.domain)
+    return _start(worker, name, key, {"synthesize": form.model_dump()}, partial(making.synthesized, request=wanted))
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
-def anonymization(name: str, form: AnonymizeForm, key: Steward, worker: Worker) -> dict[str, Any]:
+def anonymization(name: str, form: AnonymizationRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Ask for an anonymised table (stewards).  No differential privacy: the journal says so, no budget is spent."""
     loaded = worker.loaded(name)
-    method, wanted = form.read()
+    wanted = form.read()
     for attribute in form.quasi:
         loaded.domain.index(attribute)
     request = {"anonymize": form.model_dump()}
-    return _start(worker, name, key, request, lambda vault: making.anonymized(vault, method, wanted))
+    return _start(worker, name, key, request, partial(making.anonymized, wanted=wanted))
 
 
 @router.get("/releases/{job_id}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.app.http.refusal import RefusalError, unreadable, unusable
 from sfumato.app.http.tables import Fresh, Loaded, Tables, read
-from sfumato.app.losses import limit_of
+from sfumato.app.requests.fields import limit_of
 from sfumato.engine.files import same_place
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger

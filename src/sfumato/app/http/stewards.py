@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.forms import CapForm, DatasetForm, KeyForm
 from sfumato.app.http.queries import budgets, summary
 from sfumato.app.http.refusal import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
+from sfumato.app.requests.fields import LossFields, Name, Request
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.promise import paid
@@ -20,8 +21,35 @@ from sfumato.vault.promise import paid
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
+class DatasetRequest(Request):
+    """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released."""
+
+    name: Name
+    source: Annotated[str, Field(min_length=1, max_length=2000)]
+    domain: dict[str, Any]
+    limit: Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
+    rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    discoverable: Annotated[list[Name], Field(max_length=64)] = []
+    second_budget: bool = False  # confirms that a table may be registered under a second name
+
+
+class CapRequest(Request):
+    """What an analyst may spend of a dataset; no loss lifts the cap."""
+
+    analyst: Name
+    loss: LossFields | None = None
+
+
+class KeyRequest(Request):
+    """A key to issue."""
+
+    name: Name
+    scope: Literal["steward", "analyst"]
+    days: Annotated[int, Field(ge=1, le=3650)]
+
+
 @router.post("/datasets", status_code=201)
-def register(form: DatasetForm, _: Steward, worker: Worker) -> dict[str, Any]:
+def register(form: DatasetRequest, _: Steward, worker: Worker) -> dict[str, Any]:
     """Register a dataset; its table is read and its content confirmed, and its limit never changes."""
     more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget}
     return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
@@ -39,7 +67,7 @@ def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
 
 
 @router.put("/datasets/{name}/caps")
-def cap(name: str, form: CapForm, key: Steward, worker: Worker) -> dict[str, Any]:
+def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
     loaded = worker.loaded(name)
     loaded.ledger.set_cap(form.analyst, None if form.loss is None else form.loss.loss())
@@ -72,7 +100,7 @@ def keys(_: Steward, worker: Worker) -> dict[str, Any]:
 
 
 @router.post("/keys", status_code=201)
-def issue(form: KeyForm, _: Steward, worker: Worker) -> dict[str, Any]:
+def issue(form: KeyRequest, _: Steward, worker: Worker) -> dict[str, Any]:
     """Issue a key; its secret is in this reply and nowhere else."""
     key, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days))
     return {**described(key), "secret": secret}

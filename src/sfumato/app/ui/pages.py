@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from datetime import timedelta
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from sfumato.app.http.access import COOKIE, Anyone, Doorkeeper, Worker, secret_of
-from sfumato.app.http.overspent import explained
+from sfumato.app.http.access import COOKIE, Doorkeeper, Worker, secret_of
 from sfumato.app.http.queries import summary
 from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.stewards import entries, entry
-from sfumato.app.ui import asking, desk, making, mistakes
-from sfumato.app.ui.chart import chart, telling
-from sfumato.app.ui.gauge import gauge
-from sfumato.app.ui.mistakes import known, refused
-from sfumato.app.ui.render import fragment, page
-from sfumato.errors import SfumatoError
-from sfumato.ledger.registry import Key, Scope
-from sfumato.privacy.loss import Epsilon
+from sfumato.app.ui import question_pages, release_pages, steward_pages
+from sfumato.app.ui.rendering import gauge, known, page, show_errors
+from sfumato.ledger.registry import Scope
 
 _SITTING = timedelta(hours=12)
-_SHOWN = 50
 
 Text = Annotated[str, Form(max_length=20_000)]
 
@@ -50,9 +42,9 @@ def mount(app: FastAPI) -> None:
     static = resources.files("sfumato.app.ui").joinpath("static")
     app.mount("/static", StaticFiles(directory=str(static)), name="static")
     app.include_router(router)
-    for rooms in (desk.router, making.router):
-        app.include_router(rooms, dependencies=[Depends(same_site)])
-    mistakes.install(app)
+    for pages in (question_pages.router, steward_pages.router, release_pages.router):
+        app.include_router(pages, dependencies=[Depends(same_site)])
+    show_errors(app)
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -101,61 +93,6 @@ def leave() -> Response:
     response = RedirectResponse("/", 303)
     response.delete_cookie(COOKIE)
     return response
-
-
-@router.get("/datasets/{name}", response_class=HTMLResponse)
-def dataset(name: str, key: Anyone, worker: Worker) -> Response:
-    """Ask a dataset."""
-    loaded = worker.loaded(name)
-    attributes = [
-        {"name": each.name, "numeric": each.name in asking.numbers(loaded.domain), "cells": each.labels()}
-        for each in loaded.domain
-    ]
-    return page(
-        "dataset.html.j2",
-        key=key,
-        dataset=summary(loaded),
-        attributes=attributes,
-        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
-        gauge=gauge(loaded.ledger.remaining()),
-        own=gauge(loaded.ledger.remaining(key.name)),
-        history=_history(worker, name, key),
-    )
-
-
-@router.post("/datasets/{name}/preview", response_class=HTMLResponse)
-def preview(name: str, form: Annotated[asking.Asked, Form()], _: Anyone, worker: Worker) -> Response:
-    """How wrong the answer would be; spends nothing."""
-    try:
-        return fragment("preview.html.j2", **asking.preview(worker.loaded(name), form))
-    except (SfumatoError, RefusalError) as error:
-        return refused(error)
-
-
-@router.post("/datasets/{name}/ask", response_class=HTMLResponse)
-def ask(name: str, form: Annotated[asking.Asked, Form()], key: Anyone, worker: Worker) -> Response:
-    """Answer, with what is left and the history."""
-    loaded = worker.loaded(name)
-    try:
-        with explained(loaded.ledger, key):
-            answer = asking.answer(loaded, worker.vault(name, key.name), form)
-    except (SfumatoError, RefusalError) as error:
-        return refused(error)
-    return fragment(
-        "answer.html.j2",
-        answer=answer,
-        chart=chart(answer, loaded.domain),
-        telling=telling(answer, loaded.domain),
-        dataset=summary(loaded),
-        gauge=gauge(loaded.ledger.remaining()),
-        own=gauge(loaded.ledger.remaining(key.name)),
-        history=_history(worker, name, key),
-    )
-
-
-def _history(worker: Worker, name: str, key: Key) -> list[dict[str, Any]]:
-    own = entries(worker.loaded(name).ledger.journal(), key.name)
-    return [entry(each) for each in own][-_SHOWN:][::-1]
 
 
 def _seated(request: Request, secret: str) -> Response:

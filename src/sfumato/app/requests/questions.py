@@ -1,67 +1,31 @@
-"""What requests look like, and how they become questions."""
+"""Questions to a table: the loss, the question itself, what it would cost, and asking it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-from sfumato.app.losses import loss_of
+from sfumato.app.requests.fields import Confidence, LossFields, Name, Number, Request
 from sfumato.domain import Domain
 from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError
-from sfumato.privacy.loss import Loss, exact
+from sfumato.privacy.loss import Epsilon, exact
+from sfumato.query import Answer, accuracy, ask, cost, too_small, whole_counts
+from sfumato.query.accuracy import Expected
 from sfumato.query.condition import Comparison, Condition, compare, missing
 from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
 from sfumato.query.sql import LONGEST, parse
-
-
-def _spelled(value: object) -> object:
-    """A number as the shortest decimal that prints it; text stays as it is."""
-    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-_Text = Annotated[str, Field(max_length=60)]
-Number = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-def _confidence(text: str) -> str:
-    try:
-        found = exact(text)
-    except LossError:
-        found = Fraction(0)
-    if not 0 < found < 1:
-        raise ValueError("a confidence is a number between 0 and 1, such as 0.95")
-    return text
-
+from sfumato.vault.vault import Vault
 
 Truncation = Annotated[int, Field(ge=1, le=10**6)] | None
 """Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
-Confidence = Annotated[Number, AfterValidator(_confidence)]
 
 
-class Form(BaseModel):
-    """Nothing that is not understood is accepted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class LossForm(Form):
-    """A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth."""
-
-    epsilon: Number | None = None
-    delta: Number | None = None
-    rho: Number | None = None
-
-    def loss(self) -> Loss:
-        """The exact loss."""
-        return loss_of(self.epsilon, self.delta, self.rho)
-
-
-class AggregateForm(Form):
+class AggregateFields(Request):
     """One aggregate; ``probability`` belongs to a quantile."""
 
     aggregate: Literal[
@@ -99,7 +63,7 @@ class AggregateForm(Form):
                 raise QueryError(f"{self.aggregate} needs an attribute, and distinct takes none")
 
 
-class ConditionForm(Form):
+class ConditionFields(Request):
     """One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND."""
 
     attribute: Name
@@ -122,12 +86,12 @@ class ConditionForm(Form):
         return first
 
 
-class QueryForm(Form):
+class QueryFields(Request):
     """A question without SQL."""
 
-    aggregates: Annotated[list[AggregateForm], Field(min_length=1, max_length=32)]
+    aggregates: Annotated[list[AggregateFields], Field(min_length=1, max_length=32)]
     by: Annotated[list[Name], Field(max_length=32)] = []
-    where: Annotated[list[ConditionForm], Field(max_length=64)] = []
+    where: Annotated[list[ConditionFields], Field(max_length=64)] = []
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
@@ -140,12 +104,12 @@ class QueryForm(Form):
         )
 
 
-class AskForm(Form):
-    """A question, in SQL or as a form, the loss it may cost, and how sure its intervals are to be."""
+class AskRequest(Request):
+    """A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be."""
 
     sql: Annotated[str, Field(max_length=LONGEST)] | None = None
-    query: QueryForm | None = None
-    loss: LossForm
+    query: QueryFields | None = None
+    loss: LossFields
     confidence: Confidence = "0.95"
     whole: bool = False
     truncation: Truncation = None
@@ -154,13 +118,28 @@ class AskForm(Form):
         """The question."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
+    def answer(self, vault: Vault, query: Query, *, retry_key: str | None = None) -> Answer:
+        """Ask it: charged before the data is touched."""
+        loss, confidence = self.loss.loss(), self.confidence
+        found = ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key)
+        return whole_counts(found) if self.whole else found
 
-class CostForm(Form):
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a question would cost and how wrong its answers would be; ``cost`` where an error was stated."""
+
+    cost: Epsilon | None
+    expected: tuple[Expected, ...]
+    notes: list[str]
+
+
+class CostRequest(Request):
     """A question, and either a loss, to be told the error, or an error, to be told the loss."""
 
     sql: Annotated[str, Field(max_length=LONGEST)] | None = None
-    query: QueryForm | None = None
-    loss: LossForm | None = None
+    query: QueryFields | None = None
+    loss: LossFields | None = None
     error: Number | None = None
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     confidence: Confidence = "0.95"
@@ -170,45 +149,52 @@ class CostForm(Form):
         """The question."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
+    def foresee(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> Foreseen:
+        """What it would cost, or how wrong its answers would be.  Spends nothing and touches no data.
 
-class DatasetForm(Form):
-    """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released."""
+        Args:
+            domain: of the table.
+            query: as :meth:`read` reads it.
+            rows: of the table, where they are public and the request names none.
+            more: what to do where one row in each group was supposed for want of a number.
 
-    name: Name
-    source: Annotated[str, Field(min_length=1, max_length=2000)]
-    domain: dict[str, Any]
-    limit: Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
-    rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    discoverable: Annotated[list[Name], Field(max_length=64)] = []
-    second_budget: bool = False  # confirms that a table may be registered under a second name
-
-
-class CapForm(Form):
-    """What an analyst may spend of a dataset; no loss lifts the cap."""
-
-    analyst: Name
-    loss: LossForm | None = None
-
-
-class KeyForm(Form):
-    """A key to issue."""
-
-    name: Name
-    scope: Literal["steward", "analyst"]
-    days: Annotated[int, Field(ge=1, le=3650)]
+        Raises:
+            QueryError: neither a loss nor an error is stated, or both.
+        """
+        if (self.loss is None) == (self.error is None):
+            raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
+        rows, confidence = self.rows or rows, self.confidence
+        if self.loss is not None:
+            loss = self.loss.loss()
+            expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
+            return Foreseen(
+                None, expected, error_notes(expected, more) + list(too_small(domain, query, loss, rows=rows))
+            )
+        assert self.error is not None
+        needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
+        expected = accuracy(domain, query, needed, confidence=confidence, rows=rows)
+        return Foreseen(needed, expected, error_notes(expected, more))
 
 
-class ReleaseForm(Form):
-    """A synthetic table to make in the background."""
+def error_notes(expected: Sequence[Expected], more: str) -> list[str]:
+    """What errors mean, where they are not simply in the units of the answer.
 
-    method: Literal["auto", "histogram"]
-    loss: LossForm
-    attributes: Annotated[list[Name], Field(max_length=64)] = []
+    Args:
+        expected: the errors.
+        more: what to do, or what follows, where one row in each group was supposed for want of a number.
+    """
+    found = [
+        f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
+    ]
+    found += [f"{each.name}: supposing one row in each group; {more}." for each in expected if each.measure == "row"]
+    return found + [
+        f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
+    ]
 
 
 def question(
     sql: str | None,
-    query: QueryForm | None,
+    query: QueryFields | None,
     domain: Domain,
     discoverable: tuple[str, ...],
     *,

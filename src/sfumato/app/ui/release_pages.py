@@ -10,35 +10,32 @@ from pydantic import BaseModel, Field
 
 from sfumato.app.http import releases
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.forms import LossForm, ReleaseForm
 from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
-from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.release_forms import AnonymizeForm
-from sfumato.app.ui.asking import Short
-from sfumato.app.ui.gauge import gauge
-from sfumato.app.ui.render import fragment, page
-from sfumato.errors import InputError, SfumatoError
+from sfumato.app.requests.fields import LossFields
+from sfumato.app.requests.releases import AnonymizationRequest, SynthesisFields
+from sfumato.app.ui.question_pages import Short
+from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page
+from sfumato.errors import InputError
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon
 
 router = APIRouter(include_in_schema=False)
 
-_REFUSALS = (SfumatoError, RefusalError)
-Names = Annotated[list[Short], Field(max_length=64)]
+Chosen = Annotated[list[Short], Field(max_length=64)]
 
 
-class NewSynthesis(BaseModel):
+class SynthesisForm(BaseModel):
     """What the form for a synthetic table sends."""
 
     method: Literal["auto", "histogram"]
-    attributes: Names = []
+    attributes: Chosen = []
     every: bool = False
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
 
-    def read(self) -> ReleaseForm:
+    def read(self) -> SynthesisFields:
         """The request as HTTP takes it.
 
         Raises:
@@ -46,24 +43,24 @@ class NewSynthesis(BaseModel):
         """
         if self.method == "histogram" and self.every == bool(self.attributes):
             raise InputError("tick the attributes of the histogram, or 'all of them'")
-        loss = LossForm(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
-        return ReleaseForm(method=self.method, loss=loss, attributes=self.attributes)
+        loss = LossFields(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
+        return SynthesisFields(method=self.method, loss=loss, attributes=self.attributes)
 
 
-class NewAnonymization(BaseModel):
+class AnonymizationForm(BaseModel):
     """What the form for an anonymised table sends; ``criteria`` are one a line."""
 
     method: Literal["optimal", "samarati", "mondrian", "k-member"]
-    quasi: Annotated[Names, Field(min_length=1)]
+    quasi: Annotated[Chosen, Field(min_length=1)]
     k: Annotated[int, Field(ge=1, le=10**9)]
     suppression: Short = "0"
     criteria: Annotated[str, Field(max_length=5000)] = ""
 
-    def read(self) -> AnonymizeForm:
+    def read(self) -> AnonymizationRequest:
         """The request as HTTP takes it."""
         criteria = [line.strip() for line in self.criteria.splitlines() if line.strip()]
         told = self.model_dump(include={"method", "quasi", "k", "suppression"})
-        return AnonymizeForm.model_validate({**told, "criteria": criteria})
+        return AnonymizationRequest.model_validate({**told, "criteria": criteria})
 
 
 @router.get("/datasets/{name}/releases", response_class=HTMLResponse)
@@ -73,20 +70,20 @@ def forms(name: str, key: Anyone, worker: Worker) -> Response:
 
 
 @router.post("/datasets/{name}/releases", response_class=HTMLResponse)
-def synthesize(name: str, form: Annotated[NewSynthesis, Form()], key: Anyone, worker: Worker) -> Response:
+def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, worker: Worker) -> Response:
     """Start a synthetic table."""
     try:
         return _waiting(releases.release(name, form.read(), key, worker)["job"])
-    except _REFUSALS as error:
+    except REFUSALS as error:
         return _forms(name, key, worker, error)
 
 
 @router.post("/datasets/{name}/anonymizations", response_class=HTMLResponse)
-def anonymize(name: str, form: Annotated[NewAnonymization, Form()], key: Steward, worker: Worker) -> Response:
+def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Steward, worker: Worker) -> Response:
     """Start an anonymised table."""
     try:
         return _waiting(releases.anonymization(name, form.read(), key, worker)["job"])
-    except _REFUSALS as error:
+    except REFUSALS as error:
         return _forms(name, key, worker, error)
 
 

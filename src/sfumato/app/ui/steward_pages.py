@@ -1,44 +1,71 @@
-"""The steward's desk: datasets, caps, keys and journals.  What was done is said once, after a redirect."""
+"""The steward's pages: datasets, caps, keys and journals.  What was done is said once, after a redirect."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import yaml
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field
 
 from sfumato.app.http.access import Steward, Worker
-from sfumato.app.http.forms import KeyForm
 from sfumato.app.http.problems import problem
 from sfumato.app.http.queries import summary
-from sfumato.app.http.refusal import RefusalError, unusable
-from sfumato.app.http.stewards import described, entries, entry, remarks
-from sfumato.app.ui import asking, notes
-from sfumato.app.ui.gauge import gauge
-from sfumato.app.ui.render import page
+from sfumato.app.http.refusal import unusable
+from sfumato.app.http.stewards import KeyRequest, described, entries, entry, remarks
+from sfumato.app.requests.fields import limit_of
+from sfumato.app.ui.question_pages import Short
+from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.address import shown
-from sfumato.errors import DomainError, SfumatoError
+from sfumato.errors import DomainError
 from sfumato.ledger.registry import Key, Scope
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 router = APIRouter(include_in_schema=False)
 
-Text = Annotated[str, Form(max_length=20_000)]
 _HERE = "/steward"
 _EMPTY: defaultdict[str, str] = defaultdict(str)  # what a form shows that nobody has filled in
-_REFUSALS = (SfumatoError, RefusalError)
+
+
+class DatasetForm(BaseModel):
+    """What the steward's form for datasets sends."""
+
+    name: Short
+    source: Annotated[str, Field(max_length=2000)]
+    domain: Annotated[str, Field(max_length=200_000)]
+    limit: Short
+    second_budget: bool = False
+
+
+class CapForm(BaseModel):
+    """What the steward's form for caps sends."""
+
+    dataset: Short
+    analyst: Short
+    most: Short = ""
+    lift: bool = False
+
+
+class KeyForm(BaseModel):
+    """What the steward's form for keys sends."""
+
+    holder: Short
+    scope: Literal["steward", "analyst"]
+    days: Annotated[int, Field(ge=1, le=3650)]
 
 
 @router.get("/steward", response_class=HTMLResponse)
 def desk(request: Request, key: Steward, worker: Worker) -> Response:
     """Datasets, keys and forms to change them."""
-    return notes.shown(_desk(key, worker, **notes.read(request)))
+    return forget_note(_desk(key, worker, **read_note(request)))
 
 
 @router.post("/steward/datasets", response_class=HTMLResponse)
-def register(request: Request, key: Steward, worker: Worker, form: Annotated[asking.NewDataset, Form()]) -> Response:
+def register(request: Request, key: Steward, worker: Worker, form: Annotated[DatasetForm, Form()]) -> Response:
     """Register a dataset."""
     name = form.name.strip()
     try:
@@ -49,47 +76,47 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[ask
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget},
         )
-    except _REFUSALS as error:
+    except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
-    return notes.leave(request, _HERE, {"done": f"{name} is registered."})
+    return leave_note(request, _HERE, {"done": f"{name} is registered."})
 
 
 @router.post("/steward/caps", response_class=HTMLResponse)
-def cap(request: Request, key: Steward, worker: Worker, form: Annotated[asking.NewCap, Form()]) -> Response:
+def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm, Form()]) -> Response:
     """Set or lift what an analyst may spend."""
     analyst = form.analyst.strip()
     try:
         ledger = worker.loaded(form.dataset).ledger
-        ledger.set_cap(analyst, None if form.lift else asking.cap(ledger.limit, form.most.strip()))
-    except _REFUSALS as error:
+        ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
+    except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
     done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     warned = "".join(f" But {remark}." for remark in remarks(worker, analyst))
-    return notes.leave(request, _HERE, {"done": done + warned})
+    return leave_note(request, _HERE, {"done": done + warned})
 
 
 @router.post("/steward/keys", response_class=HTMLResponse)
-def issue(request: Request, key: Steward, worker: Worker, form: Annotated[asking.NewKey, Form()]) -> Response:
+def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyForm, Form()]) -> Response:
     """Issue a key and show it once."""
-    wanted = KeyForm(name=form.holder, scope=form.scope, days=form.days)
+    wanted = KeyRequest(name=form.holder, scope=form.scope, days=form.days)
     try:
         _, secret = worker.registry.issue(wanted.name, Scope(wanted.scope), timedelta(days=wanted.days))
-    except _REFUSALS as error:
+    except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
-    return notes.leave(request, _HERE, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
+    return leave_note(request, _HERE, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
 
 
 @router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
 def revoke(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
     """End a key."""
     done = worker.registry.revoke(key_id)
-    return notes.leave(request, _HERE, {"done": "The key is revoked." if done else "There was no such key to revoke."})
+    return leave_note(request, _HERE, {"done": "The key is revoked." if done else "There was no such key to revoke."})
 
 
 @router.get("/steward/{name}", response_class=HTMLResponse)
 def journal(request: Request, name: str, key: Steward, worker: Worker) -> Response:
     """The journal of a dataset, and who spent what."""
-    return notes.shown(_journal(name, key, worker, **notes.read(request)))
+    return forget_note(_journal(name, key, worker, **read_note(request)))
 
 
 @router.post("/steward/{name}/reading", response_class=HTMLResponse)
@@ -97,16 +124,16 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
     """Read the table again, and confirm what it holds now."""
     try:
         _, changed = worker.tables.read_again(worker.loaded(name))
-    except _REFUSALS as error:
+    except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, worker, problem=found, status=found["status"])
     found_words = "has changed; questions are answered of its new content" if changed else "is as it was"
-    return notes.leave(request, f"{_HERE}/{name}", {"done": f"The table was read: it {found_words}."})
+    return leave_note(request, f"{_HERE}/{name}", {"done": f"The table was read: it {found_words}."})
 
 
 def _domain(text: str) -> dict[str, Any]:
     try:
-        return asking.document(text)
+        return document(text)
     except DomainError as error:
         raise unusable(error) from error
 
@@ -136,3 +163,31 @@ def _desk(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (
     registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all()]
     keys = [described(each) for each in worker.registry.all_keys()]
     return page("steward.html.j2", key=key, datasets=registered, keys=keys, **{"filled": _EMPTY, **said})
+
+
+def document(text: str) -> dict[str, Any]:
+    """A domain's YAML as plain values.
+
+    Raises:
+        DomainError: it is not YAML, or no mapping.
+    """
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise DomainError("the domain is not YAML") from None
+    if not isinstance(found, dict):
+        raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")
+    return found
+
+
+def cap_of(limit: Loss, text: str) -> Loss:
+    """A cap, from a number in the measure of a limit, or spelled as a limit is.
+
+    Raises:
+        LossError: neither.
+    """
+    if isinstance(limit, EpsilonDelta) or text.startswith("rho="):
+        found = limit_of(text)
+        assert found is not None  # as there is a text
+        return found
+    return Epsilon(text) if isinstance(limit, Epsilon) else Rho(text)

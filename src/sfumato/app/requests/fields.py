@@ -1,0 +1,116 @@
+"""Fields that several requests share: exact numbers, losses, and how a front end fills them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from sfumato.errors import InputError, LossError
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact
+
+_LEAST, _MOST = 1e-12, 1e6
+Kind = TypeVar("Kind", bound="Request")
+
+
+def _spelled(value: object) -> object:
+    """A number as the shortest decimal that prints it; text stays as it is."""
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+_Text = Annotated[str, Field(max_length=60)]
+Number = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _confidence(text: str) -> str:
+    try:
+        found = exact(text)
+    except LossError:
+        found = Fraction(0)
+    if not 0 < found < 1:
+        raise ValueError("a confidence is a number between 0 and 1, such as 0.95")
+    return text
+
+
+Confidence = Annotated[Number, AfterValidator(_confidence)]
+
+
+class Request(BaseModel):
+    """Nothing that is not understood is accepted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def filled(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
+    """A request from fields that a front end filled in.
+
+    Raises:
+        InputError: a field is beyond its limits; the sentence names it, and quotes nothing.
+    """
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{place}: {reason[:1].lower()}{reason[1:]}" if place else reason, culprit=place) from None
+
+
+@lru_cache(maxsize=1024)  # the same few are asked for again and again
+def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
+    """The loss that the three texts spell.
+
+    Raises:
+        LossError: none, or a combination that has no meaning.
+    """
+    loss: Loss
+    match epsilon, delta, rho:
+        case str(), None, None:
+            loss = Epsilon(epsilon)
+        case str(), str(), None:
+            loss = EpsilonDelta(epsilon, delta)
+        case None, None, str():
+            loss = Rho(rho)
+        case str(), _, str():
+            raise LossError("epsilon and rho are two ways to say what the release may cost; give one of them")
+        case None, str(), _:
+            raise LossError("a delta alone does not say what the release may cost; give epsilon with it")
+        case _:
+            raise LossError("say what the release may cost: epsilon, epsilon with delta, or rho")
+    size = loss.epsilon if isinstance(loss, EpsilonDelta) else loss.value
+    if not _LEAST <= size <= _MOST:
+        raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
+    return loss
+
+
+def limit_of(text: str | None) -> Loss | None:
+    """The limit that a text spells: ``1``, ``1,1e-9`` or ``rho=0.5``.
+
+    Raises:
+        LossError: anything else.
+    """
+    if text is None:
+        return None
+    epsilon, _, delta = text.partition(",")
+    try:
+        if text.startswith("rho="):
+            return loss_of(None, None, text.removeprefix("rho="))
+        return loss_of(epsilon, delta or None, None)
+    except LossError as error:
+        raise LossError(f"a limit is EPSILON, EPSILON,DELTA or rho=RHO, not {text[:40]!r}: {error}") from None
+
+
+class LossFields(Request):
+    """A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth."""
+
+    epsilon: Number | None = None
+    delta: Number | None = None
+    rho: Number | None = None
+
+    def loss(self) -> Loss:
+        """The exact loss."""
+        return loss_of(self.epsilon, self.delta, self.rho)

@@ -1,0 +1,286 @@
+"""Tables to release: synthetic ones and anonymised ones, wherever they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from sfumato.app.requests.fields import LossFields, Name, Number, Request
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.anonymize import Anonymized, Hierarchy, Quasi
+    from sfumato.anonymize.criteria import Criterion
+    from sfumato.domain import Domain
+    from sfumato.synthesize.synthetic import Synthetic
+    from sfumato.synthesize.total import Total
+    from sfumato.synthesize.workload import Marginals
+    from sfumato.vault.vault import Vault
+
+_WAY = 2
+_MOST_NAMES = 1000
+_MOST_SECONDS = 86_400
+
+Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
+
+
+class SynthesisMethod(StrEnum):
+    """How a synthetic table is made."""
+
+    AUTO = "auto"
+    HISTOGRAM = "histogram"
+    MARGINALS = "marginals"
+    MATRIX = "matrix"
+    MWEM = "mwem"
+    MST = "mst"
+    AIM = "aim"
+    ANNEALED = "annealed"
+
+
+_TAKEN = {
+    SynthesisMethod.AUTO: {"marginals", "way"},
+    SynthesisMethod.HISTOGRAM: {"marginals"},
+    SynthesisMethod.MARGINALS: {"marginals"},
+    SynthesisMethod.MATRIX: {"marginals", "way"},
+    SynthesisMethod.MWEM: {"marginals", "way", "rounds"},
+    SynthesisMethod.MST: {"zeros"},
+    SynthesisMethod.AIM: {"marginals", "way", "zeros"},
+    SynthesisMethod.ANNEALED: {"marginals", "way", "zeros"},
+}
+
+
+class SynthesisFields(Request):
+    """A synthetic table to make in the background."""
+
+    method: Literal["auto", "histogram"]
+    loss: LossFields
+    attributes: Annotated[list[Name], Field(max_length=64)] = []
+
+    def read(self, domain: Domain) -> SynthesisRequest:
+        """The request.
+
+        Raises:
+            InputError: auto is to take some attributes only, or an attribute is not in the domain.
+        """
+        if self.method == "auto" and self.attributes:
+            raise InputError("auto takes all attributes; leave them out, or choose the histogram")
+        for attribute in self.attributes:
+            domain.index(attribute)
+        return SynthesisRequest(
+            method=SynthesisMethod(self.method),
+            loss=self.loss,
+            marginals=[self.attributes] if self.attributes else [],
+            way=min(_WAY, len(domain)) if self.method == "auto" else None,
+        )
+
+
+class SynthesisRequest(Request):
+    """A synthetic table, with everything that a method can be told; what was not given is None or empty."""
+
+    method: SynthesisMethod
+    loss: LossFields
+    marginals: Annotated[list[list[str]], Field(max_length=_MOST_NAMES)] = []
+    way: Annotated[int, Field(ge=1)] | None = None
+    rows: Annotated[int, Field(ge=1)] | None = None
+    rounds: Annotated[int, Field(ge=1)] | None = None
+    zeros: Path | None = None
+
+    def refuse_unused(self) -> None:
+        """Refuse what the method has no use for, and marginals that are none, before anything is read.
+
+        Raises:
+            InputError: as said, in the words of the command line.
+        """
+        given = {
+            "marginals": bool(self.marginals),
+            "way": self.way is not None,
+            "rounds": self.rounds is not None,
+            "zeros": self.zeros is not None,
+        }
+        if ignored := [f"--{name}" for name, is_given in given.items() if is_given and name not in _TAKEN[self.method]]:
+            takers = [method for method, taken in _TAKEN.items() if ignored[0].removeprefix("--") in taken]
+            raise InputError(
+                f"--method {self.method} takes no {' and no '.join(ignored)}; {ignored[0]} is for {', '.join(takers)}"
+            )
+        if given["marginals"] and given["way"]:
+            raise InputError("--marginals names the marginals and --way means all of a size; give one of them")
+        for clique in self.marginals:
+            if not all(clique) or len(set(clique)) < len(clique):
+                raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
+        if self.method is SynthesisMethod.MARGINALS and not self.marginals:
+            raise InputError("say which attributes belong together: --marginals age,occupation")
+
+    @property
+    def workload(self) -> Marginals:
+        """The marginals named, or all of so many attributes."""
+        from sfumato.synthesize.workload import Marginals, all_marginals
+
+        named = tuple(tuple(clique) for clique in self.marginals)
+        return Marginals(cliques=named) if named else all_marginals(self.way or _WAY)
+
+    def release(self, vault: Vault) -> Synthetic:
+        """Release the table.
+
+        Raises:
+            SfumatoError: as the method says.
+        """
+        from sfumato import synthesize as methods
+        from sfumato.synthesize.zeros import load_zeros
+
+        loss = self.loss.loss()
+        total: Total = methods.Summed() if self.rows is None else methods.Public(self.rows)
+        zeros = () if self.zeros is None else load_zeros(self.zeros, vault.domain)
+        cliques = tuple(tuple(clique) for clique in self.marginals)
+        match self.method:
+            case SynthesisMethod.AUTO:
+                return methods.auto(vault, loss=loss, total=total, workload=self.workload)
+            case SynthesisMethod.HISTOGRAM:
+                names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
+                return methods.histogram(vault, loss=loss, total=total, attributes=names or None)
+            case SynthesisMethod.MARGINALS:
+                return methods.marginals(vault, loss=loss, total=total, cliques=cliques)
+            case SynthesisMethod.MATRIX:
+                return methods.matrix(vault, loss=loss, total=total, workload=self.workload)
+            case SynthesisMethod.MWEM:
+                return self._mwem(vault)
+            case SynthesisMethod.MST:
+                return methods.mst(vault, loss=loss, total=total, zeros=zeros)
+            case SynthesisMethod.AIM:
+                return methods.aim(vault, loss=loss, total=total, workload=self.workload, zeros=zeros)
+            case SynthesisMethod.ANNEALED:
+                return methods.annealed(vault, loss=loss, total=total, workload=self.workload, zeros=zeros)
+
+    def _mwem(self, vault: Vault) -> Synthetic:
+        from sfumato import synthesize as methods
+        from sfumato.synthesize.auto import REPETITIONS, ROUNDS
+
+        queries = self.workload.length(vault.domain)
+        rounds = min(ROUNDS, queries) if self.rounds is None else self.rounds
+        if rounds > queries:
+            raise InputError(f"MWEM measures no query twice and there are {queries}; take --rounds {queries}")
+        total = methods.Charged(Fraction(1, 20)) if self.rows is None else methods.Public(self.rows)
+        schedule = methods.Schedule(rounds=rounds, repetitions=REPETITIONS)
+        return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=self.workload, schedule=schedule)
+
+
+class AnonymizationMethod(StrEnum):
+    """How classes are found."""
+
+    OPTIMAL = "optimal"
+    SAMARATI = "samarati"
+    MONDRIAN = "mondrian"
+    K_MEMBER = "k-member"
+
+
+class MissingValues(StrEnum):
+    """What becomes of a row whose quasi-identifier is missing or unknown."""
+
+    CATEGORY = "category"
+    SUPPRESS = "suppress"
+
+
+class AnonymizationRequest(Request):
+    """An anonymised table: what ``sfumato anonymize`` takes.
+
+    ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
+    k-anonymity and are spelled as on the command line; ``seconds`` end the optimal search early.
+    """
+
+    method: Literal["optimal", "samarati", "mondrian", "k-member"]
+    quasi: Annotated[list[Name], Field(min_length=1, max_length=64)]
+    k: Annotated[int, Field(ge=1, le=10**9)]
+    suppression: Number = "0"
+    criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
+    keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
+    missing: Literal["category", "suppress"] = "category"
+    hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
+    seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
+
+    def read(self) -> Anonymization:
+        """What is asked of the method, with the hierarchies that the request holds.
+
+        Raises:
+            SfumatoError: what no table could be anonymised by, or the method has no use for.
+        """
+        from sfumato.anonymize.hierarchy_file import parse
+
+        hierarchies = {each.attribute: each for each in map(parse, self.hierarchies)}
+        if len(hierarchies) != len(self.hierarchies) or not set(hierarchies) <= set(self.quasi):
+            raise InputError("give each quasi-identifier one hierarchy at most, and nothing else")
+        return self.read_with(hierarchies)
+
+    def read_with(self, hierarchies: Mapping[str, Hierarchy]) -> Anonymization:
+        """What is asked of the method, with hierarchies that were read elsewhere.
+
+        Raises:
+            SfumatoError: what no table could be anonymised by, or the method has no use for.
+        """
+        from sfumato.anonymize import KAnonymity, Missing, Quasi
+        from sfumato.anonymize.spelling import parse
+
+        missing = Missing(self.missing)
+        wanted = Anonymization(
+            method=AnonymizationMethod(self.method),
+            quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
+            criteria=[KAnonymity(self.k), *(parse(text) for text in self.criteria)],
+            suppression=self.suppression,
+            keep=tuple(self.keep),
+            seconds=self.seconds,
+        )
+        wanted.refuse_unused()
+        return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymization:
+    """What is asked of a method, read."""
+
+    method: AnonymizationMethod
+    quasi: Sequence[Quasi]
+    criteria: Sequence[Criterion]
+    suppression: str
+    keep: tuple[str, ...]
+    seconds: float | None
+
+    def refuse_unused(self) -> None:
+        """Refuse what the method has no use for, before anything is read.
+
+        Raises:
+            InputError: a suppression, criterion or time that the method does not take.
+        """
+        from sfumato.anonymize.problem import allowed_rows
+
+        method = self.method
+        allowed_rows(self.suppression, 1)  # refuses what is no share
+        if method in (AnonymizationMethod.MONDRIAN, AnonymizationMethod.K_MEMBER) and Fraction(self.suppression):
+            raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=self.suppression)
+        if method is AnonymizationMethod.K_MEMBER and len(self.criteria) > 1:
+            raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
+        if method is not AnonymizationMethod.OPTIMAL and self.seconds is not None:
+            raise InputError(f"{method} cannot stop early; leave out the seconds", culprit=self.seconds)
+
+    def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
+        """Search, journal and hand out; ``watch`` is told what a long search does next."""
+        from sfumato import anonymize as methods
+        from sfumato.anonymize.full_domain import Extent
+
+        quasi, criteria, suppression, keep = self.quasi, self.criteria, self.suppression, self.keep
+        match self.method:
+            case AnonymizationMethod.OPTIMAL:
+                extent = Extent(seconds=math.inf if self.seconds is None else self.seconds)
+                return methods.optimal(
+                    vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, extent=extent
+                )
+            case AnonymizationMethod.SAMARATI:
+                return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
+            case AnonymizationMethod.MONDRIAN:
+                return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
+            case AnonymizationMethod.K_MEMBER:
+                return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep, watch=watch)

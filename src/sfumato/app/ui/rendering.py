@@ -1,0 +1,161 @@
+"""How pages are rendered: templates with everything escaped, gauges, refusals for people, and notes shown once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from functools import cache, partial
+from http import HTTPStatus
+from importlib import resources
+from typing import Any, TypedDict
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+
+from sfumato.app.http.access import Doorkeeper, secret_of
+from sfumato.app.http.problems import problem
+from sfumato.app.http.refusal import RefusalError
+from sfumato.errors import SfumatoError
+from sfumato.ledger import Account
+from sfumato.ledger.registry import Key
+from sfumato.privacy.loss import Epsilon
+
+NOTE_COOKIE = "sfumato_note"
+REFUSALS = (SfumatoError, RefusalError)
+_NOTE_SECONDS = 60
+_NOTE_PATH = "/steward"
+_KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exception)
+
+
+def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what templates show)
+    """A whole page."""
+    shown = {"problem": None, "done": None, "secret": None, "wrong": False, "first": False, **values}
+    return HTMLResponse(_environment().get_template(name).render(**shown), status)
+
+
+def fragment(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+    """A part of a page, for htmx to put in its place."""
+    return HTMLResponse(_environment().get_template(name).render(**values), status)
+
+
+@cache
+def _environment() -> Environment:
+    folder = resources.files("sfumato.app.ui").joinpath("templates")
+    sources = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".j2")}
+    environment = Environment(
+        loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["json"] = _json
+    environment.filters["figure"] = lambda number: f"{number:,.6g}"
+    return environment
+
+
+def _json(value: object) -> Markup:
+    """JSON inside a script element: nothing in it can end the element."""
+    text = json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(text)  # noqa: S704  (escaped just now)
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """The share that is left, 0 to 1 (None: no limit), and the exact amounts in words."""
+
+    share: float | None
+    words: str
+
+
+def gauge(account: Account) -> Gauge:
+    """The gauge of an account."""
+    if account.limit is None or account.left is None:
+        return Gauge(None, "no cap of your own")
+    spent = account.spent.epsilon if isinstance(account.limit, Epsilon) else account.spent.rho
+    whole = account.left + (spent or 0)
+    return Gauge(float(account.left / whole) if whole else 0.0, str(account))
+
+
+def show_errors(app: FastAPI) -> None:
+    """Show what the application's own handlers say as a page, where a person asked for a page."""
+    for kind in _KINDS:
+        app.add_exception_handler(kind, partial(_shown, app.exception_handlers[kind]))
+
+
+def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noqa: ANN401  (one of problems.install)
+    reply: Response = handler(request, error)
+    in_place = "hx-request" in request.headers
+    wanted = in_place or "text/html" in request.headers.get("accept", "")
+    if request.url.path.startswith("/v1/") or not wanted:
+        return reply
+    found = json.loads(bytes(reply.body))
+    if in_place:
+        return fragment("problem.html.j2", problem=found, status=reply.status_code)
+    if reply.status_code == HTTPStatus.UNAUTHORIZED:
+        return page("enter.html.j2", key=None, first=True, status=reply.status_code)
+    try:
+        key = known(request)
+    except SfumatoError:  # a ledger that does not answer knows nobody
+        key = None
+    return page("mistake.html.j2", key=key, problem=found, status=reply.status_code)
+
+
+def refused(error: Exception) -> Response:
+    """An error as a fragment."""
+    found = problem(error)
+    return fragment("problem.html.j2", problem=found, status=found["status"])
+
+
+def known(request: Request) -> Key | None:
+    """Whose key the request carries, if it opens anything.
+
+    Raises:
+        LedgerError: the ledger does not answer.
+    """
+    secret = secret_of(request)
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    try:
+        return None if secret is None else doorkeeper.key(secret)
+    except RefusalError:
+        return None
+
+
+class Note(TypedDict, total=False):
+    """What a page says once after a form was posted: what was done, and a secret that is shown only now.
+
+    The reply to the form redirects, so that a reload posts nothing again; the note travels in a cookie that scripts
+    and other sites cannot read, and is gone when it was shown.
+    """
+
+    done: str
+    secret: str
+
+
+def leave_note(request: Request, path: str, note: Note) -> Response:
+    """Go to a page that says it."""
+    response = RedirectResponse(path, 303)
+    text = base64.urlsafe_b64encode(json.dumps(note).encode()).decode()
+    secure = request.url.scheme == "https"
+    kept: dict[str, Any] = {"max_age": _NOTE_SECONDS, "path": _NOTE_PATH}
+    response.set_cookie(NOTE_COOKIE, text, httponly=True, samesite="strict", secure=secure, **kept)
+    return response
+
+
+def read_note(request: Request) -> Note:
+    """What is to be said, if anything."""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(request.cookies.get(NOTE_COOKIE, "")))
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    note: Note = {"done": str(found.get("done", ""))}
+    return note | {"secret": str(found["secret"])} if "secret" in found else note
+
+
+def forget_note(response: Response) -> Response:
+    """The response, with the note that it shows forgotten."""
+    response.delete_cookie(NOTE_COOKIE, path=_NOTE_PATH)
+    return response
