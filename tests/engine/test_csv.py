@@ -122,3 +122,19 @@ def test_whole_numbers_with_a_fraction_of_zero_are_whole_and_codes_are_in_the_or
     assert grade == Integer(name="grade", minimum=0, maximum=3, unknown=Unknown.CLAMP)
     assert code.values == tuple(f"V{number}" for number in range(12))
     assert some == Integer(name="some", minimum=0, maximum=2, unknown=Unknown.CLAMP, nullable=True)
+
+
+def test_odd_files_are_read_as_what_they_say(tmp_path):
+    """A mark of UTF-8, line ends within quotes, many columns, numbers beyond doubles, signs, lines without fields."""
+    (tmp_path / "mark.csv").write_bytes(b'\xef\xbb\xbf"a","b c"\r\n+1,"x\r\ny"\r\n\r\n-2,""\r\n3,\r\n')
+    table = open_table(tmp_path / "mark.csv")
+    whole, text = draft_domain(table).domain.attributes
+    assert whole == Integer(name="a", minimum=-2, maximum=3, unknown=Unknown.CLAMP)
+    assert (text.values, text.nullable) == (("", "x\r\ny"), True)
+    columns = [f"c{place}" for place in range(300)]
+    wide = "\n".join(",".join(str(row * place % 7) for place in range(300)) for row in range(30))
+    (tmp_path / "wide.csv").write_text(",".join(columns) + "\n" + wide + "\n")
+    assert draft_domain(open_table(tmp_path / "wide.csv")).domain.names == tuple(columns)
+    (tmp_path / "huge.csv").write_text("a\n1e400\n-1e400\n" + "".join(f"{place}.5\n" for place in range(300)))
+    (huge,) = draft_domain(open_table(tmp_path / "huge.csv")).domain.attributes
+    assert (huge.minimum, huge.unknown) == (0.0, Unknown.CATEGORY)  # what is no double is unknown

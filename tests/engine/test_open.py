@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, datetime, time
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -68,6 +69,8 @@ FILES = {
     "blank.csv": b"\n",
     "header.csv": b"word,other\n",
     "garbage.csv": bytes(range(128, 256)) * 10,
+    "mac.csv": b"word,other\ra,b\rc,d\r",
+    "spreadsheet.csv": b"sep=;\nword;other\na;b\n",
     "null.csv": b"\0\0\0\0,\0\n\0,\0\n",
     "twice.csv": b"word,word\na,b\n",
     "case.csv": b"word,Word\na,b\n",
@@ -95,7 +98,10 @@ def test_tables_without_rows(tmp_path):
 def test_frames_that_arrow_cannot_hold():
     assert "mixes types" in refused(pd.DataFrame({"word": [SECRET, 1, 2.5]}, dtype=object))
     assert "two columns" in refused(pa.table([[1], [2]], names=["x", "X"]))
-    refused(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+    assert "two columns" in refused(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+    assert "no columns" in refused(pd.DataFrame())
+    assert "of a type" in refused(pa.table({"half": pa.array(np.array([1.5], np.float16))}))
+    assert "of a type" in refused(pa.table({"wide": pa.array([Decimal("1.5")], pa.decimal256(50, 2))}))
 
 
 ROWS = {

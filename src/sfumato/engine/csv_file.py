@@ -111,10 +111,14 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
     """
     try:
         header = next(csv.reader(_lines(path, form.encoding), delimiter=delimiter(path, form), strict=True), None)
-    except (UnicodeError, csv.Error):
+    except UnicodeError:
         raise _not_text(path, form.encoding) from None
+    except csv.Error:
+        raise TableError(f"{path} is not CSV: lines end in a line feed, and quotes are doubled", culprit=path) from None
     except (OSError, EOFError):
         raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
+    if header and header[0].startswith("sep="):
+        raise TableError(f"{path} begins with a line for a spreadsheet, 'sep=': remove that line", culprit=path)
     names = tuple(name.strip(BLANKS) if form.trim else name for name in header or ())
     refuse_header(names, str(path))
     return names

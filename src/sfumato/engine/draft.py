@@ -168,9 +168,7 @@ def _attribute(profile: Profile) -> Attribute | str:
         case Kind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
         case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):
-            return (
-                f"a {column.type.lower()} is neither a list nor a number: draft from a column of years, days or hours"
-            )
+            return f"{column.type.lower()} is neither a list nor a number: draft from a column of years, days or hours"
         case _:
             return f"no mapping for the type {column.type}"
 

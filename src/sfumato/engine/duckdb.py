@@ -336,6 +336,9 @@ def _translated(error: Exception, title: str) -> TableError | EngineError:
         if "unicode" in text:
             reason = "is not UTF-8; a domain says another encoding as csv: {encoding: cp1252}"
         return TableError(f"{title}: line {line[1]} {reason}", culprit=title)
+    if isinstance(error, duckdb.NotImplementedException):
+        reason = "has a column of a type that DuckDB does not read; make it float64, a decimal of 38 digits, or text"
+        return TableError(f"{title} {reason}", culprit=title)
     if isinstance(error, duckdb.OutOfMemoryException):
         return EngineError(f"DuckDB ran out of memory or of {SPILL} of temporary space over {title}", culprit=title)
     if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.HTTPException):

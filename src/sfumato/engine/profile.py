@@ -15,7 +15,7 @@ from sfumato.engine.port import TILES, Column, Kind, Profile
 Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
-_WHOLE_REAL = "-?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers of a column with missing values
+_WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
 _CODE = "[+-]?0[0-9].*"
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"

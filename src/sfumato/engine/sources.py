@@ -133,8 +133,12 @@ def frame_source(frame: object) -> Frame:
         table = _arrow_table(frame, library)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+    except TableError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
         raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
+    if table is not None and not table.num_columns:
+        raise TableError(f"{title} has no columns", culprit=frame)
     if table is None:
         raise InputError(
             f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
@@ -152,6 +156,7 @@ def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
     if (library, name) == ("pandas", "DataFrame"):
+        refuse_repeats([str(each) for each in frame.columns], "the pandas frame")
         return pa.Table.from_pandas(frame, preserve_index=False)
     stream = getattr(frame, "__arrow_c_stream__", None)
     return None if stream is None or name == "Series" else pa.table(frame)
