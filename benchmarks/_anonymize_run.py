@@ -31,10 +31,10 @@ def sfumato_mondrian(table, k, _, cutter="greedy"):
     import numpy as np
     import pyarrow.csv
 
-    from sfumato.anonymize import mondrian_cuts
+    from sfumato.anonymize.clustering import mondrian_cuts
+    from sfumato.anonymize.clustering.space import Intervals, Space
     from sfumato.anonymize.microdata import Microdata
-    from sfumato.anonymize.packing import group, pack
-    from sfumato.anonymize.space import Intervals, Space
+    from sfumato.anonymize.tuple_keys import group, pack
 
     read = pyarrow.csv.read_csv(table)
     values = np.stack([column.to_numpy() for column in read.columns], axis=1)
@@ -92,16 +92,16 @@ def sfumato_optimal(table, k, hierarchies):
     import numpy as np
     import pyarrow.csv
 
-    from sfumato.anonymize import hierarchy_file, optimal_search
-    from sfumato.anonymize.criteria import KAnonymity
-    from sfumato.anonymize.lattice import Lattice
+    from sfumato.anonymize.criteria.criterion import KAnonymity
+    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.microdata import Microdata
-    from sfumato.anonymize.packing import group, pack
-    from sfumato.anonymize.problem import Problem, allowed_rows
+    from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
+    from sfumato.anonymize.search.lattice_search import least_loss
+    from sfumato.anonymize.tuple_keys import group, pack
 
     read = pyarrow.csv.read_csv(table)
     names = read.column_names
-    folder = hierarchy_file.read_folder(hierarchies)
+    folder = read_folder(hierarchies)
     used = tuple(folder[name] for name in names)
     start = time.process_time()
     columns = []
@@ -123,7 +123,7 @@ def sfumato_optimal(table, k, hierarchies):
         allowed=allowed_rows("0.02", data.rows),
         weights=(1.0,) * len(used),
     )
-    node = optimal_search.search(Lattice(task)).node
+    node = least_loss(Lattice(task)).node
     seconds = time.process_time() - start
     return seconds, {"vector": list(node.vector), "suppressed": node.suppressed}
 

@@ -60,8 +60,8 @@ def adult_data(rows, hierarchies):
 
 
 def problem(data, hierarchies, k, limit):
-    from sfumato.anonymize.criteria import KAnonymity
-    from sfumato.anonymize.problem import Problem, allowed_rows
+    from sfumato.anonymize.criteria.criterion import KAnonymity
+    from sfumato.anonymize.search.lattice import Problem, allowed_rows
 
     return Problem(
         data=data,
@@ -74,12 +74,13 @@ def problem(data, hierarchies, k, limit):
 
 def search() -> list[dict[str, object]]:
     """Every k and limit: least loss with proof, against an exhaustive search."""
-    from sfumato.anonymize import hierarchy_file, optimal_search
-    from sfumato.anonymize.lattice import Lattice
+    from sfumato.anonymize.hierarchy.levels import read_folder
+    from sfumato.anonymize.search.lattice import Lattice
+    from sfumato.anonymize.search.lattice_search import least_loss
 
-    hierarchies = tuple(hierarchy_file.read_folder(DATA / "hierarchies").values())
+    hierarchies = tuple(read_folder(DATA / "hierarchies").values())
     data = adult_data(adult_rows(), hierarchies)
-    optimal_search.search(Lattice(problem(data, hierarchies, 50, "0")))  # warm
+    least_loss(Lattice(problem(data, hierarchies, 50, "0")))  # warm
     found = []
     for k in KS:
         # loss and suppressed rows of a vector do not depend on the limit: one pass serves all
@@ -90,7 +91,7 @@ def search() -> list[dict[str, object]]:
         for limit in LIMITS:
             task = problem(data, hierarchies, k, limit)
             start = time.process_time()
-            best = optimal_search.search(Lattice(task))
+            best = least_loss(Lattice(task))
             seconds = time.process_time() - start
             least = min(node.loss for node in nodes if node.suppressed <= task.allowed)
             assert best.node is not None
@@ -153,13 +154,13 @@ def mondrian(folder: Path, anonypy: Path) -> list[dict[str, object]]:
 
 
 def k_anonymity(folder: Path, anjana: Path) -> list[dict[str, object]]:
-    from sfumato.anonymize import hierarchy_file
-    from sfumato.anonymize.lattice import Lattice
+    from sfumato.anonymize.hierarchy.levels import read_folder
+    from sfumato.anonymize.search.lattice import Lattice
 
     rows = adult_rows()
     table = folder / "four.csv"
     write(table, FOUR, rows)
-    every = hierarchy_file.read_folder(DATA / "hierarchies")
+    every = read_folder(DATA / "hierarchies")
     hierarchies = tuple(every[name] for name in FOUR)
     data = adult_data(rows, hierarchies)
     found = []
@@ -187,9 +188,9 @@ def k_member() -> list[dict[str, object]]:
     """Local recoding with the effort of a release, beside the losses to reach; one line is printed as it comes."""
     import numpy as np
 
-    from sfumato.anonymize import k_member_clustering
-    from sfumato.anonymize.local import EFFORT
-    from sfumato.anonymize.space import HierarchyCells, Intervals, Space
+    from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
+    from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Space
+    from sfumato.anonymize.local_recoding import EFFORT
     from sfumato_labs.mondrian import study
     from sfumato_labs.tables import available, published_hierarchies, tuples
 
@@ -206,7 +207,7 @@ def k_member() -> list[dict[str, object]]:
     for place, k in enumerate((10, 20, 30, 40, 50)):
         for (name, best), space in zip(BEST.items(), spaces, strict=True):
             start = time.process_time()
-            parts = k_member_clustering.partition(space, k=k, effort=EFFORT, rng=np.random.default_rng(k))
+            parts = k_member_partition(space, k=k, effort=EFFORT, rng=np.random.default_rng(k))
             seconds = time.process_time() - start
             assert int(parts.counts().min()) >= k
             line = {"k": k, "quasi": name, "lm": parts.loss(space) / len(rows), "to_reach": best[place]}
@@ -228,9 +229,9 @@ def make(path: Path, rows: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from sfumato.anonymize import hierarchy_file
+    from sfumato.anonymize.hierarchy.levels import read_folder
 
-    hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
+    hierarchies = read_folder(DATA / "hierarchies")
     read = adult_rows()
     columns = {name: np.array([row[name] for row in read], dtype=object) for name in hierarchies}
     kept = np.array([int(row[KEPT]) for row in read], dtype=np.int16)
@@ -256,19 +257,18 @@ def scale(path: Path, engine: str) -> dict[str, object]:
     """CPU seconds of each step from a Parquet file to anonymised ones, and the peak memory, all processes together."""
     from scale import cpu, memory
 
-    from sfumato.anonymize import hierarchy_file, optimal_search
-    from sfumato.anonymize.asked import Asked
-    from sfumato.anonymize.criteria import KAnonymity
-    from sfumato.anonymize.lattice import Lattice
+    from sfumato.anonymize.criteria.criterion import KAnonymity
+    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.microdata import from_groups
-    from sfumato.anonymize.plan import of_vector
-    from sfumato.anonymize.problem import Problem, allowed_rows
-    from sfumato.anonymize.quasi import Quasi
-    from sfumato.anonymize.release import write as write_rows
+    from sfumato.anonymize.release.anonymized import write as write_rows
+    from sfumato.anonymize.release.decision import full_domain_decision
+    from sfumato.anonymize.release.request import AnonymizationRequest, Quasi
+    from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
+    from sfumato.anonymize.search.lattice_search import least_loss
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.exact import reveal
 
-    hierarchies = hierarchy_file.read_folder(DATA / "hierarchies")
+    hierarchies = read_folder(DATA / "hierarchies")
     attributes = [
         Integer(name=name, minimum=1, maximum=100, unknown=Unknown.CLAMP)
         if name == "age"
@@ -301,10 +301,10 @@ def scale(path: Path, engine: str) -> dict[str, object]:
         weights=(1.0,) * len(quasi),
     )
     lattice = Lattice(task)
-    best = optimal_search.search(lattice)
+    best = least_loss(lattice)
     lap("search")
-    asked = Asked("optimal", quasi, criteria, "0.02", {})
-    plan = of_vector(lattice, best.node.vector, asked=asked, domain=domain, certificate=best.certificate)
+    request = AnonymizationRequest("optimal", quasi, criteria, "0.02", {})
+    plan = full_domain_decision(lattice, best.node.vector, request=request, domain=domain, certificate=best.certificate)
     lap("recount")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sfumato.anonymize import k_member_clustering, mondrian_cuts
-from sfumato.anonymize.loss import interval_loss_metric, loss_metric, weighted
-from sfumato.anonymize.mondrian_cuts import Cutter, Rule
-from sfumato.anonymize.partition import Partition
-from sfumato.anonymize.space import Intervals, Space
+from sfumato.anonymize.clustering import mondrian_cuts
+from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
+from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Rule
+from sfumato.anonymize.clustering.space import Intervals, Partition, Space
+from sfumato.anonymize.release.decision import interval_loss_metric, loss_metric, weighted
 from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
 from sfumato_labs.tables import AGES, EDUCATION, available, coded, numbers, tuples
 
@@ -122,7 +122,7 @@ def _by_k(two: Study, options: Options) -> tuple[Table, Table]:
         options.progress(f"k = {k}: cuts, then k-member")
         found = {name: cut(two.space, cutter, k) for name, cutter in CUTTERS.items()}
         rng = np.random.default_rng([options.seed, k])
-        found[K_MEMBER] = k_member_clustering.partition(two.space, k=k, effort=EFFORT, rng=rng)
+        found[K_MEMBER] = k_member_partition(two.space, k=k, effort=EFFORT, rng=rng)
         for method, partition in found.items():
             losses = two.losses(partition)
             rows.append({"k": k, "groups": partition.size, "lm": sum(losses), "method": method})

@@ -8,14 +8,12 @@ from time import process_time
 
 import numpy as np
 
-from sfumato.anonymize import optimal_search, samarati_search
-from sfumato.anonymize.criteria import KAnonymity
-from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.anonymize.lattice import Lattice, Node
-from sfumato.anonymize.loss import loss_metric
+from sfumato.anonymize.criteria.criterion import KAnonymity
+from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.problem import Problem, Vector
-from sfumato.anonymize.samarati_search import Order, heuristic
+from sfumato.anonymize.release.decision import loss_metric
+from sfumato.anonymize.search.lattice import Lattice, Node, Problem, Vector
+from sfumato.anonymize.search.lattice_search import TieBreak, best_at_height, heuristic, least_loss, lowest_height
 from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
 from sfumato_labs.tables import available, published_hierarchies, tuples
 
@@ -91,8 +89,8 @@ def _notes() -> tuple[str, ...]:
 
 def _row(study: Study, k: int, allowed: int) -> Row:
     lattice = study.lattice(k, allowed)
-    node = samarati_search.search(lattice, order=Order.LEXICOGRAPHIC)
-    best = optimal_search.search(lattice).node
+    node = lowest_height(lattice, order=TieBreak.LEXICOGRAPHIC)
+    best = least_loss(lattice).node
     return {
         "k": k,
         "max_suppression": allowed,
@@ -118,8 +116,8 @@ def _orders(study: Study, k: int, allowed: int) -> Row:
     """What each way to choose among the vectors of the lowest height finds."""
     lattice = study.lattice(k, allowed)
     row: dict[str, str | int | float | bool | None] = {"k": k, "max_suppression": allowed}
-    for order in Order:
-        node = samarati_search.search(lattice, order=order)
+    for order in TieBreak:
+        node = lowest_height(lattice, order=order)
         assert node is not None
         name = order.value.replace("-", "_")
         row |= {f"{name}_vector": _text(node), f"{name}_lm": summed(lattice, node.vector)}
@@ -131,8 +129,8 @@ def _heuristic(study: Study, k: int, allowed: int) -> Table:
     lattice = study.lattice(k, allowed)
     rows: list[Row] = []
     for height in range(sum(lattice.top) + 1):
-        least = samarati_search.best_at_height(lattice, height, ranking=None)
-        first = samarati_search.best_at_height(lattice, height, ranking=lambda v: heuristic(lattice.top, v))
+        least = best_at_height(lattice, height, ranking=None)
+        first = best_at_height(lattice, height, ranking=lambda v: heuristic(lattice.top, v))
         if least is None or first is None:
             continue
         rows.append(
@@ -157,9 +155,9 @@ def _run_times(study: Study) -> Table:
         lattice = study.lattice(10, 20)
         start = process_time()
         if name == "samarati":
-            samarati_search.search(lattice, order=Order.LEXICOGRAPHIC)
+            lowest_height(lattice, order=TieBreak.LEXICOGRAPHIC)
         else:
-            optimal_search.search(lattice)
+            least_loss(lattice)
         rows.append({"search": name, "seconds": process_time() - start, "counted": lattice.evaluated})
     return tuple(rows)
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato import data
-from sfumato.anonymize.builders import flat, intervals, mapping
-from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.anonymize.clustering.space import Intervals
+from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
+from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.space import Intervals
 from sfumato.domain import Attribute, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, TableError

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.anonymize.builders import flat, intervals, mapping
-from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
+from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
 
 MARITAL = {

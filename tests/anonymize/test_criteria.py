@@ -10,17 +10,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.closeness import (
+from sfumato.anonymize.criteria.closeness import (
     BasicBetaLikeness,
     DeltaDisclosure,
-    Distance,
     EnhancedBetaLikeness,
+    GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria import Criterion, DeltaPresence, KAnonymity, KMap, Tally, safe
-from sfumato.anonymize.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.spelling import NAMES, parse, spell
+from sfumato.anonymize.criteria.criteria_text import CRITERIA as DECLARED
+from sfumato.anonymize.criteria.criteria_text import parse_criterion
+from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, DeltaPresence, KAnonymity, KMap, safe
+from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.engine.port import Groups
 from sfumato.errors import InputError
 
@@ -34,8 +34,8 @@ CRITERIA: list[Criterion] = [
     RecursiveDiversity(Fraction(2), 2, "s"),
     AlphaK(Fraction(1, 2), 3, "s"),
     AlphaK(Fraction(1, 3), 2, "s", code=1),
-    TCloseness(0.25, "s", Distance.EQUAL),
-    TCloseness(0.2, "s", Distance.ORDERED),
+    TCloseness(0.25, "s", GroundDistance.EQUAL),
+    TCloseness(0.2, "s", GroundDistance.ORDERED),
     DeltaDisclosure(1.0, "s"),
     BasicBetaLikeness(0.5, "s"),
     EnhancedBetaLikeness(2.0, "s"),
@@ -137,10 +137,10 @@ def slow(criterion: Criterion, row: list[int], overall: list[int], people: int, 
     return rules[type(criterion)]()
 
 
-def ground(distance: Distance, cells: int, declared: int) -> list[list[float]]:
+def ground(distance: GroundDistance, cells: int, declared: int) -> list[list[float]]:
     """Ground distance of every two cells, as it is written down."""
     far = [[float(here != there) for there in range(cells)] for here in range(cells)]
-    if distance is Distance.ORDERED and declared > 1:
+    if distance is GroundDistance.ORDERED and declared > 1:
         for here in range(declared):
             for there in range(declared):
                 far[here][there] = abs(here - there) / (declared - 1)
@@ -173,8 +173,8 @@ def test_each_criterion_is_its_definition(
     assert criterion.recounted(tally(row, overall, sum(row) + outside, declared)) == expected
 
 
-def tally(row: list[int], overall: list[int], people: int, declared: int) -> Tally:
-    return Tally(sum(row), people, {"s": row}, {"s": overall}, {"s": declared})
+def tally(row: list[int], overall: list[int], people: int, declared: int) -> ClassTally:
+    return ClassTally(sum(row), people, {"s": row}, {"s": overall}, {"s": declared})
 
 
 wide = st.integers(1, 5).flatmap(
@@ -191,11 +191,11 @@ def test_the_ordered_distance_is_the_least_work(given: tuple[int, list[int], lis
     overall = [x + y for x, y in zip(row, rest, strict=True)]
     assume(sum(row) > 0)
     shares = [[Fraction(count, sum(counts)) for count in counts] for counts in (row, overall)]
-    least = moved(shares[0], shares[1], ground(Distance.ORDERED, declared + 2, declared))
+    least = moved(shares[0], shares[1], ground(GroundDistance.ORDERED, declared + 2, declared))
     for slack, holds in ((1e-7, True), (-1e-7, False)):
         if not 0 <= least + slack <= 1:
             continue
-        criterion = TCloseness(least + slack, "s", Distance.ORDERED)
+        criterion = TCloseness(least + slack, "s", GroundDistance.ORDERED)
         assert bool(safe([criterion], classes_of([row], overall, [0], declared))[0]) is holds
         assert criterion.recounted(tally(row, overall, sum(row), declared)) is holds
 
@@ -205,7 +205,8 @@ def test_of_two_values_equal_and_ordered_agree(row: list[int], rest: list[int]) 
     overall = [x + y for x, y in zip(row, rest, strict=True)]
     for t in (0.0, 0.1, 0.3, 0.5, 0.9):
         verdicts = {
-            bool(safe([TCloseness(t, "s", distance)], classes_of([row], overall, [0], 2))[0]) for distance in Distance
+            bool(safe([TCloseness(t, "s", distance)], classes_of([row], overall, [0], 2))[0])
+            for distance in GroundDistance
         }
         assert len(verdicts) == 1
 
@@ -213,7 +214,7 @@ def test_of_two_values_equal_and_ordered_agree(row: list[int], rest: list[int]) 
 def test_unknown_and_missing_cells_do_not_stretch_the_order() -> None:
     """Two classes of ten, one all yes and one all no: that everything is disclosed is half of the mass moved."""
     everybody, ten = [10, 10, 0, 0], [10, 0, 0, 0]
-    for distance in Distance:
+    for distance in GroundDistance:
         assert not safe([TCloseness(0.49, "s", distance)], classes_of([ten], everybody, [0], 2))[0]
         assert safe([TCloseness(0.5, "s", distance)], classes_of([ten], everybody, [0], 2))[0]
 
@@ -234,11 +235,11 @@ def test_missing_values_do_not_make_a_class_diverse() -> None:
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.population is None], ids=str)
 def test_spelling_is_read_back(criterion: Criterion) -> None:
-    assert parse(spell(criterion)) == criterion
+    assert parse_criterion(criterion.spell()) == criterion
 
 
 def test_every_criterion_has_a_spelling() -> None:
-    assert {type(criterion) for criterion in CRITERIA} == set(NAMES.values())
+    assert {type(criterion) for criterion in CRITERIA} == set(DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -258,4 +259,4 @@ def test_every_criterion_has_a_spelling() -> None:
 )
 def test_wrong_criteria_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse(text)
+        parse_criterion(text)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.anonymize import hierarchy_file
-from sfumato.anonymize.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
-from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.anonymize.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
+from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
 from sfumato.domain import Categorical, Integer, Unknown
 from sfumato.errors import DomainError
 
@@ -117,12 +116,12 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
     if suffix == ".csv":
         path.write_text("level_0;level_1\na;*\nb;*\n", encoding="utf-8")
     elif suffix == ".yaml":
-        path.write_text(hierarchy_file.dump(built), encoding="utf-8")
+        path.write_text(built.dump(), encoding="utf-8")
     else:
         import json
 
-        path.write_text(json.dumps(hierarchy_file.describe(built)), encoding="utf-8")
-    again = hierarchy_file.read(path)
+        path.write_text(json.dumps(built.describe()), encoding="utf-8")
+    again = Hierarchy.read(path)
     assert again.attribute == "age"
     assert again.rows() == built.rows()
     for mine, theirs in zip(again.levels, built.levels, strict=True):
@@ -152,11 +151,11 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
 def test_broken_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(DomainError, match=message):
-        hierarchy_file.read(tmp_path / name)
+        Hierarchy.read(tmp_path / name)
 
 
 def test_a_folder_of_hierarchies(shared_data: Path) -> None:
-    found = hierarchy_file.read_folder(shared_data / "adult" / "hierarchies")
+    found = read_folder(shared_data / "adult" / "hierarchies")
     assert {name: hierarchy.height for name, hierarchy in found.items()} == {
         "age": 4, "class": 1, "education": 3, "gender": 1, "marital_status": 2, "native_country": 2, "occupation": 2,
         "race": 1, "work_class": 2,

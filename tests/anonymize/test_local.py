@@ -9,17 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import counted, drawn
 
-from sfumato.anonymize import k_member_clustering, mdav, mondrian_cuts, precision_first
-from sfumato.anonymize.builders import flat, intervals, order
-from sfumato.anonymize.clusters import Clusters
-from sfumato.anonymize.grower import Grower
-from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.anonymize.local_search import improve
-from sfumato.anonymize.loss import interval_loss_metric
+from sfumato.anonymize.clustering import k_member_clustering, mondrian_cuts
+from sfumato.anonymize.clustering.k_member_clustering import (
+    ClusterGrowth,
+    Clusters,
+    improve,
+    initial_clusters,
+    k_member_partition,
+)
+from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
+from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Partition, Space
+from sfumato.anonymize.hierarchy.builders import flat, intervals, order
+from sfumato.anonymize.hierarchy.levels import Hierarchy
+from sfumato.anonymize.local_recoding import mdav_partition, means, positions, squared_error, standardised
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.mondrian_cuts import Cutter, Region, Rule
-from sfumato.anonymize.partition import Partition
-from sfumato.anonymize.space import HierarchyCells, Intervals, Space
+from sfumato.anonymize.release.decision import interval_loss_metric
 from sfumato.errors import InputError, SizeError
 
 SIZES = (6, 4)
@@ -95,12 +99,12 @@ def test_k_member_divides_all_rows_and_local_search_never_loses(*, seed: int, k:
     data = drawn(np.random.default_rng(seed), tuples=18, sizes=SIZES)
     space = small(data, cells=cells)
     clusters = Clusters(space, k)
-    grower = Grower(clusters, np.random.default_rng(seed))
-    assert grower.place(np.flatnonzero(clusters.need).tolist(), noise=0.0)
+    growth = ClusterGrowth(clusters, np.random.default_rng(seed))
+    assert growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0)
     clusters.settle()
     losses = [clusters.loss]
     for _ in range(5):
-        improve(grower, trials=10)
+        improve(growth, trials=10)
         losses.append(clusters.loss)
         partition = Partition.of(clusters.groups())
         check(partition, space, k)
@@ -136,7 +140,7 @@ def test_local_search_finds_the_least_loss_of_all_divisions(seed: int) -> None:
         return sum(size * float(space.cost(points.min(axis=0), points.max(axis=0))) for size, points in boxes)
 
     least = min(map(loss, partitions(rows, 3)))
-    found = k_member_clustering.partition(space, k=3, effort=200, rng=np.random.default_rng(seed))
+    found = k_member_partition(space, k=3, effort=200, rng=np.random.default_rng(seed))
     assert math.isclose(found.loss(space), least, abs_tol=1e-9)
 
 
@@ -147,13 +151,13 @@ def test_large_tables_are_cut_into_blocks_first() -> None:
     scale = Intervals(tuple(labels(60)), np.arange(60.0), 59.0)
     space = Space.of(data, [scale, scale], weights=[1.0, 1.0])
     assert len(codes) > k_member_clustering.BLOCK
-    check(k_member_clustering.partition(space, k=6, effort=0, rng=rng), space, 6)
+    check(k_member_partition(space, k=6, effort=0, rng=rng), space, 6)
 
 
 def test_k_of_the_whole_table_makes_one_class() -> None:
     data = drawn(np.random.default_rng(1), tuples=12, sizes=SIZES)
     space = small(data, cells=False)
-    found = k_member_clustering.partition(space, k=data.rows, effort=2, rng=np.random.default_rng(0))
+    found = k_member_partition(space, k=data.rows, effort=2, rng=np.random.default_rng(0))
     check(found, space, data.rows)
     assert found.size == 1
 
@@ -163,17 +167,17 @@ def test_k_of_the_whole_table_makes_one_class() -> None:
 def test_microaggregation_makes_groups_of_k_to_2k_less_1(seed: int, k: int) -> None:
     data = drawn(np.random.default_rng(seed), tuples=18, sizes=SIZES)
     space = small(data, cells=False)
-    values = mdav.standardised(mdav.positions(space), space.counts)
-    groups = mdav.partition(values, space.counts, k=k)
+    values = standardised(positions(space), space.counts)
+    groups = mdav_partition(values, space.counts, k=k)
     check(groups, space, k)
     assert groups.counts().max() < 2 * k
     error = 0.0
     for number in range(groups.size):
         here = groups.classes == number
         rows = np.repeat(values[groups.tuples[here]], groups.rows[here], axis=0)
-        np.testing.assert_allclose(mdav.means(values, groups)[number], rows.mean(axis=0))
+        np.testing.assert_allclose(means(values, groups)[number], rows.mean(axis=0))
         error += ((rows - rows.mean(axis=0)) ** 2).sum()
-    assert math.isclose(mdav.squared_error(values, groups), error, abs_tol=1e-9)
+    assert math.isclose(squared_error(values, groups), error, abs_tol=1e-9)
 
 
 def test_a_scale_too_large_for_a_pair_table_is_refused() -> None:
@@ -240,7 +244,7 @@ def test_mondrian_reaches_the_reference_losses(adult: list[dict[str, str]], cutt
 
 
 def k_member_loss(space: Space, k: int, effort: int) -> float:
-    found = k_member_clustering.partition(space, k=k, effort=effort, rng=np.random.default_rng(k))
+    found = k_member_partition(space, k=k, effort=effort, rng=np.random.default_rng(k))
     check(found, space, k)
     return found.loss(space) / int(space.counts.sum())
 
@@ -254,7 +258,7 @@ def test_k_member_beats_every_mondrian_at_once(adult: list[dict[str, str]]) -> N
     ("k", "reference"), [(10, 0.00254), (20, 0.00645), (30, 0.01083), (40, 0.01500), (50, 0.01897)]
 )
 def test_the_default_effort_reaches_the_best_line_of_two(adult: list[dict[str, str]], k: int, reference: float) -> None:
-    from sfumato.anonymize.local import EFFORT
+    from sfumato.anonymize.local_recoding import EFFORT
 
     assert k_member_loss(two(adult), k, EFFORT) <= reference + 5e-6
 
@@ -268,7 +272,7 @@ def test_the_default_effort_reaches_the_best_line_of_two(adult: list[dict[str, s
 def test_the_default_effort_reaches_the_best_line_of_four(
     adult: list[dict[str, str]], four: tuple[Hierarchy, ...], k: int, cells: float, free: float
 ) -> None:
-    from sfumato.anonymize.local import EFFORT
+    from sfumato.anonymize.local_recoding import EFFORT
 
     known = {hierarchy.attribute: hierarchy.leaves for hierarchy in four}
     data = counted(adult, known)
@@ -284,7 +288,7 @@ def test_precision_first_makes_classes_of_cells_and_loses_no_row(k: int) -> None
     data = drawn(rng, tuples=40, sizes=(8, 2))
     hierarchies = (intervals("q0", 0, 7, widths=(2, 4)), flat("q1", ["a", "b"]))
     clusters = Clusters(Space.of(data, [HierarchyCells(each) for each in hierarchies], weights=[1.0, 1.0]), k)
-    precision_first.found(clusters)
+    initial_clusters(clusters)
     assert all(cluster.size >= k for cluster in clusters.mixed.values())
     placed = clusters.home + clusters.need
     for cluster in clusters.mixed.values():
@@ -298,7 +302,7 @@ def test_precision_first_leaves_free_intervals_alone() -> None:
     data = drawn(np.random.default_rng(1), tuples=20, sizes=(5,))
     scale = Intervals(tuple("abcde"), np.arange(5.0), 4.0)
     clusters = Clusters(Space.of(data, [scale], weights=[1.0]), 3)
-    precision_first.found(clusters)
+    initial_clusters(clusters)
     assert not clusters.mixed
 
 

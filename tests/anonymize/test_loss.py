@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.anonymize.loss import (
+from sfumato.anonymize.release.decision import (
     average_class_size,
     certainty_penalty,
     discernibility,

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from tests.anonymize.conftest import drawn
 from tests.anonymize.test_search import CRITERIA, SIZES, brute, problem
 
-from sfumato.anonymize import optimal_search
-from sfumato.anonymize.criteria import Criterion, KAnonymity
-from sfumato.anonymize.diversity import AlphaK, EntropyDiversity
-from sfumato.anonymize.lattice import Lattice
-from sfumato.anonymize.nearest import Nearest, nearest
-from sfumato.anonymize.problem import allowed_rows, sufficient_share
+from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
+from sfumato.anonymize.criteria.diversity import AlphaK, EntropyDiversity
+from sfumato.anonymize.search.lattice import Lattice, allowed_rows, sufficient_share
+from sfumato.anonymize.search.lattice_search import Nearest, least_loss, nearest
 from sfumato.errors import InfeasibleError
 
 ALPHA = (AlphaK(Fraction(1, 2), 3, "s"),)
@@ -45,7 +43,7 @@ def test_nearest_is_the_least_of_an_exhaustive_search(
         assert found.limit(data.rows) == f"the nearest limit is {sufficient_share(least, data.rows)}"
         typed = allowed_rows(sufficient_share(least, data.rows), data.rows)
         allowing = Lattice(replace(task, allowed=typed))
-        assert optimal_search.search(allowing, height=height).node is not None
+        assert least_loss(allowing, height=height).node is not None
 
 
 def test_a_limit_below_that_of_the_top_is_found_where_a_criterion_is_not_monotone() -> None:
@@ -89,7 +87,7 @@ def test_the_largest_k_is_named_with_the_limit_that_it_takes() -> None:
     with pytest.raises(InfeasibleError, match=f"can meet is {left}$"):
         problem(data, (KAnonymity(left + 1),), allowed_rows(share, data.rows), EQUAL)
     best = problem(data, (KAnonymity(left),), allowed_rows(share, data.rows), EQUAL)
-    assert optimal_search.search(Lattice(best)).node is not None
+    assert least_loss(Lattice(best)).node is not None
     with pytest.raises(InfeasibleError, match=f"no class has more than {left} rows"):
         problem(data, (KAnonymity(left + 1), *ALPHA), 40, EQUAL)
     none = replace(data, codes=data.codes[:0], counts=data.counts[:0], sensitive={"s": data.sensitive["s"][:0]})

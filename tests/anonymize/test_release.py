@@ -15,13 +15,12 @@ import pytest
 
 import sfumato as sf
 from sfumato import anonymize
-from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, recoding
-from sfumato.anonymize.builders import flat
-from sfumato.anonymize.criteria import Criterion
+from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, parse_criterion
+from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.full_domain import Extent
-from sfumato.anonymize.recoding import FullDomain
-from sfumato.anonymize.source import population
-from sfumato.anonymize.spelling import parse
+from sfumato.anonymize.hierarchy.builders import flat
+from sfumato.anonymize.release.microdata_reader import population
+from sfumato.anonymize.release.recoding import FullDomainRecoding, load_recoding, parse_recoding
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InfeasibleError, InputError, SfumatoError
@@ -234,10 +233,11 @@ def test_a_column_cannot_pass_for_the_number_of_rows(tmp_path: Path) -> None:
 
 def test_a_planted_broken_rewriting_never_leaves(tmp_path: Path) -> None:
     release = released("optimal", vault(tmp_path))
-    plan = release.plan
-    level = plan.recode.levels[1].copy()
+    decision = release.decision
+    level = decision.recode.levels[1].copy()
     level[0], level[1] = level[1], level[0]  # two towns swapped, after the plan was verified
-    broken = replace(release, plan=replace(plan, recode=replace(plan.recode, levels=(plan.recode.levels[0], level))))
+    recode = replace(decision.recode, levels=(decision.recode.levels[0], level))
+    broken = replace(release, decision=replace(decision, recode=recode))
     with pytest.raises(InfeasibleError, match="not those that were verified"):
         _ = broken.rows
     with pytest.raises(InfeasibleError, match="not those that were verified"):
@@ -249,7 +249,7 @@ def test_a_planted_broken_rewriting_never_leaves(tmp_path: Path) -> None:
 def test_a_saved_recoding_is_applied_to_new_rows(method: str, tmp_path: Path) -> None:
     release = released(method, vault(tmp_path))
     release.save_recoding(tmp_path / "recoding.json")
-    saved = recoding.load(tmp_path / "recoding.json")
+    saved = load_recoding(tmp_path / "recoding.json")
     assert saved.describe() == release.recoding.describe()
     (tmp_path / "new").mkdir()
     new = anonymize.apply(vault(tmp_path / "new", people(seed=1, rows=150)), saved, keep=["ill"])
@@ -266,15 +266,15 @@ def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
     document = released("optimal", vault(tmp_path)).recoding.describe()
     for change in ({"sfumato_recoding": 9}, {"kept": [[99, 99]]}, {"kept": [[0]]}, {"criteria": []}, {"kind": "other"}):
         with pytest.raises(InputError, match="recoding"):
-            recoding.parse(document | change)
+            parse_recoding(document | change)
     with pytest.raises(InputError, match="recoding"):
-        recoding.parse({})
+        parse_recoding({})
     with pytest.raises(InputError, match="damaged"):
-        recoding.parse(document | {"kept": [[10**30]]})
+        parse_recoding(document | {"kept": [[10**30]]})
     for text in ("no", "[" * 100_000, "9" * 5000, '{"kind": "local", "kind": "full_domain"}'):
         (tmp_path / "text.json").write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match="cannot read"):
-            recoding.load(tmp_path / "text.json")
+            load_recoding(tmp_path / "text.json")
 
 
 def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) ->
     assert out.facts["suppressed"] == missing
     assert len(out.rows) == ROWS - missing
     top = anonymize.optimal(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(ROWS // 2 + 90)], suppression="0.5")
-    assert isinstance(top.recoding, FullDomain)
+    assert isinstance(top.recoding, FullDomainRecoding)
     assert len(top.rows) == ROWS - missing
     with pytest.raises(InfeasibleError, match="the nearest limit is"):
         anonymize.optimal(vault(tmp_path), quasi=quasi, criteria=[KAnonymity(1)], suppression="0")
@@ -337,7 +337,7 @@ def test_rows_that_the_domain_drops_count_as_suppressed(tmp_path: Path) -> None:
 
 
 def test_criteria_on_sensitive_values_hold_in_the_released_rows(tmp_path: Path) -> None:
-    diverse = parse("distinct-diversity:l=2,sensitive=ill")
+    diverse = parse_criterion("distinct-diversity:l=2,sensitive=ill")
     for release in (
         anonymize.optimal(vault(tmp_path), quasi=["age", "town"], criteria=[diverse], suppression="0.1", keep=["ill"]),
         anonymize.mondrian(vault(tmp_path), quasi=["age", "town"], criteria=[*K3, diverse], keep=["ill"]),
@@ -354,7 +354,7 @@ def test_the_limit_that_a_refusal_names_works_when_it_is_typed_back(spelled: str
     """Half of the hundred younger people are ill, all of the others: in one class, both fail."""
     ages = [30] * 100 + [50] * 301
     table = pa.table({"age": ages, "town": ["Aix"] * 401, "ill": ["yes", "no"] * 50 + ["yes"] * 301})
-    source, criteria = vault(tmp_path, table), [parse(spelled)]
+    source, criteria = vault(tmp_path, table), [parse_criterion(spelled)]
     with pytest.raises(InfeasibleError, match=r"the nearest limit is 0.750624$"):
         anonymize.optimal(source, quasi=["age"], criteria=criteria, suppression="0.7")
     with pytest.raises(InfeasibleError, match=r"the nearest limit is 0.750624, and takes the optimal search$"):
@@ -390,7 +390,7 @@ def test_microaggregation_publishes_means(tmp_path: Path) -> None:
 
 def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: Path) -> None:
     source = vault(tmp_path)
-    diverse = parse("distinct-diversity:l=3,sensitive=ill")
+    diverse = parse_criterion("distinct-diversity:l=3,sensitive=ill")
     asks = [
         ({"quasi": []}, InputError, "at least one quasi-identifier"),
         ({"quasi": ["age", "age"]}, InputError, "named twice"),
@@ -399,7 +399,7 @@ def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: 
         ({"criteria": []}, InputError, "at least one criterion"),
         ({"criteria": [KAnonymity(ROWS + 1)]}, InfeasibleError, f"largest k that this table can meet is {ROWS}"),
         ({"criteria": [diverse]}, InfeasibleError, "no limit below 1"),
-        ({"criteria": [parse("distinct-diversity:l=2,sensitive=age")]}, InputError, "both"),
+        ({"criteria": [parse_criterion("distinct-diversity:l=2,sensitive=age")]}, InputError, "both"),
         ({"suppression": "1.5"}, InputError, "suppression limit"),
         ({"keep": ["age"]}, InputError, "quasi-identifier and cannot be kept"),
         ({"keep": ["ill", "ill"]}, InputError, "twice"),
@@ -416,7 +416,7 @@ def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: 
         anonymize.mondrian(
             source,
             quasi=["age"],
-            criteria=[parse("distinct-diversity:l=2,sensitive=ill")],
+            criteria=[parse_criterion("distinct-diversity:l=2,sensitive=ill")],
             cut=anonymize.Cut.RELAXED,
         )
     released("optimal", source)
@@ -455,7 +455,7 @@ def test_full_disclosure_is_not_close_under_a_drafted_domain(tmp_path: Path) -> 
         )
     )
     for distance in ("equal", "ordered"):
-        criteria = [KAnonymity(2), parse(f"t-closeness:t=0.3,sensitive=ill,distance={distance}")]
+        criteria = [KAnonymity(2), parse_criterion(f"t-closeness:t=0.3,sensitive=ill,distance={distance}")]
         made = anonymize.optimal(
             vault(tmp_path, told, drafted), quasi=["group"], criteria=criteria, suppression="0", keep=["ill"]
         )
@@ -466,7 +466,7 @@ def test_a_search_that_is_wrong_about_a_criterion_releases_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recount does not believe what the search believes."""
-    diverse = parse("distinct-diversity:l=2,sensitive=ill")
+    diverse = parse_criterion("distinct-diversity:l=2,sensitive=ill")
     one_sided = people().set_column(
         3, "ill", pa.array(["yes" if age < 40 else "no" for age in people()["age"].to_pylist()])
     )
@@ -504,7 +504,7 @@ def test_closeness_compares_with_all_rows_that_count(tmp_path: Path) -> None:
     quasi = [Quasi(name="town", missing=Missing.SUPPRESS)]
 
     def made(t: str) -> Anonymized:
-        close = parse(f"t-closeness:t={t},sensitive=ill,distance=equal")
+        close = parse_criterion(f"t-closeness:t={t},sensitive=ill,distance=equal")
         return anonymize.optimal(vault(tmp_path, table), quasi=quasi, criteria=[close], suppression="0.5")
 
     assert len(made("0.25").rows) == 20  # half against three quarters

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.anonymize.risk import assess
-from sfumato.anonymize.uniques import UniquesModel, estimate, fit_pitman, pitman, zayatz
+from sfumato.anonymize.reidentification import UniquesModel, assess, estimate, fit_pitman, pitman, zayatz
 from sfumato.errors import InputError
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import sfumato as sf
 from sfumato import anonymize
-from sfumato.anonymize import Anonymized, Cut, Hierarchy, KAnonymity, Missing, Order, Quasi, hierarchy_file, recoding
-from sfumato.anonymize.criteria import Criterion
-from sfumato.anonymize.spelling import parse
+from sfumato.anonymize import Anonymized, Cut, Hierarchy, KAnonymity, Missing, Quasi, TieBreak, parse_criterion
+from sfumato.anonymize.criteria.criterion import Criterion
+from sfumato.anonymize.release.recoding import dumps, load_recoding
 from sfumato.vault.vault import Vault
 
 SAVED = Path(__file__).parent / "saved"
@@ -24,13 +24,13 @@ HIERARCHIES = {"age": "age.csv", "town": "town.yaml", "education": "education.js
 FOUR: list[Criterion] = [KAnonymity(4)]
 DIVERSE = [
     KAnonymity(3),
-    parse("distinct-diversity:l=2,sensitive=ill"),
-    parse("t-closeness:t=0.4,sensitive=ill,distance=equal"),
+    parse_criterion("distinct-diversity:l=2,sensitive=ill"),
+    parse_criterion("t-closeness:t=0.4,sensitive=ill,distance=equal"),
 ]
 
 
 def hierarchies() -> dict[str, Hierarchy]:
-    return {name: hierarchy_file.read(SAVED / file) for name, file in HIERARCHIES.items()}
+    return {name: Hierarchy.read(SAVED / file) for name, file in HIERARCHIES.items()}
 
 
 def quasi() -> list[Quasi]:
@@ -44,7 +44,7 @@ def town() -> Quasi:
 ASKED: dict[str, Callable[[Vault], Anonymized]] = {
     "optimal": lambda v: anonymize.optimal(v, quasi=quasi(), criteria=FOUR, suppression="0.05", keep=["ill"]),
     "samarati": lambda v: anonymize.samarati(
-        v, quasi=quasi(), criteria=FOUR, suppression="0.05", keep=["ill"], order=Order.HEURISTIC
+        v, quasi=quasi(), criteria=FOUR, suppression="0.05", keep=["ill"], order=TieBreak.HEURISTIC
     ),
     "diverse": lambda v: anonymize.optimal(v, quasi=quasi(), criteria=DIVERSE, suppression="0.1", keep=["ill"]),
     "mondrian": lambda v: anonymize.mondrian(v, quasi=["age", town()], criteria=FOUR, keep=["ill"]),
@@ -70,8 +70,8 @@ def classes(release: Anonymized) -> list[list[object]]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_saved_recoding_opens_and_applies_as_it_did(name: str, tmp_path: Path) -> None:
     path = SAVED / f"{name}.recoding.json"
-    saved = recoding.load(path)
-    assert recoding.dumps(saved) == path.read_text(encoding="utf-8")
+    saved = load_recoding(path)
+    assert dumps(saved) == path.read_text(encoding="utf-8")
     assert classes(anonymize.apply(vault(tmp_path), saved, keep=["ill"])) == EXPECTED[name]["applied"]
 
 
@@ -81,7 +81,7 @@ def test_what_was_asked_before_is_answered_as_before(name: str, tmp_path: Path) 
     expected, release = EXPECTED[name], ASKED[name](vault(tmp_path))
     parameters = json.dumps(release.provenance["parameters"], sort_keys=True).encode()
     assert hashlib.sha256(parameters).hexdigest() == expected["parameters"]
-    assert recoding.dumps(release.recoding) == (SAVED / f"{name}.recoding.json").read_text(encoding="utf-8")
+    assert dumps(release.recoding) == (SAVED / f"{name}.recoding.json").read_text(encoding="utf-8")
     assert classes(release) == expected["rows"]
     for fact, value in expected["facts"].items():
         assert release.facts[fact] == pytest.approx(value, rel=1e-12), fact
@@ -91,7 +91,7 @@ def test_what_was_asked_before_is_answered_as_before(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("file", HIERARCHIES.values())
 def test_a_saved_hierarchy_opens_and_says_the_same(file: str) -> None:
-    hierarchy = hierarchy_file.read(SAVED / file)
-    assert hierarchy_file.parse(hierarchy_file.describe(hierarchy)).rows() == hierarchy.rows()
+    hierarchy = Hierarchy.read(SAVED / file)
+    assert Hierarchy.parse(hierarchy.describe()).rows() == hierarchy.rows()
     if file.endswith(".yaml"):
-        assert hierarchy_file.dump(hierarchy) == (SAVED / file).read_text(encoding="utf-8")
+        assert hierarchy.dump() == (SAVED / file).read_text(encoding="utf-8")

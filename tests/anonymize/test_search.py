@@ -11,18 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import counted, drawn
 
-from sfumato.anonymize import hierarchy_file, optimal_search, samarati_search
-from sfumato.anonymize.builders import order
-from sfumato.anonymize.classes import Classes
-from sfumato.anonymize.closeness import Distance, TCloseness
-from sfumato.anonymize.criteria import Criterion, KAnonymity
-from sfumato.anonymize.diversity import DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.anonymize.lattice import Lattice
-from sfumato.anonymize.loss import loss_metric
+from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
+from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity
+from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.hierarchy.builders import order
+from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.problem import Problem, Vector, allowed_rows
-from sfumato.anonymize.samarati_search import Order
+from sfumato.anonymize.release.decision import loss_metric
+from sfumato.anonymize.search.lattice import Lattice, Problem, Vector, allowed_rows
+from sfumato.anonymize.search.lattice_search import TieBreak, heuristic, least_loss, lowest_height
 from sfumato.errors import InfeasibleError, InputError
 
 SIZES = (5, 3, 4)
@@ -73,7 +70,7 @@ CRITERIA: list[tuple[Criterion, ...]] = [
     (KAnonymity(9),),
     (KAnonymity(3), DistinctDiversity(2, "s")),
     (KAnonymity(3), EntropyDiversity(1.7, "s")),
-    (KAnonymity(2), TCloseness(0.3, "s", Distance.ORDERED)),
+    (KAnonymity(2), TCloseness(0.3, "s", GroundDistance.ORDERED)),
     (RecursiveDiversity(Fraction(2), 2, "s"),),
 ]
 
@@ -92,7 +89,7 @@ def test_optimal_is_the_least_loss_of_an_exhaustive_search(
     data = drawn(np.random.default_rng(seed), tuples=25, sizes=SIZES, values=3)
     task = problem(data, criteria, allowed_rows(share, data.rows), weights)
     lattice = Lattice(task)
-    found = optimal_search.search(lattice, height=height)
+    found = least_loss(lattice, height=height)
     vectors = [
         vector
         for vector in itertools.product(*(range(top + 1) for top in task.heights))
@@ -127,27 +124,27 @@ def test_samarati_takes_the_first_feasible_vector_of_the_lowest_height(seed: int
     lowest = min(map(sum, feasible))
     low = [vector for vector in feasible if sum(vector) == lowest]
     lattice = Lattice(task)
-    found = {each: samarati_search.search(lattice, order=each) for each in Order}
-    assert found[Order.LEXICOGRAPHIC].vector == min(low)
-    assert math.isclose(found[Order.LEAST_LOSS].loss, min(brute(task, vector)[2] for vector in low), abs_tol=1e-9)
-    rank = samarati_search.heuristic(task.heights, found[Order.HEURISTIC].vector)
-    assert rank == max(samarati_search.heuristic(task.heights, vector) for vector in low)
+    found = {each: lowest_height(lattice, order=each) for each in TieBreak}
+    assert found[TieBreak.LEXICOGRAPHIC].vector == min(low)
+    assert math.isclose(found[TieBreak.LEAST_LOSS].loss, min(brute(task, vector)[2] for vector in low), abs_tol=1e-9)
+    rank = heuristic(task.heights, found[TieBreak.HEURISTIC].vector)
+    assert rank == max(heuristic(task.heights, vector) for vector in low)
 
 
 def test_samarati_refuses_criteria_it_could_miss_the_lowest_height_with() -> None:
     data = drawn(np.random.default_rng(0), tuples=25, sizes=SIZES, values=3)
     task = problem(data, (EntropyDiversity(1.5, "s"),), 3, (1.0, 1.0, 1.0))
     with pytest.raises(InputError, match="monotone with suppression"):
-        samarati_search.search(Lattice(task), order=Order.LEXICOGRAPHIC)
+        lowest_height(Lattice(task), order=TieBreak.LEXICOGRAPHIC)
     task = problem(data, (EntropyDiversity(1.5, "s"),), 0, (1.0, 1.0, 1.0))
-    assert samarati_search.search(Lattice(task), order=Order.LEXICOGRAPHIC) is not None
+    assert lowest_height(Lattice(task), order=TieBreak.LEXICOGRAPHIC) is not None
 
 
 def test_when_time_is_up_the_bound_is_honest() -> None:
     data = drawn(np.random.default_rng(3), tuples=60, sizes=SIZES)
     task = problem(data, (KAnonymity(9),), 10, (1.0, 1.0, 1.0))
-    least = optimal_search.search(Lattice(task)).certificate.loss
-    hurried = optimal_search.search(Lattice(task), seconds=0.0)
+    least = least_loss(Lattice(task)).certificate.loss
+    hurried = least_loss(Lattice(task), seconds=0.0)
     assert hurried.node is not None
     assert hurried.certificate.bound <= least <= hurried.certificate.loss
 
@@ -160,7 +157,7 @@ def test_a_huge_lattice_is_never_enumerated() -> None:
     task = Problem(
         data=data, hierarchies=hierarchies, criteria=(KAnonymity(5),), allowed=data.rows // 10, weights=(1.0,) * 12
     )
-    found = optimal_search.search(Lattice(task), seconds=1.0)
+    found = least_loss(Lattice(task), seconds=1.0)
     assert found.certificate.nodes == 6**12
     assert found.certificate.evaluated < 100_000
     assert found.node is not None
@@ -211,10 +208,10 @@ def test_the_published_samarati_table_to_the_last_digit(
     optimum: tuple[Vector, float],
 ) -> None:
     lattice = Lattice(adult_problem(adult, four, k, allowed))
-    node = samarati_search.search(lattice, order=Order.LEXICOGRAPHIC)
+    node = lowest_height(lattice, order=TieBreak.LEXICOGRAPHIC)
     assert node is not None
     assert (node.vector, node.suppressed, metric(lattice, node.vector)) == published
-    best = optimal_search.search(lattice)
+    best = least_loss(lattice)
     assert best.certificate.proven
     assert best.node is not None
     assert best.node.vector == optimum[0]
@@ -225,9 +222,9 @@ def test_the_published_samarati_table_to_the_last_digit(
 def test_nine_quasi_identifiers_score_as_arx_does(
     adult: list[dict[str, str]], shared_data: Path, limit: str, score: float, suppressed: int
 ) -> None:
-    found = hierarchy_file.read_folder(shared_data / "adult" / "hierarchies")
+    found = read_folder(shared_data / "adult" / "hierarchies")
     task = adult_problem(adult, tuple(found.values()), 10, allowed_rows(limit, len(adult)))
-    best = optimal_search.search(Lattice(task))
+    best = least_loss(Lattice(task))
     assert best.certificate.proven
     assert best.certificate.nodes == 12_960
     assert best.certificate.evaluated < 810
@@ -242,9 +239,9 @@ def test_nine_quasi_identifiers_score_as_arx_does(
 def test_nine_quasi_identifiers_against_an_exhaustive_search(
     adult: list[dict[str, str]], shared_data: Path, k: int, limit: str
 ) -> None:
-    found = hierarchy_file.read_folder(shared_data / "adult" / "hierarchies")
+    found = read_folder(shared_data / "adult" / "hierarchies")
     task = adult_problem(adult, tuple(found.values()), k, allowed_rows(limit, len(adult)))
-    best = optimal_search.search(Lattice(task))
+    best = least_loss(Lattice(task))
     lattice = Lattice(task)
     nodes = (lattice.evaluate(vector) for vector in itertools.product(*(range(top + 1) for top in task.heights)))
     assert best.node is not None

@@ -1,28 +1,61 @@
 """Syntactic anonymisation: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy."""
 
-from sfumato.anonymize.application import apply
-from sfumato.anonymize.criteria import DeltaPresence, KAnonymity, KMap
-from sfumato.anonymize.full_domain import optimal, samarati
+from sfumato.anonymize.criteria import (
+    AlphaK,
+    BasicBetaLikeness,
+    Criterion,
+    DeltaDisclosure,
+    DeltaPresence,
+    DistinctDiversity,
+    EnhancedBetaLikeness,
+    EntropyDiversity,
+    GroundDistance,
+    KAnonymity,
+    KMap,
+    RecursiveDiversity,
+    TCloseness,
+    parse_criterion,
+)
+from sfumato.anonymize.full_domain import Extent, optimal, samarati
 from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.anonymize.local import Cut, k_member, microaggregate, mondrian
-from sfumato.anonymize.quasi import Missing, Quasi
-from sfumato.anonymize.release import Anonymized
-from sfumato.anonymize.samarati_search import Order
+from sfumato.anonymize.local_recoding import Cut, k_member, microaggregate, mondrian
+from sfumato.anonymize.reidentification import assess_table, estimate_uniques
+from sfumato.anonymize.release.anonymized import Anonymized, apply
+from sfumato.anonymize.release.microdata_reader import population
+from sfumato.anonymize.release.recoding import load_recoding
+from sfumato.anonymize.release.request import Missing, Quasi
+from sfumato.anonymize.search.lattice_search import TieBreak
 
 __all__ = [
+    "AlphaK",
     "Anonymized",
+    "BasicBetaLikeness",
+    "Criterion",
     "Cut",
+    "DeltaDisclosure",
     "DeltaPresence",
+    "DistinctDiversity",
+    "EnhancedBetaLikeness",
+    "EntropyDiversity",
+    "Extent",
+    "GroundDistance",
     "Hierarchy",
     "KAnonymity",
     "KMap",
     "Missing",
-    "Order",
     "Quasi",
+    "RecursiveDiversity",
+    "TCloseness",
+    "TieBreak",
     "apply",
+    "assess_table",
+    "estimate_uniques",
     "k_member",
+    "load_recoding",
     "microaggregate",
     "mondrian",
     "optimal",
+    "parse_criterion",
+    "population",
     "samarati",
 ]

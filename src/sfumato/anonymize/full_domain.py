@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from sfumato.anonymize import optimal_search, samarati_search
-from sfumato.anonymize.asked import Asked
-from sfumato.anonymize.criteria import CRITERIA, Criterion
-from sfumato.anonymize.lattice import Lattice
-from sfumato.anonymize.nearest import nearest
-from sfumato.anonymize.optimal_search import Certificate
-from sfumato.anonymize.plan import Plan, of_vector
-from sfumato.anonymize.problem import Problem, allowed_rows
-from sfumato.anonymize.quasi import Quasi, read
-from sfumato.anonymize.release import Anonymized, disclose
-from sfumato.anonymize.samarati_search import Order
-from sfumato.anonymize.source import microdata
+from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion
+from sfumato.anonymize.release.anonymized import Anonymized, disclose
+from sfumato.anonymize.release.decision import Decision, full_domain_decision
+from sfumato.anonymize.release.microdata_reader import microdata
+from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, read_quasi
+from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
+from sfumato.anonymize.search.lattice_search import Certificate, TieBreak, least_loss, lowest_height, nearest
 from sfumato.arguments import expect, expect_all
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError
@@ -70,25 +65,25 @@ def optimal(
     """
     _refuse_wrong(vault, criteria)
     expect(extent, Extent, "where to look is an Extent(...)")
-    asked = Asked(
+    request = AnonymizationRequest(
         "optimal",
-        read(quasi, vault.domain),
+        read_quasi(quasi, vault.domain),
         tuple(criteria),
         str(suppression),
         {"height": extent.height, "seconds": None if math.isinf(extent.seconds) else extent.seconds},
     )
     allowed_rows(suppression, 0)
 
-    def decide() -> Plan:
-        lattice = _lattice(vault, asked, suppression)
-        optimum = optimal_search.search(lattice, height=extent.height, seconds=extent.seconds)
+    def decide() -> Decision:
+        lattice = _lattice(vault, request, suppression)
+        optimum = least_loss(lattice, height=extent.height, seconds=extent.seconds)
         if optimum.node is None:
             raise _infeasible(lattice, optimum.certificate, extent)
-        return of_vector(
-            lattice, optimum.node.vector, asked=asked, domain=vault.domain, certificate=optimum.certificate
+        return full_domain_decision(
+            lattice, optimum.node.vector, request=request, domain=vault.domain, certificate=optimum.certificate
         )
 
-    return disclose(vault, asked, keep, decide)
+    return disclose(vault, request, keep, decide)
 
 
 def samarati(
@@ -98,7 +93,7 @@ def samarati(
     criteria: Sequence[Criterion],
     suppression: str | Fraction,
     keep: Sequence[str] = (),
-    order: Order = Order.LEXICOGRAPHIC,
+    order: TieBreak = TieBreak.LEXICOGRAPHIC,
 ) -> Anonymized:
     """A full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
 
@@ -118,33 +113,35 @@ def samarati(
         InfeasibleError: no recoding will do; the message names the nearest that would.
     """
     _refuse_wrong(vault, criteria)
-    expect(order, Order, "the order is one of sf.anonymize.Order")
-    asked = Asked("samarati", read(quasi, vault.domain), tuple(criteria), str(suppression), {"order": order.value})
+    expect(order, TieBreak, "the order is one of sf.anonymize.TieBreak")
+    request = AnonymizationRequest(
+        "samarati", read_quasi(quasi, vault.domain), tuple(criteria), str(suppression), {"order": order.value}
+    )
     allowed_rows(suppression, 0)
 
-    def decide() -> Plan:
-        lattice = _lattice(vault, asked, suppression)
-        node = samarati_search.search(lattice, order=order)
+    def decide() -> Decision:
+        lattice = _lattice(vault, request, suppression)
+        node = lowest_height(lattice, order=order)
         if node is None:
             raise _infeasible(lattice)
-        return of_vector(lattice, node.vector, asked=asked, domain=vault.domain, certificate=None)
+        return full_domain_decision(lattice, node.vector, request=request, domain=vault.domain, certificate=None)
 
-    return disclose(vault, asked, keep, decide)
+    return disclose(vault, request, keep, decide)
 
 
 def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:
     refuse_no_vault(vault)
-    expect_all(criteria, Criterion, CRITERIA)
+    expect_all(criteria, Criterion, CRITERIA_WANTED)
 
 
-def _lattice(vault: Vault, asked: Asked, suppression: str | Fraction) -> Lattice:
-    data = microdata(cast(Recodable, vault.encoded), asked.quasi, asked.criteria)
+def _lattice(vault: Vault, request: AnonymizationRequest, suppression: str | Fraction) -> Lattice:
+    data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
     problem = Problem(
         data=data,
-        hierarchies=tuple(each.aligned(vault.domain[each.name]) for each in asked.quasi),
-        criteria=asked.criteria,
+        hierarchies=tuple(each.aligned(vault.domain[each.name]) for each in request.quasi),
+        criteria=request.criteria,
         allowed=allowed_rows(suppression, data.rows),
-        weights=tuple(each.weight for each in asked.quasi),
+        weights=tuple(each.weight for each in request.quasi),
     )
     return Lattice(problem)
 

@@ -6,17 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.anonymize.packing import group, pack
+from sfumato.anonymize.tuple_keys import Integers, group, pack
 from sfumato.engine.port import Groups
 from sfumato.errors import InputError
 
-Integers = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class CountedTable:
     """What microdata was made from, as the engine counted it: the table, and the population if there is one.
 
     ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.
@@ -52,7 +49,7 @@ class Microdata:
     over_bound: int = 0  # of those excluded
     declared: Mapping[str, int] = field(default_factory=dict)
     overall: Mapping[str, Integers] = field(default_factory=dict)
-    source: Source | None = None
+    source: CountedTable | None = None
 
     def __post_init__(self) -> None:
         if set(self.overall) != set(self.sensitive):
@@ -145,5 +142,5 @@ def from_groups(
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
         declared={name: size for name, size in (declared or {}).items() if name in sensitive},
-        source=Source(groups),
+        source=CountedTable(groups),
     )

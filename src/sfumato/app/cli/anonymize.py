@@ -58,7 +58,7 @@ def anonymize(
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
-    from sfumato.anonymize.hierarchy_file import read_folder
+    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.vault.opening import beside
 
     ready(out, overwrite=overwrite)

@@ -28,13 +28,12 @@ def apply(
 ) -> None:
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
-    from sfumato.anonymize.recoding import load
     from sfumato.vault.opening import beside
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
     refuse_clashes([out], inputs=[recoding, table, described, ledger or beside(described)], overwrite=overwrite)
-    saved = load(recoding)
+    saved = methods.load_recoding(recoding)
     vault = vault_for(
         table,
         domain=described,

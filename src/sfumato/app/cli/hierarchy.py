@@ -20,13 +20,12 @@ def draft(
     overwrite: Overwrite = False,
 ) -> None:
     """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
-    from sfumato.anonymize.builders import draft as drafted
-    from sfumato.anonymize.hierarchy_file import dump
+    from sfumato.anonymize.hierarchy import draft as drafted
     from sfumato.domain import load
     from sfumato.vault.rows import free, save_text
 
     described = load(domain)
-    texts = {name: dump(drafted(described[name])) for name in attributes}
+    texts = {name: drafted(described[name]).dump() for name in attributes}
     if out is None:
         typer.echo("---\n".join(texts.values()), nl=False)
         return
@@ -46,10 +45,10 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check that a hierarchy nests, misses no value and has one top."""
-    from sfumato.anonymize.hierarchy_file import read
+    from sfumato.anonymize import Hierarchy
     from sfumato.domain import load
 
-    hierarchy = read(path, attribute=attribute)
+    hierarchy = Hierarchy.read(path, attribute=attribute)
     if domain is not None:
         hierarchy.align(load(domain)[hierarchy.attribute].labels())
     lines = [

@@ -29,7 +29,7 @@ def risk(
 
     The figures are exact: they are for the owner of the table.
     """
-    from sfumato.anonymize.risk import assess_table, estimate_uniques
+    from sfumato.anonymize.reidentification import assess_table, estimate_uniques
     from sfumato.engine.address import shown
 
     known = names(quasi)

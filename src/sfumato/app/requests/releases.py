@@ -209,9 +209,9 @@ class AnonymizationRequest(Request):
         Raises:
             SfumatoError: what no table could be anonymised by, or the method has no use for.
         """
-        from sfumato.anonymize.hierarchy_file import parse
+        from sfumato.anonymize import Hierarchy
 
-        hierarchies = {each.attribute: each for each in map(parse, self.hierarchies)}
+        hierarchies = {each.attribute: each for each in map(Hierarchy.parse, self.hierarchies)}
         if len(hierarchies) != len(self.hierarchies) or not set(hierarchies) <= set(self.quasi):
             raise InputError("give each quasi-identifier one hierarchy at most, and nothing else")
         return self.read_with(hierarchies)
@@ -222,14 +222,13 @@ class AnonymizationRequest(Request):
         Raises:
             SfumatoError: what no table could be anonymised by, or the method has no use for.
         """
-        from sfumato.anonymize import KAnonymity, Missing, Quasi
-        from sfumato.anonymize.spelling import parse
+        from sfumato.anonymize import KAnonymity, Missing, Quasi, parse_criterion
 
         missing = Missing(self.missing)
         wanted = Anonymization(
             method=AnonymizationMethod(self.method),
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
-            criteria=[KAnonymity(self.k), *(parse(text) for text in self.criteria)],
+            criteria=[KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)],
             suppression=self.suppression,
             keep=tuple(self.keep),
             seconds=self.seconds,
@@ -255,7 +254,7 @@ class Anonymization:
         Raises:
             InputError: a suppression, criterion or time that the method does not take.
         """
-        from sfumato.anonymize.problem import allowed_rows
+        from sfumato.anonymize.search.lattice import allowed_rows
 
         method = self.method
         allowed_rows(self.suppression, 1)  # refuses what is no share
@@ -269,12 +268,11 @@ class Anonymization:
     def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
         """Search, journal and hand out; ``watch`` is told what a long search does next."""
         from sfumato import anonymize as methods
-        from sfumato.anonymize.full_domain import Extent
 
         quasi, criteria, suppression, keep = self.quasi, self.criteria, self.suppression, self.keep
         match self.method:
             case AnonymizationMethod.OPTIMAL:
-                extent = Extent(seconds=math.inf if self.seconds is None else self.seconds)
+                extent = methods.Extent(seconds=math.inf if self.seconds is None else self.seconds)
                 return methods.optimal(
                     vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, extent=extent
                 )

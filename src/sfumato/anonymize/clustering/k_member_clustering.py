@@ -1,0 +1,379 @@
+"""k-member clustering on weighted tuples (Byun et al. 2007), improved by local search.
+
+Only multiplicities matter, so a class is a box with a number of rows of each tuple.  A tuple with k rows or more has a
+*home*, a class of its own that loses nothing; rows beyond k may leave it to fill other classes.  A class grows by the
+box that adds least loss for each row that it brings in, all rows inside the box together, until it has k rows.  Where
+all attributes have hierarchies, cells that hold k rows become classes first, the finest ones first.
+
+Then a large neighbourhood search (Shaw 1998; ruin and recreate, Schrimpf et al. 2000): dissolve a few neighbouring
+classes, place their rows anew by the same growth, keep what loses no more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
+from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
+from sfumato.anonymize.tuple_keys import Integers, group, pack
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A class: its box, and how many rows of each tuple it holds; ``cost`` is the loss of one row."""
+
+    low: Integers
+    high: Integers
+    cost: float
+    parts: dict[int, int]
+    size: int
+
+    @property
+    def loss(self) -> float:
+        """Loss of all rows."""
+        return self.size * self.cost
+
+
+class Clusters:
+    """Homes and classes of mixed tuples, with a journal so that a trial can be taken back."""
+
+    def __init__(self, space: Space, k: int) -> None:
+        self.space = space
+        self.k = k
+        self.home: Integers = np.where(space.counts >= k, space.counts, 0)  # rows of each tuple at home
+        self.need: Integers = space.counts - self.home  # rows of each tuple without a class
+        self.mixed: dict[int, Cluster] = {}
+        self.holders: list[set[int]] = [set() for _ in space.counts]  # mixed classes that hold each tuple
+        self.loss = 0.0
+        self._next = 0
+        self._added: list[int] = []
+        self._dropped: list[tuple[int, Cluster]] = []
+
+    def cluster(self, parts: dict[int, int]) -> Cluster:
+        """The class of these rows, in the smallest box."""
+        points = self.space.points[list(parts)]
+        low, high = points.min(axis=0), points.max(axis=0)
+        return Cluster(low, high, float(self.space.cost(low, high)), parts, sum(parts.values()))
+
+    def add(self, cluster: Cluster) -> None:
+        """Place a class whose rows were taken from home or from need already."""
+        self._place(self._next, cluster)
+        self._added.append(self._next)
+        self._next += 1
+
+    def drop(self, number: int) -> Cluster:
+        """Take a class away; its rows are the caller's."""
+        cluster = self._remove(number)
+        if number in self._added:
+            self._added.remove(number)
+        else:
+            self._dropped.append((number, cluster))
+        return cluster
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Dissolve classes: rows go home if there is one, or if k of a tuple come together; others need a class."""
+        for number in numbers:
+            for tuple_, rows in self.drop(number).parts.items():
+                self.need[tuple_] += rows
+                if self.home[tuple_] or self.need[tuple_] >= self.k:
+                    self.home[tuple_] += self.need[tuple_]
+                    self.need[tuple_] = 0
+
+    def groups(self) -> list[Group]:
+        """Tuples and rows of every class, homes first."""
+        homes = [(np.array([tuple_]), self.home[tuple_ : tuple_ + 1]) for tuple_ in np.flatnonzero(self.home)]
+        parts = (cluster.parts for cluster in self.mixed.values())
+        return homes + [(np.array(list(part)), np.array(list(part.values()))) for part in parts]
+
+    def settle(self) -> None:
+        """Keep what was done since the last settlement."""
+        self._added.clear()
+        self._dropped.clear()
+
+    def take_back(self) -> None:
+        """Undo what was done since the last settlement: the rows of classes return to where they were."""
+        for number in self._added:
+            self._remove(number)
+        for number, cluster in self._dropped:
+            self._place(number, cluster)
+        self.settle()
+
+    def _place(self, number: int, cluster: Cluster) -> None:
+        self.mixed[number] = cluster
+        self.loss += cluster.loss
+        for tuple_ in cluster.parts:
+            self.holders[tuple_].add(number)
+
+    def _remove(self, number: int) -> Cluster:
+        cluster = self.mixed.pop(number)
+        self.loss -= cluster.loss
+        for tuple_ in cluster.parts:
+            self.holders[tuple_].discard(number)
+        return cluster
+
+
+NODES = 10_000  # recodings that are tried at most
+
+
+def initial_clusters(clusters: Clusters) -> None:
+    """Make classes of cells that hold k rows in need; nothing where an attribute has no hierarchy.
+
+    Rows of no such cell still need a class afterwards.
+    """
+    space = clusters.space
+    scales = [scale for scale in space.scales if isinstance(scale, HierarchyCells)]
+    if len(scales) < len(space.scales):
+        return
+    cells = [
+        [level.cells[codes][points] for level in scale.hierarchy.levels]
+        for scale, codes, points in zip(scales, space.codes, space.points.T, strict=True)
+    ]
+    losses = _level_losses(space, scales)
+    vectors = itertools.islice(itertools.product(*(range(len(levels)) for levels in cells)), NODES)
+
+    def lost(vector: tuple[int, ...]) -> float:
+        return sum(loss[level] for loss, level in zip(losses, vector, strict=True))
+
+    for vector in sorted(vectors, key=lost):
+        waiting = np.flatnonzero(clusters.need)
+        columns = [levels[level][waiting] for levels, level in zip(cells, vector, strict=True)]
+        grouping = group(pack(columns, [int(column.max(initial=0)) + 1 for column in columns]))
+        rows = grouping.sums(clusters.need[waiting])
+        for number in np.flatnonzero(rows >= clusters.k):
+            members = waiting[grouping.classes == number]
+            clusters.add(clusters.cluster({int(each): int(clusters.need[each]) for each in members}))
+            clusters.need[members] = 0
+
+
+def _level_losses(space: Space, scales: list[HierarchyCells]) -> list[list[float]]:
+    """Loss of each level of each attribute over all rows."""
+    return [
+        [float(space.counts @ level.losses[level.cells[codes]][points]) for level in scale.hierarchy.levels]
+        for scale, codes, points in zip(scales, space.codes, space.points.T, strict=True)
+    ]
+
+
+CLOSE = 64  # nearest tuples that a class grows from
+SPLITTING = 0.25  # share of trials that may divide the rows of a small tuple among classes
+JOINABLE = 4  # a home of up to this many times k may become a mixed class
+
+
+class ClusterGrowth:
+    """Places rows that need a class: in a new one, or in one that is there."""
+
+    def __init__(self, clusters: Clusters, rng: np.random.Generator) -> None:
+        self.clusters = clusters
+        self.rng = rng
+        self.near = nearest_tuples(clusters.space, CLOSE)
+
+    def place(self, pending: list[int], *, noise: float) -> bool:
+        """Give every row of the ``pending`` tuples a class; False where some cannot reach k rows.
+
+        ``noise`` blurs the choice of the next box by up to this factor, so that repeated trials differ.
+        """
+        need = self.clusters.need
+        for seed in self.rng.permutation(pending).tolist():
+            if not need[seed]:
+                continue
+            grown = self._grow(seed, pending, noise)
+            joined = self._best_join(seed)
+            if joined is not None and (grown is None or joined[0] / need[seed] < grown[1]):
+                self._join(seed, joined[1], joined[2])
+            elif grown is not None:
+                self._found(grown[0])
+            else:
+                return False
+        return True
+
+    def _grow(self, seed: int, pending: list[int], noise: float) -> tuple[Cluster, float] | None:
+        """A new class around a seed, and its loss for each row that needed one; None if it stays below k."""
+        clusters, space, k = self.clusters, self.clusters.space, self.clusters.k
+        waiting = [tuple_ for tuple_ in pending if clusters.need[tuple_]]
+        around = np.union1d(self.near[seed], waiting if len(waiting) < CLOSE else [seed])
+        points = space.points[around]
+        need = clusters.need[around].copy()
+        spare = np.maximum(clusters.home[around] - k, 0)
+        low = high = space.points[seed]
+        size, cost, parts = int(clusters.need[seed]), 0.0, {seed: int(clusters.need[seed])}
+        served = size
+        splits = noise > 0 and self.rng.random() < SPLITTING
+        need[around == seed] = 0
+        while size < k:
+            lows, highs = np.minimum(low, points), np.maximum(high, points)
+            inside = _inside(lows, highs, points)
+            # float32 for a fast product; nobody needs more than k rows, so the sums are exact
+            held = inside.astype(np.float32) @ np.stack([need, np.minimum(spare, k)], axis=1).astype(np.float32)
+            needed, lent_out = held.astype(np.int64).T
+            rows = needed + np.minimum(lent_out, np.maximum(k - size - needed, 0))
+            if splits:
+                rows = np.minimum(rows, k - size)
+            costs = space.cost(lows, highs)
+            score = np.where(rows > 0, ((size + rows) * costs - size * cost) / np.maximum(rows, 1), np.inf)
+            if noise:
+                score *= 1 + noise * self.rng.random(len(score))
+            best = int(score.argmin())
+            if not rows[best]:
+                return None
+            low, high, cost = lows[best], highs[best], float(costs[best])
+            for index in np.flatnonzero(inside[best] & (need > 0)).tolist():
+                taken = min(int(need[index]), k - size) if splits else int(need[index])
+                if taken > 0:
+                    parts[int(around[index])] = parts.get(int(around[index]), 0) + taken
+                    size += taken
+                    served += taken
+                    need[index] -= taken
+            lenders = np.flatnonzero(inside[best] & (spare > 0))
+            for index in lenders[np.argsort(-spare[lenders])].tolist():
+                lent = min(int(spare[index]), k - size)
+                if lent <= 0:
+                    break
+                tuple_ = int(around[index])
+                parts[tuple_] = parts.get(tuple_, 0) + lent
+                spare[index] -= lent
+                size += lent
+        grown = clusters.cluster(parts)
+        return grown, grown.loss / served
+
+    def _best_join(self, seed: int) -> tuple[float, int | None, Cluster] | None:
+        """The cheapest class nearby that could take all rows of a seed: added loss, its number (None: a home), it."""
+        clusters = self.clusters
+        near = self.near[seed]
+        numbers: list[int | None] = list(set().union(*(clusters.holders[tuple_] for tuple_ in near.tolist())))
+        options = [clusters.mixed[number] for number in numbers if number is not None]
+        homes = near[(clusters.home[near] > 0) & (clusters.home[near] < JOINABLE * clusters.k)]
+        for tuple_ in homes.tolist():
+            point, rows = clusters.space.points[tuple_], int(clusters.home[tuple_])
+            options.append(Cluster(point, point, 0.0, {tuple_: rows}, rows))
+            numbers.append(None)
+        if not options:
+            return None
+        point, rows = clusters.space.points[seed], int(clusters.need[seed])
+        lows = np.minimum(point, np.array([option.low for option in options]))
+        highs = np.maximum(point, np.array([option.high for option in options]))
+        sizes = np.array([option.size for option in options])
+        losses = np.array([option.loss for option in options])
+        added = (sizes + rows) * clusters.space.cost(lows, highs) - losses
+        best = int(added.argmin())
+        return float(added[best]), numbers[best], options[best]
+
+    def _join(self, seed: int, number: int | None, cluster: Cluster) -> None:
+        clusters = self.clusters
+        if number is None:
+            (tuple_,) = cluster.parts
+            clusters.home[tuple_] = 0
+        else:
+            clusters.drop(number)
+        parts = dict(cluster.parts)
+        parts[seed] = parts.get(seed, 0) + int(clusters.need[seed])
+        clusters.need[seed] = 0
+        clusters.add(clusters.cluster(parts))
+
+    def _found(self, cluster: Cluster) -> None:
+        clusters = self.clusters
+        for tuple_, rows in cluster.parts.items():
+            wanted = min(rows, int(clusters.need[tuple_]))
+            clusters.need[tuple_] -= wanted
+            clusters.home[tuple_] -= rows - wanted
+        clusters.add(cluster)
+
+
+def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.bool_]:
+    """Whether each box holds each point, shape ``(boxes, points)``; attribute by attribute in short integers."""
+    result = np.ones((len(lows), len(points)), dtype=bool)
+    for low, high, place in zip(lows.T, highs.T, points.T, strict=True):
+        here = place.astype(np.int16)
+        result &= here >= low.astype(np.int16)[:, None]
+        result &= here <= high.astype(np.int16)[:, None]
+    return result
+
+
+def nearest_tuples(space: Space, number: int) -> Integers:
+    """For every tuple the tuples (itself first) whose common box costs least, shape ``(tuples, number)``."""
+    points = space.points
+    number = min(number, len(points))
+    result = np.empty((len(points), number), dtype=np.int64)
+    for tuple_, point in enumerate(points):
+        costs = space.cost(np.minimum(point, points), np.maximum(point, points))
+        costs[tuple_] = -1.0
+        closest = np.argpartition(costs, number - 1)[:number]
+        result[tuple_] = closest[np.argsort(costs[closest], kind="stable")]
+    return result
+
+
+MOST_DISSOLVED = 5
+MOST_NOISE = 0.5
+
+
+def improve(growth: ClusterGrowth, *, trials: int) -> None:
+    """Try ``trials`` times to lower the loss; it never rises."""
+    clusters, rng = growth.clusters, growth.rng
+    for _ in range(trials):
+        if not clusters.mixed:
+            return
+        home, need, loss = clusters.home.copy(), clusters.need.copy(), clusters.loss
+        clusters.release(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
+        placed = growth.place(np.flatnonzero(clusters.need).tolist(), noise=MOST_NOISE * float(rng.random()))
+        if placed and clusters.loss <= loss:
+            clusters.settle()
+        else:
+            clusters.take_back()
+            clusters.home, clusters.need, clusters.loss = home, need, loss
+
+
+def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[int]:
+    """A class drawn at random, and others that hold tuples close to one of its own."""
+    first = list(clusters.mixed)[int(growth.rng.integers(len(clusters.mixed)))]
+    tuples = list(clusters.mixed[first].parts)
+    centre = tuples[int(growth.rng.integers(len(tuples)))]
+    chosen = {first: None}
+    for tuple_ in growth.near[centre].tolist():
+        for holder in sorted(clusters.holders[tuple_]):
+            if len(chosen) == number:
+                return list(chosen)
+            chosen[holder] = None
+    return list(chosen)
+
+
+BLOCK = 2048  # larger tables are cut into blocks of at most so many tuples first
+
+
+def k_member_partition(
+    space: Space, *, k: int, effort: int, rng: np.random.Generator, watch: Callable[[str], None] | None = None
+) -> Partition:
+    """Classes of at least k rows with little loss: k-member, then local search.
+
+    Args:
+        space: the points; tables of more than ``BLOCK`` tuples are first cut into blocks by Mondrian, as the
+            time grows with the square of the tuples.
+        k: least rows of a class; at most the rows.
+        effort: trials of the local search for each tuple with fewer than k rows.
+        rng: source of the search's luck; no privacy depends on it.
+        watch: told before each block which one it is and of how many.
+    """
+
+    def cut(space: Space, region: Region, rule: Rule) -> Halves | None:
+        return balanced(space, region, rule) if len(region.tuples) > BLOCK else None
+
+    blocks = regions(space, cutter=cut, rule=Rule(k))
+    groups: list[Group] = []
+    for number, block in enumerate(blocks, 1):
+        if watch is not None:
+            watch(f"block {number} of {len(blocks)}, {len(block.tuples)} distinct tuples")
+        groups += _block(space, block, k, effort, rng)
+    return Partition.of(groups)
+
+
+def _block(space: Space, block: Region, k: int, effort: int, rng: np.random.Generator) -> list[Group]:
+    clusters = Clusters(space.part(block.tuples, block.rows), k)
+    initial_clusters(clusters)
+    growth = ClusterGrowth(clusters, rng)
+    if not growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
+        return [(block.tuples, block.rows)]
+    clusters.settle()
+    improve(growth, trials=effort * int(np.count_nonzero(block.rows < k)))
+    return [(block.tuples[tuples], rows) for tuples, rows in clusters.groups()]

@@ -1,0 +1,201 @@
+"""Mondrian: cut the space of the quasi-identifiers in two, again and again, while both sides stay safe.
+
+LeFevre, DeWitt, Ramakrishnan 2006.  A cutter is a plain function that finds the next cut of a region; the
+variants differ in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.clustering.space import Partition, Space
+from sfumato.anonymize.tuple_keys import Integers, Reals
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Tuples of the table with how many of their rows are in the region."""
+
+    tuples: Integers
+    rows: Integers
+
+    @cached_property
+    def size(self) -> int:
+        """Number of rows."""
+        return int(self.rows.sum())
+
+    def divide(self, left: NDArray[np.bool_]) -> tuple[Region, Region]:
+        """The tuples where ``left`` holds, and the others."""
+        return Region(self.tuples[left], self.rows[left]), Region(self.tuples[~left], self.rows[~left])
+
+
+Halves = tuple[Region, Region]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a region may be published: it has ``least`` rows, and whatever else ``also`` asks for."""
+
+    least: int
+    also: Callable[[Region], bool] | None = None
+
+    def holds(self, region: Region) -> bool:
+        """Whether it may."""
+        return region.size >= self.least and (self.also is None or self.also(region))
+
+
+Cutter = Callable[[Space, Region, Rule], Halves | None]
+
+
+def partition(space: Space, *, cutter: Cutter, rule: Rule) -> Partition:
+    """Cut until no region can be cut; the whole table has to be publishable to begin with.
+
+    Args:
+        space: the points.
+        cutter: finds the next cut of a region, or None.
+        rule: when a region may be published; both sides of every cut may be.
+    """
+    return Partition.of([(region.tuples, region.rows) for region in regions(space, cutter=cutter, rule=rule)])
+
+
+def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
+    """The regions that are left when nothing can be cut, from low to high."""
+    work = [Region(np.arange(len(space.counts)), space.counts)]
+    done = []
+    while work:
+        region = work.pop()
+        halves = cutter(space, region, rule) if region.size >= 2 * rule.least else None
+        if halves is None:
+            done.append(region)
+        else:
+            work.extend(reversed(halves))
+    return done
+
+
+def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: at the median (left: values up to it) of the first quasi-identifier that allows it."""
+    for attribute in range(space.points.shape[1]):
+        ranks, before = _cuts(space, region, attribute)
+        cut = int(np.searchsorted(before, (region.size + 1) // 2))  # the value of the lower middle row
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[cut : cut + 1])) is not None:
+            return halves
+    return None
+
+
+def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: at the median (left: values below it) of the widest quasi-identifier that allows it."""
+    for attribute in _widest_first(space, region):
+        ranks, before = _cuts(space, region, attribute)
+        cut = int(np.searchsorted(before, region.size // 2, side="right"))  # the value of the upper middle row
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[:cut][-1:])) is not None:
+            return halves
+    return None
+
+
+def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: between two values as near to the median as is safe, of the widest quasi-identifier that allows it."""
+    for attribute in _widest_first(space, region):
+        ranks, before = _large(_cuts(space, region, attribute), region, rule)
+        near = np.argsort(np.abs(before - region.size / 2), kind="stable")
+        if (halves := _divided(space, region, rule, attribute=attribute, ranks=ranks[near])) is not None:
+            return halves
+    return None
+
+
+def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Relaxed: rows in halves along the widest quasi-identifier; rows of one value may go to both sides.
+
+    Rows of the median value are split in the order of the other attributes, rising or falling, whichever
+    loses less.
+    """
+    points = space.points[region.tuples]
+    for attribute in _widest_first(space, region):
+        values = points[:, attribute]
+        if values.min() == values.max():
+            continue
+        orders = (np.lexsort([*points.T, values]), np.lexsort([*-points.T, values]))
+        halves = min((_split(region, order) for order in orders), key=lambda both: _loss(space, both))
+        if rule.holds(halves[0]) and rule.holds(halves[1]):
+            return halves
+    return None
+
+
+def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
+    """Strict: the safe cut of any quasi-identifier that leaves the least loss (normalised certainty penalty)."""
+    cuts = [_large(_cuts(space, region, attribute), region, rule) for attribute in range(space.points.shape[1])]
+    losses = np.concatenate([_losses(space, region, attribute, cut) for attribute, cut in enumerate(cuts)])
+    attributes = np.repeat(np.arange(len(cuts)), [len(ranks) for ranks, _ in cuts])
+    ranks = np.concatenate([ranks for ranks, _ in cuts])
+    for best in losses.argsort(kind="stable").tolist():
+        cut = ranks[best : best + 1]
+        if (halves := _divided(space, region, rule, attribute=int(attributes[best]), ranks=cut)) is not None:
+            return halves
+    return None
+
+
+def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks: Integers) -> Halves | None:
+    """The two sides of the first of these cuts that the rule allows."""
+    for rank in ranks.tolist():
+        halves = region.divide(space.points[region.tuples, attribute] <= rank)
+        if rule.holds(halves[0]) and rule.holds(halves[1]):
+            return halves
+    return None
+
+
+def _split(region: Region, order: Integers) -> Halves:
+    """The first half of the rows in this order of the tuples, and the second."""
+    tuples, rows = region.tuples[order], region.rows[order]
+    left = np.clip(region.size // 2 - (np.cumsum(rows) - rows), 0, rows)
+    return _nonempty(tuples, left), _nonempty(tuples, rows - left)
+
+
+def _loss(space: Space, halves: Halves) -> float:
+    boxes = ((half.size, space.points[half.tuples]) for half in halves)
+    return sum(size * float(space.cost(points.min(axis=0), points.max(axis=0))) for size, points in boxes)
+
+
+def _widest_first(space: Space, region: Region) -> Sequence[int]:
+    points = space.points[region.tuples]
+    widths = space.cells(points.min(axis=0), points.max(axis=0))
+    order: list[int] = np.argsort(-widths, kind="stable").tolist()
+    return order
+
+
+def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
+    """Ranks after which the region may be cut, ascending, and the rows up to each."""
+    held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
+    ranks = held.nonzero()[0]
+    before = held[ranks].cumsum().astype(np.int64)[:-1]
+    allowed = space.scales[attribute].cuts(space.codes[attribute][ranks])
+    return ranks[:-1][allowed], before[allowed]
+
+
+def _large(cuts: tuple[Integers, Integers], region: Region, rule: Rule) -> tuple[Integers, Integers]:
+    """The cuts that leave enough rows on both sides."""
+    ranks, before = cuts
+    large = (before >= rule.least) & (region.size - before >= rule.least)
+    return ranks[large], before[large]
+
+
+def _losses(space: Space, region: Region, attribute: int, cuts: tuple[Integers, Integers]) -> Reals:
+    """Loss of both sides for each of these cuts."""
+    ranks, before = cuts
+    if not len(ranks):
+        return np.zeros(0)
+    points = space.points[region.tuples]
+    points = points[points[:, attribute].argsort(kind="stable")]
+    at = points[:, attribute].searchsorted(ranks, side="right")
+    ends = np.concatenate([points, -points], axis=1)  # their minima are both ends of a box
+    sides = np.concatenate([np.minimum.accumulate(ends)[at - 1], np.minimum.accumulate(ends[::-1])[-1 - at]])
+    width = points.shape[1]
+    costs = space.cost(sides[:, :width], -sides[:, width:])  # of one row in each left side, then in each right
+    return np.asarray(before * costs[: len(at)] + (region.size - before) * costs[len(at) :])
+
+
+def _nonempty(tuples: Integers, rows: Integers) -> Region:
+    return Region(tuples[rows > 0], rows[rows > 0])

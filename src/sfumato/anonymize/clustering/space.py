@@ -1,0 +1,268 @@
+"""The space that local recoding works in: tuples as points, classes as boxes, and what a box costs.
+
+Every attribute is put in an order: its own for intervals, that of the leaves for hierarchy cells (depth
+first, so that every cell is a run of leaves).  Then the cell of a class depends on its least and greatest
+rank alone, for a hierarchy too: the lowest common ancestor of a set is that of its two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.hierarchy.levels import Hierarchy, Level
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.tuple_keys import Integers, Reals
+from sfumato.errors import InputError, SizeError
+
+LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribute
+
+
+class Scale(Protocol):
+    """An order of the codes of one attribute, and the cell that two of them span."""
+
+    @property
+    def domain_size(self) -> int | None:
+        """Leaves of the hierarchy, or None for intervals."""
+        ...
+
+    @property
+    def ranks(self) -> Integers:
+        """Rank of each code, shape ``(codes,)``; equal ranks are told apart nowhere."""
+        ...
+
+    def losses(self, codes: Integers) -> Reals:
+        """Loss of the cell from ``codes[i]`` to ``codes[j]`` (ascending rank), shape ``(codes, codes)``."""
+        ...
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Whether a class with these codes (ascending rank) may be cut after each but the last."""
+        ...
+
+    def label(self, low: int, high: int) -> str:
+        """Name of the cell from code ``low`` to code ``high``."""
+        ...
+
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """Least and greatest rank of the cell from code ``low`` to code ``high``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Free intervals in the order of the codes; the loss is (greatest - least) / span.
+
+    ``positions`` are numbers of the declared values, shape ``(declared,)``, rising: values of an integer attribute, or
+    0, 1, 2, ... for categories by code; ``span`` is the width of the declared range in the same units.  Codes beyond,
+    for missing and unknown values, come after all values and have no place among them: whatever they share a cell with,
+    everything is lost.
+    """
+
+    labels: tuple[str, ...]
+    positions: Reals
+    span: float
+
+    domain_size: ClassVar[None] = None
+
+    @property
+    def ranks(self) -> Integers:
+        """Codes are ranks."""
+        return np.arange(len(self.labels))
+
+    def losses(self, codes: Integers) -> Reals:
+        """(greatest - least) / span; 1 where one of two codes is no value."""
+        values = codes < len(self.positions)
+        positions = self.positions[np.where(values, codes, 0)]
+        widths = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
+        joined = codes > codes[:, None]
+        return np.where(values & values[:, None], widths, joined.astype(np.float64))
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Anywhere."""
+        return np.ones(len(codes) - 1, dtype=bool)
+
+    def label(self, low: int, high: int) -> str:
+        """The value, or ``low..high``."""
+        return self.labels[low] if low == high else f"{self.labels[low]}..{self.labels[high]}"
+
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """What lies between."""
+        return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyCells:
+    """Cells of a hierarchy: a class gets the lowest cell that covers it."""
+
+    hierarchy: Hierarchy
+
+    @property
+    def domain_size(self) -> int:
+        """Leaves of the hierarchy, dropped ones included."""
+        return self.hierarchy.domain_size
+
+    @property
+    def ranks(self) -> Integers:
+        """Depth-first order of the leaves."""
+        order = np.lexsort([level.cells for level in self.hierarchy.levels])
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
+
+    def losses(self, codes: Integers) -> Reals:
+        """Loss of the lowest common cell."""
+        result = np.zeros((len(codes), len(codes)))
+        apart = np.ones_like(result, dtype=bool)
+        for level in self.hierarchy.levels:
+            cells = level.cells[codes]
+            joined = apart & (cells == cells[:, None])
+            result[joined] = np.broadcast_to(level.losses[cells], joined.shape)[joined]
+            apart &= ~joined
+        return result
+
+    def cuts(self, codes: Integers) -> NDArray[np.bool_]:
+        """Between cells of the finest level at which the class has more than one cell, seen from the top."""
+        for level in reversed(self.hierarchy.levels):
+            cells = level.cells[codes]
+            if cells[0] != cells[-1]:
+                return np.asarray(cells[1:] != cells[:-1])
+        return np.zeros(len(codes) - 1, dtype=bool)
+
+    def label(self, low: int, high: int) -> str:
+        """Name of the lowest common cell."""
+        level = self._common(low, high)
+        return level.labels[int(level.cells[low])]
+
+    def cover(self, low: int, high: int) -> tuple[int, int]:
+        """All of the cell."""
+        level = self._common(low, high)
+        ranks = self.ranks[level.cells == level.cells[low]]
+        return int(ranks.min()), int(ranks.max())
+
+    def _common(self, low: int, high: int) -> Level:
+        return next(level for level in self.hierarchy.levels if level.cells[low] == level.cells[high])
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Points and box costs of one table.
+
+    ``points`` has shape ``(tuples, quasi)``: the rank of each code among those that occur; ``codes[a]`` are
+    these codes in order.  ``counts`` are rows a tuple.
+    """
+
+    scales: tuple[Scale, ...]
+    points: Integers
+    counts: Integers
+    codes: tuple[Integers, ...]
+    sizes: Integers  # (quasi,)
+    _offsets: Integers
+    _table: Reals  # every attribute's pair table, flat, one after the other, times its weight
+
+    @classmethod
+    def of(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
+        """The space of a table.
+
+        Raises:
+            InputError: not one scale and weight a quasi-identifier, or no rows.
+            SizeError: an attribute with more values than a pair table is held for.
+        """
+        if len(scales) != len(data.quasi) or len(weights) != len(data.quasi):
+            raise InputError("each quasi-identifier needs one scale and one weight", culprit=data.quasi)
+        if not len(data.counts):
+            raise InputError("there is no row to anonymise")
+        points, codes, tables = [], [], []
+        for name, column, scale, weight in zip(data.quasi, data.codes.T, scales, weights, strict=True):
+            ranks, place = np.unique(scale.ranks[column], return_inverse=True)
+            if len(ranks) > LARGEST_SCALE:
+                raise SizeError(
+                    f"{name!r} has {len(ranks)} values and local recoding takes at most {LARGEST_SCALE}; declare"
+                    " coarser bins",
+                    culprit=name,
+                )
+            by_rank = np.argsort(scale.ranks)
+            codes.append(by_rank[ranks])
+            points.append(place)
+            tables.append((weight * scale.losses(codes[-1])).ravel())
+        sizes = np.array([len(code) for code in codes])
+        offsets = np.concatenate([[0], np.cumsum(sizes**2)[:-1]])
+        return cls(
+            tuple(scales), np.stack(points, axis=1), data.counts, tuple(codes), sizes, offsets, np.concatenate(tables)
+        )
+
+    def part(self, tuples: Integers, rows: Integers) -> Space:
+        """The same space with some of the tuples, and so many rows of each."""
+        return replace(self, points=self.points[tuples], counts=rows)
+
+    def cost(self, low: Integers, high: Integers) -> Reals:
+        """Weighted loss of one row in each box, summed over attributes: shape of ``low`` without its last axis."""
+        return np.asarray(self.cells(low, high).sum(axis=-1))
+
+    def cells(self, low: Integers, high: Integers) -> Reals:
+        """Weighted loss of each cell of each box: shape of ``low``."""
+        return np.asarray(self._table[low * self.sizes + high + self._offsets])
+
+    def losses(self, low: Integers, high: Integers) -> Reals:
+        """Loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
+        scales = zip(self.scales, self.codes, low.T, high.T, strict=True)
+        return np.stack([scale.losses(codes)[first, last] for scale, codes, first, last in scales], axis=1)
+
+    def describe(self, low: Integers, high: Integers) -> tuple[tuple[str, ...], Integers, Integers]:
+        """Labels of one box, and the least and greatest rank of its cells on the full scales, shape ``(quasi,)``."""
+        labels, covers = [], []
+        for scale, codes, first, last in zip(self.scales, self.codes, low, high, strict=True):
+            ends = int(codes[first]), int(codes[last])
+            labels.append(scale.label(*ends))
+            covers.append(scale.cover(*ends))
+        lows, highs = zip(*covers, strict=True)
+        return tuple(labels), np.array(lows), np.array(highs)
+
+
+Group = tuple[Integers, Integers]  # tuples of a class, and how many rows of each
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """``rows[p]`` rows of tuple ``tuples[p]`` are in class ``classes[p]``; parts come in order of their class.
+
+    A tuple may be in several classes; which of its rows go where is drawn at random when rows are written.
+    """
+
+    tuples: Integers
+    classes: Integers
+    rows: Integers
+
+    @classmethod
+    def of(cls, groups: list[Group]) -> Partition:
+        """From the tuples and rows of each class."""
+        return cls(
+            np.concatenate([tuples for tuples, _ in groups]),
+            np.repeat(np.arange(len(groups)), [len(tuples) for tuples, _ in groups]),
+            np.concatenate([rows for _, rows in groups]),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of classes."""
+        return int(self.classes[-1]) + 1
+
+    @property
+    def _starts(self) -> Integers:
+        return np.searchsorted(self.classes, np.arange(self.size))
+
+    def counts(self) -> Integers:
+        """Rows of each class."""
+        return np.add.reduceat(self.rows, self._starts)
+
+    def boxes(self, space: Space) -> tuple[Integers, Integers]:
+        """Least and greatest rank of each class, each of shape ``(classes, quasi)``."""
+        points = space.points[self.tuples]
+        return np.minimum.reduceat(points, self._starts, axis=0), np.maximum.reduceat(points, self._starts, axis=0)
+
+    def loss(self, space: Space) -> float:
+        """Weighted loss in cells: rows times the loss of their class's box, summed."""
+        return float(self.counts() @ space.cost(*self.boxes(space)))

@@ -1,0 +1,29 @@
+"""When is a class safe to publish?  Eleven criteria, each with the attacker that it answers to."""
+
+from sfumato.anonymize.criteria.closeness import (
+    BasicBetaLikeness,
+    DeltaDisclosure,
+    EnhancedBetaLikeness,
+    GroundDistance,
+    TCloseness,
+)
+from sfumato.anonymize.criteria.criteria_text import parse_criterion
+from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
+from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+
+__all__ = [
+    "AlphaK",
+    "BasicBetaLikeness",
+    "Criterion",
+    "DeltaDisclosure",
+    "DeltaPresence",
+    "DistinctDiversity",
+    "EnhancedBetaLikeness",
+    "EntropyDiversity",
+    "GroundDistance",
+    "KAnonymity",
+    "KMap",
+    "RecursiveDiversity",
+    "TCloseness",
+    "parse_criterion",
+]

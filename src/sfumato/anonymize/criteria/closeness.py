@@ -1,0 +1,232 @@
+"""Criteria on how far a class's sensitive values are from the whole table's.
+
+The table is all rows that count: those that the domain describes and the unit's bound keeps, whether they are published
+or suppressed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask
+from sfumato.anonymize.criteria.diversity import ROUNDING
+from sfumato.anonymize.tuple_keys import Reals
+from sfumato.errors import InputError
+
+ATTACKER = "knows the table's distribution and learns how a person's class differs from it"
+
+
+class GroundDistance(StrEnum):
+    """Ground distance of t-closeness."""
+
+    EQUAL = "equal"  # any two cells are at distance 1
+    ORDERED = "ordered"  # neighbours in the declared order are at distance 1 / (declared values - 1)
+
+
+@dataclass(frozen=True)
+class TCloseness(Criterion):
+    """Earth mover's distance between a class and the table is at most t (Li, Li, Venkatasubramanian 2007).
+
+    In the ordered distance only declared values are in order; a cell for missing or unknown values is at distance 1
+    from every other cell.  The distance is convex, so two classes that hold merge into one that holds.
+    """
+
+    t: float
+    sensitive: str = field()
+    distance: GroundDistance
+
+    name: ClassVar[str] = "t-closeness"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.t <= 1:
+            raise InputError("t must lie in [0, 1]", culprit=self.t)
+
+    def _hold(self, classes: Classes) -> Mask:
+        share, overall = _shares(classes, self.sensitive)
+        gap = share - overall
+        if self.distance is GroundDistance.EQUAL:
+            moved = np.abs(gap).sum(axis=1) / 2
+        else:
+            moved = _moved_in_order(gap, classes.values(self.sensitive).shape[1])
+        return np.asarray(moved <= self.t + ROUNDING)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        gaps, whole = _gaps(tally, self.sensitive)
+        declared = tally.declared[self.sensitive]
+        if self.distance is GroundDistance.EQUAL or declared == 1:
+            work = Fraction(sum(gap for gap in gaps if gap > 0))
+        else:
+            outside = gaps[declared:]
+            apart = max(sum(gap for gap in outside if gap > 0), -sum(gap for gap in outside if gap < 0))
+            work = apart + Fraction(_least_work(gaps[:declared]), declared - 1)
+        return work <= Fraction(str(self.t)) * whole
+
+    def __str__(self) -> str:
+        return f"{self.t:g}-closeness of {self.sensitive} ({self.distance} distance)"
+
+
+@dataclass(frozen=True)
+class DeltaDisclosure(Criterion):
+    """|log(p / q)| < delta for every value, p its share in the class and q in the table (Brickell, Shmatikov 2008).
+
+    A value of the table that a class lacks makes the class fail.
+    """
+
+    delta: float
+    sensitive: str = field()
+
+    name: ClassVar[str] = "delta-disclosure"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        _positive("delta", self.delta)
+
+    def _hold(self, classes: Classes) -> Mask:
+        share, overall = _shares(classes, self.sensitive)
+        present = overall > 0
+        ratio = share[:, present] / overall[present]
+        close = (ratio < math.exp(self.delta)) & (ratio > math.exp(-self.delta))
+        return np.asarray(close.all(axis=1))
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        pairs = [pair for pair in _pairs(tally, self.sensitive) if pair[1]]
+        return all(p and abs(math.log(p) - math.log(q)) < self.delta for p, q in pairs)
+
+    def __str__(self) -> str:
+        return f"{self.delta:g}-disclosure privacy of {self.sensitive}"
+
+
+@dataclass(frozen=True)
+class BasicBetaLikeness(Criterion):
+    """No value is more than beta times likelier, (p - q) / q <= beta (Cao and Karras 2012)."""
+
+    beta: float
+    sensitive: str = field()
+
+    name: ClassVar[str] = "basic-beta-likeness"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        _positive("beta", self.beta)
+
+    def _hold(self, classes: Classes) -> Mask:
+        share, overall = _shares(classes, self.sensitive)
+        return _gains_at_most(share, overall, np.full(len(overall), self.beta))
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        return all(p - q <= Fraction(str(self.beta)) * q for p, q in _pairs(tally, self.sensitive))
+
+    def __str__(self) -> str:
+        return f"basic {self.beta:g}-likeness of {self.sensitive}"
+
+
+@dataclass(frozen=True)
+class EnhancedBetaLikeness(Criterion):
+    """(p - q) / q <= min(beta, -log q) for every value: frequent values may gain less (Cao and Karras 2012)."""
+
+    beta: float
+    sensitive: str = field()
+
+    name: ClassVar[str] = "enhanced-beta-likeness"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        _positive("beta", self.beta)
+
+    def _hold(self, classes: Classes) -> Mask:
+        share, overall = _shares(classes, self.sensitive)
+        surprise = -np.log(np.where(overall > 0, overall, 1.0))
+        return _gains_at_most(share, overall, np.minimum(self.beta, surprise))
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        whole = tally.rows * sum(tally.table[self.sensitive])
+        pairs = ((p, q, math.log(whole / q) if q else 0.0) for p, q in _pairs(tally, self.sensitive))
+        return all(p - q <= min(self.beta, bits) * q + ROUNDING * whole for p, q, bits in pairs)
+
+    def __str__(self) -> str:
+        return f"enhanced {self.beta:g}-likeness of {self.sensitive}"
+
+
+def _shares(classes: Classes, sensitive: str) -> tuple[Reals, Reals]:
+    """Shares of the values in each class, shape (classes, values), and in the table, shape (values,)."""
+    histogram, overall = classes.sensitive[sensitive], classes.overall[sensitive]
+    return histogram / np.maximum(histogram.sum(axis=1, keepdims=True), 1), overall / max(int(overall.sum()), 1)
+
+
+def _moved_in_order(gap: Reals, declared: int) -> Reals:
+    """Earth mover's distance of each class, shape ``(classes,)``, where the first ``declared`` cells are in order.
+
+    A cell outside the order is at distance 1 from all, and no two cells are farther apart: its surplus goes to where
+    there is none outside first, then to the declared values, wherever that leaves least to carry along the order.
+    If the declared values have a surplus in all, some R(i) of it leaves the order up to value i: R rises from 0 to the
+    surplus and costs the sum of |G(i) - R(i)|, G the gaps added up.  The best R takes no other values than 0, the
+    surplus and those of G.
+    """
+    inside, outside = gap[:, :declared], gap[:, declared:]
+    apart = np.maximum(np.maximum(outside, 0).sum(axis=1), np.maximum(-outside, 0).sum(axis=1))
+    if declared == 1:
+        return np.asarray(apart)
+    surplus = inside.sum(axis=1, keepdims=True)
+    turned = np.where(surplus < 0, -1.0, 1.0)
+    carried, surplus = np.cumsum(inside * turned, axis=1)[:, :-1], np.abs(surplus)
+    if outside.shape[1] == 0 or not outside.any():
+        work: Reals = np.abs(carried).sum(axis=1)
+    else:
+        levels = np.sort(np.hstack([np.zeros_like(surplus), np.clip(carried, 0, surplus), surplus]), axis=1)
+        costs = np.zeros_like(levels)
+        for column in carried.T:
+            costs = np.minimum.accumulate(costs, axis=1) + np.abs(column[:, None] - levels)
+        work = costs.min(axis=1)
+    return np.asarray(apart + work / (declared - 1))
+
+
+def _least_work(gaps: Sequence[int]) -> int:
+    """Steps in which gaps along an order are evened out, where what is left over in all may leave anywhere.
+
+    What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
+    sequence is an isotonic regression, solved with a heap.
+    """
+    over = sum(gaps)
+    if over < 0:
+        gaps, over = [-gap for gap in gaps], -over
+    steps, carried, heap = 0, 0, list[int]()
+    for gap in gaps[:-1]:
+        carried += gap
+        within = min(max(carried, 0), over)
+        steps += abs(carried - within)
+        heapq.heappush(heap, -within)
+        if -heap[0] > within:
+            steps += -heapq.heapreplace(heap, -within) - within
+    return steps
+
+
+def _pairs(tally: ClassTally, sensitive: str) -> list[tuple[int, int]]:
+    """Share in the class and in the table of each cell, both times the rows of both."""
+    cells, table = tally.cells[sensitive], tally.table[sensitive]
+    everybody = sum(table)
+    return [(here * everybody, there * tally.rows) for here, there in zip(cells, table, strict=True)]
+
+
+def _gaps(tally: ClassTally, sensitive: str) -> tuple[list[int], int]:
+    """Share in the class less that in the table of each cell, times the rows of both; and that product."""
+    return [here - there for here, there in _pairs(tally, sensitive)], tally.rows * sum(tally.table[sensitive])
+
+
+def _gains_at_most(share: Reals, overall: Reals, limit: Reals) -> Mask:
+    """Whether (share - overall) / overall <= limit for each value."""
+    within = share - overall <= limit * overall + ROUNDING
+    return np.asarray(within.all(axis=1))
+
+
+def _positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{name} must be positive, not {value}", culprit=value)

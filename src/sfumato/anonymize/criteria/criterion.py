@@ -1,0 +1,282 @@
+"""When is a class safe to publish?  Criteria on the size of a class; on sensitive values: ``diversity``, ``closeness``.
+
+A criterion looks at one class at a time.  It declares two properties that a search may prune with:
+
+* ``monotone``: two classes that hold merge into one that holds, so a table that holds keeps holding when
+  it is generalised further;
+* ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalising
+  further never suppresses more rows.
+
+It is written twice: ``holds`` looks at all classes at once, in floating point, for the search; ``recounted`` looks at
+one class in whole numbers, by the definition, and is asked before anything is published.  Neither calls the other, and
+they share no arithmetic.
+
+Cells for missing and unknown values never count in a class's favour: diversity has to hold with them and among the
+declared values alone, and in t-closeness they are as far from any value as two values can be.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.tuple_keys import Grouping, Integers
+from sfumato.arguments import expect, whole
+from sfumato.engine.port import Groups
+from sfumato.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Classes with all that a criterion may ask about them.
+
+    ``members`` names one tuple of the microdata in each class; ``counts``, ``population`` and the
+    ``sensitive`` histograms, shape ``(classes, cells)``, are sums over the class; ``overall`` has the histograms,
+    shape ``(cells,)``, that closeness compares to: of all rows that count, suppressed ones included.  The first
+    ``declared[name]`` cells of a histogram are values, those after them stand for missing and unknown ones; without
+    an entry all cells are values.
+    """
+
+    members: Integers
+    counts: Integers
+    population: Integers | None
+    sensitive: Mapping[str, Integers]
+    overall: Mapping[str, Integers]
+    declared: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def or_empty(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """``mask``, or true for a class without rows: nothing of it is published."""
+        result: NDArray[np.bool_] = mask | (self.counts == 0)
+        return result
+
+    def values(self, name: str) -> Integers:
+        """The histograms of a sensitive attribute over its declared values alone, shape ``(classes, values)``."""
+        histogram = self.sensitive[name]
+        return histogram[:, : self.declared.get(name, histogram.shape[1])]
+
+    def part(self, which: Integers) -> Classes:
+        """Some of the classes."""
+        return replace(
+            self,
+            members=self.members[which],
+            counts=self.counts[which],
+            population=None if self.population is None else self.population[which],
+            sensitive={name: histogram[which] for name, histogram in self.sensitive.items()},
+        )
+
+    def merge(self, grouping: Grouping) -> Classes:
+        """The classes that these become, one for each group of them."""
+        return replace(
+            self,
+            members=self.members[grouping.members],
+            counts=grouping.sums(self.counts),
+            population=None if self.population is None else grouping.sums(self.population),
+            sensitive={name: grouping.sums(histogram) for name, histogram in self.sensitive.items()},
+        )
+
+
+def finest(data: Microdata) -> Classes:
+    """Each tuple its own class: the table as it is."""
+    return Classes(
+        members=np.arange(len(data.counts)),
+        counts=data.counts,
+        population=data.population,
+        sensitive=data.sensitive,
+        overall=data.overall,
+        declared=data.declared,
+    )
+
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ClassTally:
+    """One class, counted again: its rows, its people in the population, and the rows of each sensitive cell.
+
+    ``table`` has the same cells over all rows that count; the first ``declared[name]`` of them are values.
+    """
+
+    rows: int
+    people: int | None
+    cells: Mapping[str, Sequence[int]]
+    table: Mapping[str, Sequence[int]]
+    declared: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Criterion(ABC):
+    """What a class must satisfy, with the attacker it answers to; a class without rows satisfies all but one.
+
+    A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.
+    """
+
+    name: ClassVar[str]
+    attacker: ClassVar[str]
+    monotone: ClassVar[bool] = True
+    monotone_with_suppression: ClassVar[bool] = False
+    spares_empty: ClassVar[bool] = True  # nothing is published of a class without rows
+
+    if TYPE_CHECKING:
+
+        @property
+        def sensitive(self) -> str | None:
+            """The sensitive attribute it looks at, or None."""
+
+        @property
+        def population(self) -> Groups | None:
+            """The population it compares with, or None."""
+
+        @property
+        def least_rows(self) -> int:
+            """No class with rows, but fewer than these, can satisfy it."""
+
+    else:  # a class whose field has one of these names says ``field()``, or this would be the field's default
+        sensitive = population = None
+        least_rows = 1
+
+    def holds(self, classes: Classes) -> Mask:
+        """Whether each class satisfies it."""
+        held = self._hold(classes)
+        return classes.or_empty(held) if self.spares_empty else held
+
+    def recounted(self, tally: ClassTally) -> bool:
+        """Whether a class satisfies it, by the definition."""
+        return (self.spares_empty and tally.rows == 0) or self._holds_counted(tally)
+
+    @abstractmethod
+    def _hold(self, classes: Classes) -> Mask: ...
+
+    @abstractmethod
+    def _holds_counted(self, tally: ClassTally) -> bool: ...
+
+    def spell(self) -> str:
+        """The criterion as text; a population is not spelled out.
+
+        >>> KAnonymity(10).spell()
+        'k-anonymity:k=10'
+        """
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        said = (f"{key}={value}" for key, value in values.items() if key != "population" and value is not None)
+        return f"{self.name}:{','.join(said)}"
+
+
+@dataclass(frozen=True)
+class KAnonymity(Criterion):
+    """Every class has at least k rows (Samarati and Sweeney 1998)."""
+
+    k: int
+
+    name: ClassVar[str] = "k-anonymity"
+    monotone_with_suppression: ClassVar[bool] = True
+    attacker: ClassVar[str] = "prosecutor: knows that a person is in the table, and their quasi-identifiers"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
+        at_least("k", self.k, 1)
+
+    @property
+    def least_rows(self) -> int:
+        """A class has at least k rows."""
+        return self.k
+
+    def _hold(self, classes: Classes) -> Mask:
+        return np.asarray(classes.counts >= self.k)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        return tally.rows >= self.k
+
+    def __str__(self) -> str:
+        return f"{self.k}-anonymity"
+
+
+@dataclass(frozen=True, eq=False)
+class KMap(Criterion):
+    """Every published class has at least k people in the population (Sweeney 2001)."""
+
+    k: int
+    population: Groups = field()
+
+    name: ClassVar[str] = "k-map"
+    monotone_with_suppression: ClassVar[bool] = True
+    attacker: ClassVar[str] = "journalist: knows a person of the population, not whether they are in the table"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
+        at_least("k", self.k, 1)
+
+    def _hold(self, classes: Classes) -> Mask:
+        assert classes.population is not None
+        return np.asarray(classes.population >= self.k)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        return tally.people is not None and tally.people >= self.k
+
+    def __str__(self) -> str:
+        return f"{self.k}-map"
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaPresence(Criterion):
+    """The share of a class's population that is in the table lies in ``[low, high]`` (Nergiz et al. 2007).
+
+    A class with people but without rows fails for ``low`` above zero, and suppression cannot cure it.
+    """
+
+    low: Fraction
+    high: Fraction
+    population: Groups = field()
+
+    name: ClassVar[str] = "delta-presence"
+    spares_empty: ClassVar[bool] = False  # that nobody of a class is in the table is told by its absence
+    attacker: ClassVar[str] = "knows a person of the population and asks whether they are in the table"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.high <= 1:
+            raise InputError("delta-presence needs 0 <= low <= high <= 1", culprit=(self.low, self.high))
+
+    def _hold(self, classes: Classes) -> Mask:
+        assert classes.population is not None
+        share = classes.counts / np.maximum(classes.population, 1)
+        inside: Mask = (share >= float(self.low)) & (share <= float(self.high))
+        return inside
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        share = Fraction(tally.rows, tally.people) if tally.people else Fraction(0)
+        return Fraction(self.low) <= share <= Fraction(self.high)
+
+    def __str__(self) -> str:
+        return f"delta-presence in [{float(self.low):g}, {float(self.high):g}]"
+
+
+def safe(criteria: Sequence[Criterion], classes: Classes) -> Mask:
+    """Whether each class satisfies every criterion."""
+    result = np.ones(len(classes), dtype=bool)
+    for criterion in criteria:
+        result &= criterion.holds(classes)
+    return result
+
+
+CRITERIA_WANTED = "criteria are a list, such as [KAnonymity(10)]"
+"""What a caller who handed over something else is told."""
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse a parameter below its least value, or NaN.
+
+    Raises:
+        InputError: it is.
+    """
+    expect(value, int | float | Fraction, f"{name} is a number")
+    if not value >= least:
+        raise InputError(f"{name} must be at least {least}, not {value}", culprit=value)

@@ -1,0 +1,183 @@
+"""Criteria on how many sensitive values a class has: l-diversity and (alpha, k)-anonymity.
+
+Whoever knows that a person's value is recorded reads a class without its missing and unknown ones.  So each criterion
+has to hold both ways: with the cells for those as values of their own, and among the declared values alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask, at_least
+from sfumato.anonymize.tuple_keys import Integers
+from sfumato.errors import InputError
+
+ATTACKER = "finds a person's class and reads off their sensitive value"
+ROUNDING = 1e-12  # sums of logarithms and quotients carry this much rounding, in either direction
+
+
+@dataclass(frozen=True)
+class DistinctDiversity(Criterion):
+    """Every class has at least l different declared values of the sensitive attribute."""
+
+    l: int  # noqa: E741 - the field's name
+    sensitive: str = field()
+
+    name: ClassVar[str] = "distinct-diversity"
+    monotone_with_suppression: ClassVar[bool] = True
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        at_least("l", self.l, 1)
+
+    def _hold(self, classes: Classes) -> Mask:
+        values = np.count_nonzero(classes.values(self.sensitive), axis=1)
+        return np.asarray(values >= self.l)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        declared = tally.cells[self.sensitive][: tally.declared[self.sensitive]]
+        return sum(count > 0 for count in declared) >= self.l
+
+    def __str__(self) -> str:
+        return f"distinct {self.l}-diversity of {self.sensitive}"
+
+
+@dataclass(frozen=True)
+class EntropyDiversity(Criterion):
+    """The entropy of the sensitive attribute in a class is at least log l (Machanavajjhala et al. 2007).
+
+    Entropy is concave, so two classes that hold merge into one that holds; a class that fails may pull a
+    class that holds below the bound.
+    """
+
+    l: float  # noqa: E741 - the field's name
+    sensitive: str = field()
+
+    name: ClassVar[str] = "entropy-diversity"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        at_least("l", self.l, 1)
+
+    def _hold(self, classes: Classes) -> Mask:
+        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
+        every, declared = (self._mixed(histogram) for histogram in histograms)
+        return every & declared
+
+    def _mixed(self, histogram: Integers) -> Mask:
+        logs = np.log(np.maximum(histogram, 1))
+        totals = np.maximum(histogram.sum(axis=1), 1)
+        entropy = np.log(totals) - (histogram * logs).sum(axis=1) / totals
+        return np.asarray(entropy >= math.log(self.l) - ROUNDING)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        for counts in both_ways(tally, self.sensitive):
+            rows = sum(counts)
+            surprise = math.fsum(count * (math.log(rows) - math.log(count)) for count in counts if count)
+            if surprise < rows * (math.log(self.l) - ROUNDING) or (not rows and self.l > 1):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        return f"entropy {self.l:g}-diversity of {self.sensitive}"
+
+
+@dataclass(frozen=True)
+class RecursiveDiversity(Criterion):
+    """The most frequent value occurs less than c times as often as the l-th and rarer ones together.
+
+    Recursive (c, l)-diversity (Machanavajjhala et al. 2007): r1 < c (r_l + ... + r_m), r in descending order.
+    """
+
+    c: Fraction
+    l: int  # noqa: E741 - the field's name
+    sensitive: str = field()
+
+    name: ClassVar[str] = "recursive-diversity"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        at_least("l", self.l, 1)
+        if not self.c > 0:
+            raise InputError("c must be positive", culprit=self.c)
+
+    def _hold(self, classes: Classes) -> Mask:
+        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
+        every, declared = (self._spread(histogram) for histogram in histograms)
+        return every & declared
+
+    def _spread(self, histogram: Integers) -> Mask:
+        falling = -np.sort(-histogram, axis=1)
+        tail = falling[:, self.l - 1 :].sum(axis=1)
+        exact = Fraction(self.c)
+        return np.asarray(falling[:, 0] * exact.denominator < exact.numerator * tail)
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        pairs = ((max(counts), sorted(counts, reverse=True)) for counts in both_ways(tally, self.sensitive))
+        return all(most < Fraction(self.c) * sum(falling[self.l - 1 :]) for most, falling in pairs)
+
+    def __str__(self) -> str:
+        return f"recursive ({float(self.c):g}, {self.l})-diversity of {self.sensitive}"
+
+
+@dataclass(frozen=True)
+class AlphaK(Criterion):
+    """At least k rows, and no sensitive value in more than a share alpha of them (Wong et al. 2006).
+
+    ``code`` restricts the second part to one value of the sensitive attribute.
+    """
+
+    alpha: Fraction
+    k: int
+    sensitive: str = field()
+    code: int | None = None
+
+    name: ClassVar[str] = "alpha-k"
+    attacker: ClassVar[str] = ATTACKER
+
+    def __post_init__(self) -> None:
+        at_least("k", self.k, 1)
+        if not 0 < self.alpha <= 1:
+            raise InputError("alpha must lie in (0, 1]", culprit=self.alpha)
+
+    @property
+    def least_rows(self) -> int:
+        """A class has at least k rows."""
+        return self.k
+
+    def _hold(self, classes: Classes) -> Mask:
+        exact, rare = Fraction(self.alpha), classes.counts >= self.k
+        for histogram in (classes.sensitive[self.sensitive], classes.values(self.sensitive)):
+            if self.code is None:
+                watched = histogram.max(axis=1)
+            elif self.code < histogram.shape[1]:
+                watched = histogram[:, self.code]
+            else:
+                continue  # a cell for missing or unknown values: it has no share among the declared ones
+            rare &= watched * exact.denominator <= exact.numerator * histogram.sum(axis=1)
+        return rare
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        if 0 < tally.rows < self.k:
+            return False
+        return not any(
+            count > Fraction(self.alpha) * sum(counts)
+            for counts in both_ways(tally, self.sensitive)
+            for code, count in enumerate(counts)
+            if self.code in (None, code)
+        )
+
+    def __str__(self) -> str:
+        return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}"
+
+
+def both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
+    """The rows of all cells of a class, and those of its declared values."""
+    cells = tally.cells[sensitive]
+    return cells, cells[: tally.declared[sensitive]]

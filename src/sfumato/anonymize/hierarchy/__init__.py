@@ -1,0 +1,17 @@
+"""Generalisation hierarchies: built, drafted from a domain, or read from files."""
+
+from sfumato.anonymize.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
+from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
+
+__all__ = [
+    "DateLevel",
+    "Hierarchy",
+    "dates",
+    "draft",
+    "flat",
+    "intervals",
+    "mapping",
+    "order",
+    "prefix",
+    "read_folder",
+]

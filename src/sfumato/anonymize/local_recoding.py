@@ -1,0 +1,298 @@
+"""Local recoding of a vault's table: ``mondrian``, ``k_member`` and ``microaggregate``.
+
+Microaggregation is by maximum distance to the average vector (MDAV; Domingo-Ferrer and Torra 2005).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import cast
+
+import numpy as np
+
+from sfumato.anonymize.clustering import mondrian_cuts
+from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
+from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
+from sfumato.anonymize.clustering.space import Intervals, Partition, Space
+from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.release.anonymized import Anonymized, disclose
+from sfumato.anonymize.release.decision import Decision, local_decision
+from sfumato.anonymize.release.microdata_reader import microdata
+from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, read_quasi
+from sfumato.anonymize.search.lattice import check_criteria
+from sfumato.anonymize.tuple_keys import Integers, Reals
+from sfumato.arguments import expect, expect_all, whole
+from sfumato.domain import Attribute, Categorical
+from sfumato.engine.port import Recodable
+from sfumato.errors import InfeasibleError, InputError
+from sfumato.model.simulation import generator
+from sfumato.vault.keeper import refuse_no_vault
+from sfumato.vault.vault import Vault
+
+
+def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
+    """Groups of k to 2k - 1 rows that are close in squared distance.
+
+    While 3k rows are left, the row farthest from their mean takes its k - 1 nearest, then the row farthest
+    from that one does; of 2k or more, one more group is taken; the rest is the last group.
+
+    Args:
+        values: numbers to group by, standardised as wanted, shape ``(tuples, attributes)``.
+        counts: rows of each tuple, shape ``(tuples,)``; their sum is at least k.
+        k: least rows of a group.
+    """
+    left = counts.copy()
+    groups = []
+    while left.sum() >= 3 * k:
+        mean = left @ values / left.sum()
+        far = _farthest(values, left, mean)
+        groups.append(_take(values, left, values[far], k))
+        groups.append(_take(values, left, values[_farthest(values, left, values[far])], k))
+    if left.sum() >= 2 * k:
+        mean = left @ values / left.sum()
+        groups.append(_take(values, left, values[_farthest(values, left, mean)], k))
+    if left.any():
+        groups.append((np.flatnonzero(left), left[left > 0]))
+    return Partition.of(groups)
+
+
+def means(values: Reals, groups: Partition) -> Reals:
+    """Mean of every group: what its rows are published with, shape ``(groups, attributes)``."""
+    weighted = values[groups.tuples] * groups.rows[:, None]
+    starts = np.searchsorted(groups.classes, np.arange(groups.size))
+    result: Reals = np.add.reduceat(weighted, starts, axis=0) / groups.counts()[:, None]
+    return result
+
+
+def squared_error(values: Reals, groups: Partition) -> float:
+    """Sum of squared distances of all rows to the mean of their group."""
+    gaps = values[groups.tuples] - means(values, groups)[groups.classes]
+    return float(groups.rows @ (gaps**2).sum(axis=1))
+
+
+def _distances(values: Reals, point: Reals) -> Reals:
+    result: Reals = ((values - point) ** 2).sum(axis=1)
+    return result
+
+
+def _farthest(values: Reals, left: Integers, point: Reals) -> int:
+    return int(np.where(left > 0, _distances(values, point), -1.0).argmax())
+
+
+def _take(values: Reals, left: Integers, point: Reals, k: int) -> tuple[Integers, Integers]:
+    """Remove the k rows nearest to a point from ``left``."""
+    order = np.argsort(np.where(left > 0, _distances(values, point), np.inf), kind="stable")
+    rows = left[order]
+    taken = np.clip(k - (np.cumsum(rows) - rows), 0, rows)
+    used = taken > 0
+    left[order[used]] -= taken[used]
+    return order[used], taken[used]
+
+
+def positions(space: Space) -> Reals:
+    """Numbers of the tuples: values of ordered attributes, ranks of others."""
+    columns = [
+        (scale.positions if isinstance(scale, Intervals) else scale.ranks.astype(np.float64))[codes][points]
+        for scale, codes, points in zip(space.scales, space.codes, space.points.T, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def standardised(values: Reals, counts: Integers) -> Reals:
+    """Every attribute divided by its standard deviation over the rows."""
+    mean = counts @ values / counts.sum()
+    deviation = np.sqrt(counts @ (values - mean) ** 2 / counts.sum())
+    result: Reals = values / np.where(deviation > 0, deviation, 1.0)
+    return result
+
+
+EFFORT = 6  # trials of the local search a small tuple: reaches the best published losses on UCI Adult
+
+
+class Cut(StrEnum):
+    """Where Mondrian cuts."""
+
+    GREEDY = "greedy"
+    BALANCED = "balanced"
+    RELAXED = "relaxed"
+    STRICT = "strict"
+    IN_ORDER = "in-order"
+
+
+_CUTTERS: Mapping[Cut, Cutter] = {
+    Cut.GREEDY: mondrian_cuts.greedy,
+    Cut.BALANCED: mondrian_cuts.balanced,
+    Cut.RELAXED: mondrian_cuts.relaxed,
+    Cut.STRICT: mondrian_cuts.strict,
+    Cut.IN_ORDER: mondrian_cuts.in_order,
+}
+
+
+def mondrian(
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    criteria: Sequence[Criterion],
+    keep: Sequence[str] = (),
+    cut: Cut = Cut.GREEDY,
+) -> Anonymized:
+    """Multidimensional recoding by cutting in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
+        criteria: what every published class satisfies; none that needs a population, and for the relaxed
+            cut none on sensitive values, as which of a tuple's rows go where is drawn later.
+        keep: further columns to publish as they are.
+        cut: where a region is cut; greedy loses least.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: the whole table as one class does not satisfy the criteria.
+    """
+    refuse_no_vault(vault)
+    expect_all(criteria, Criterion, CRITERIA_WANTED)
+    expect(cut, Cut, "the cut is one of sf.anonymize.Cut")
+    request = AnonymizationRequest(
+        "mondrian", read_quasi(quasi, vault.domain), tuple(criteria), "0", {"cut": cut.value}
+    )
+    _refuse(request, sensitive_allowed=cut is not Cut.RELAXED)
+
+    def decide() -> Decision:
+        data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
+        check_criteria(request.criteria, data)
+        space = _space(vault, data, request.quasi)
+
+        sensitive = list(data.sensitive.items())
+
+        def publishable(region: Region) -> bool:
+            one = Classes(
+                members=region.tuples[:1],
+                counts=region.rows.sum(keepdims=True),
+                population=None,
+                sensitive={name: histogram[region.tuples].sum(axis=0)[None] for name, histogram in sensitive},
+                overall=data.overall,
+                declared=data.declared,
+            )
+            return bool(safe(request.criteria, one)[0])
+
+        rule = Rule(max(each.least_rows for each in request.criteria), publishable)
+        if not rule.holds(Region(np.arange(len(data.counts)), data.counts)):
+            wanted = " and ".join(map(str, request.criteria))
+            raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=request.criteria)
+        partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], rule=rule)
+        return local_decision(data, space, partition, request=request, domain=vault.domain)
+
+    return disclose(vault, request, keep, decide)
+
+
+def k_member(
+    vault: Vault,
+    *,
+    quasi: Sequence[str | Quasi],
+    k: int,
+    keep: Sequence[str] = (),
+    effort: int = EFFORT,
+    watch: Callable[[str], None] | None = None,
+) -> Anonymized:
+    """Local recoding of least loss that we know of: k-member with local search.  No differential privacy.
+
+    Args:
+        vault: the table.
+        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
+        k: least rows of a class.
+        keep: further columns to publish as they are.
+        effort: trials of the local search for each tuple with fewer than k rows.
+        watch: told in a few words what comes next; large tables take minutes.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        DomainError: a hierarchy or attribute is wrong.
+        InfeasibleError: the table has fewer than k rows.
+    """
+    refuse_no_vault(vault)
+    effort = whole(effort, "the effort is a whole number of trials")
+    request = AnonymizationRequest(
+        "k-member", read_quasi(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": effort}
+    )
+    _refuse(request, sensitive_allowed=False)
+
+    def decide() -> Decision:
+        data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
+        check_criteria(request.criteria, data)
+        space = _space(vault, data, request.quasi)
+        # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
+        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(())}".encode()).digest()
+        rng = generator(int.from_bytes(digest[:8], "big"))
+        partition = k_member_partition(space, k=k, effort=effort, rng=rng, watch=watch)
+        return local_decision(data, space, partition, request=request, domain=vault.domain)
+
+    return disclose(vault, request, keep, decide)
+
+
+def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence[str] = ()) -> Anonymized:
+    """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
+
+    No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
+    Missing and unknown values have no mean: their rows are suppressed.
+
+    Args:
+        vault: the table.
+        quasi: numbers that an attacker may know.
+        k: least rows of a group.
+        keep: further columns to publish as they are.
+
+    Raises:
+        InputError: what is asked does not make sense, or an attribute is no number.
+        DomainError: an attribute that is not there.
+        InfeasibleError: the table has fewer than k rows.
+    """
+    refuse_no_vault(vault)
+    expect_all(quasi, str, "quasi-identifiers are a list of names")
+    for name in quasi:
+        if isinstance(vault.domain[name], Categorical):
+            raise InputError(f"{name!r} has categories, which have no mean; use k_member", culprit=name)
+    known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain))
+    request = AnonymizationRequest("microaggregate", tuple(known), (KAnonymity(k),), "0", {})
+
+    def decide() -> Decision:
+        data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
+        check_criteria(request.criteria, data)
+        space = _space(vault, data, request.quasi)
+        values = positions(space)
+        groups = mdav_partition(standardised(values, space.counts), space.counts, k=k)
+        names = [tuple(f"{mean:g}" for mean in each) for each in means(values, groups)]
+        return local_decision(data, space, groups, request=request, domain=vault.domain, names=names)
+
+    return disclose(vault, request, keep, decide)
+
+
+def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:
+    """The quasi-identifier without rows that have no number."""
+    return quasi if attribute.size == attribute.declared else replace(quasi, missing=Missing.SUPPRESS)
+
+
+def _space(vault: Vault, data: Microdata, quasi: Sequence[Quasi]) -> Space:
+    scales = [each.scale(vault.domain[each.name]) for each in quasi]
+    return Space.of(data, scales, weights=[each.weight for each in quasi])
+
+
+def _refuse(request: AnonymizationRequest, *, sensitive_allowed: bool) -> None:
+    if not request.criteria:
+        raise InputError("name at least one criterion, such as k-anonymity", culprit=request)
+    for criterion in request.criteria:
+        if criterion.population is not None:
+            raise InputError(
+                f"{request.method} does not look at a population; use the optimal search", culprit=criterion
+            )
+        if criterion.sensitive is not None and not sensitive_allowed:
+            raise InputError(
+                f"{request.method} with this cut deals equal rows to several classes and cannot promise {criterion};"
+                " use another cut",
+                culprit=criterion,
+            )

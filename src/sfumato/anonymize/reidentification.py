@@ -1,0 +1,284 @@
+"""How likely is somebody in the table re-identified, and how many people are unique in the population?
+
+Prosecutor, journalist and marketer follow El Emam and Dankar (2008).  Of population uniques there are two models, and a
+rule that says which to believe.  Zayatz takes the class sizes of the sample for those of the population, so it
+overstates uniques many times over where the sample is a small part.  Pitman fits a distribution of class sizes to the
+sample and extends it: good for small samples, but the fit needs classes of two, and where the sample is most of the
+population it leaves aside what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from sfumato.anonymize.release.microdata_reader import raw_classes
+from sfumato.anonymize.tuple_keys import Integers
+from sfumato.engine.open import open_table
+from sfumato.errors import InputError
+
+PAIR = 2
+_MOST = 10**15  # people: beyond, a float does not tell them apart
+
+
+SMALL_SAMPLE = 0.1
+"""Sampling fraction up to which Pitman's model is believed (Dankar, El Emam, Neisa, Roffey 2012)."""
+
+
+class UniquesModel(StrEnum):
+    """What extends the uniques of a sample to its population."""
+
+    ZAYATZ = "zayatz"
+    PITMAN = "pitman"
+
+
+@dataclass(frozen=True)
+class Uniques:
+    """Estimated people who are unique in a population of which the table is a random sample.
+
+    ``believed`` is the estimate of ``model``, which the rule of Dankar et al. takes, and ``why`` it does.
+    """
+
+    population: int
+    zayatz: float
+    pitman: float
+    believed: float
+    model: UniquesModel
+    why: str
+
+
+def estimate(counts: Integers, population: int) -> Uniques:
+    """Both estimates, and which to believe.
+
+    The rule of Dankar, El Emam, Neisa and Roffey (2012), without its third model: Zayatz where no two rows of the
+    sample share a class, as nothing is left to fit; else Pitman up to a sampling fraction of one tenth, and Zayatz
+    above.  Without a unique row in the sample both are zero.
+
+    Args:
+        counts: rows of each class of the sample, all positive.
+        population: people in the population, at least the rows.
+
+    Raises:
+        InputError: a population smaller than the sample.
+    """
+    by_zayatz = zayatz(counts, population)
+    fraction = _checked(counts, population) / population
+    if not np.any(counts == 1):
+        why = "no row of the table is unique, so neither model sees a unique in the population"
+        return Uniques(population, by_zayatz, 0.0, by_zayatz, UniquesModel.ZAYATZ, why)
+    by_pitman = pitman(counts, population)
+    said = f"the table is {fraction:.3g} of the population"
+    if not np.any(counts == PAIR):
+        why = "no class of the table has two rows, so Pitman's model has nothing to be fitted to"
+        return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
+    if fraction <= SMALL_SAMPLE:
+        why = f"{said}, at most {SMALL_SAMPLE}, where Zayatz overstates uniques many times over"
+        return Uniques(population, by_zayatz, by_pitman, by_pitman, UniquesModel.PITMAN, why)
+    why = f"{said}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
+    return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
+
+
+def zayatz(counts: Integers, population: int) -> float:
+    """Estimated population uniques (Zayatz 1991).
+
+    Takes the distribution of class sizes in the sample for that of the population, and infers by Bayes'
+    rule how probable it is that a class with one row in the sample has one person in the population.  The
+    assumption overstates small classes for small sampling fractions.
+
+    Args:
+        counts: rows of each class of the sample, all positive.
+        population: people in the population, at least the rows.
+
+    Raises:
+        InputError: a population smaller than the sample.
+    """
+    from scipy.stats import hypergeom
+
+    rows = _checked(counts, population)
+    sizes, classes = np.unique(counts, return_counts=True)
+    uniques = int(np.count_nonzero(counts == 1))
+    if not uniques:
+        return 0.0
+    # probability that a population class of each size has exactly one person in the sample
+    single = np.asarray(hypergeom.pmf(1, population, sizes, rows))
+    unique = float(classes[0] * single[0] / (classes @ single))
+    return uniques * unique * population / rows
+
+
+def pitman(counts: Integers, population: int) -> float:
+    """Estimated population uniques under Pitman's sampling formula (Hoshino 2001).
+
+    The parameters alpha in (0, 1) and theta > -alpha maximise the likelihood of the class sizes of the
+    sample; the estimate is the expected number of classes of one person,
+    N * Gamma(theta + 1) Gamma(theta + alpha + N - 1) / (Gamma(theta + alpha) Gamma(theta + N)).
+
+    Args:
+        counts: rows of each class of the sample, all positive.
+        population: people in the population, at least the rows.
+
+    Raises:
+        InputError: a population smaller than the sample.
+    """
+    from scipy.special import gammaln
+
+    _checked(counts, population)
+    alpha, theta = fit_pitman(counts)
+    log = gammaln(theta + 1) + gammaln(theta + alpha + population - 1)
+    log -= gammaln(theta + alpha) + gammaln(theta + population)
+    return float(population * np.exp(log))
+
+
+def fit_pitman(counts: Integers) -> tuple[float, float]:
+    """Most likely (alpha, theta) of Pitman's sampling formula for class sizes ``counts``."""
+    from scipy.optimize import minimize
+    from scipy.special import expit, gammaln
+
+    rows, number = int(counts.sum()), len(counts)
+    sizes, classes = np.unique(counts, return_counts=True)
+
+    def parameters(point: NDArray[np.float64]) -> tuple[float, float]:
+        alpha = float(np.clip(expit(point[0]), 1e-9, 1 - 1e-9))
+        return alpha, float(np.exp(np.clip(point[1], -30, 40))) - alpha
+
+    def cost(point: NDArray[np.float64]) -> float:
+        alpha, theta = parameters(point)
+        ratio = theta / alpha
+        likelihood = (number - 1) * np.log(alpha) + gammaln(ratio + number) - gammaln(ratio + 1)
+        likelihood -= gammaln(theta + rows) - gammaln(theta + 1)
+        likelihood += float(classes @ (gammaln(sizes - alpha) - gammaln(1 - alpha)))
+        return float(-likelihood)
+
+    starts = (np.array([logit, scale]) for logit in (-3.0, 0.0, 2.0) for scale in (0.0, np.log(number + 1.0)))
+    fits = [minimize(cost, start, method="Nelder-Mead", tol=1e-9, options={"maxiter": 4000}) for start in starts]
+    return parameters(min(fits, key=lambda fit: fit.fun).x)
+
+
+def _checked(counts: Integers, population: int) -> int:
+    rows = int(counts.sum())
+    if population < rows:
+        raise InputError(f"a population of {population} cannot contain a sample of {rows} rows", culprit=population)
+    if population > _MOST:
+        raise InputError(f"a population has at most {_MOST:,} people", culprit=population)
+    return rows
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Risk against one attacker: the probability that a match by quasi-identifiers is right.
+
+    ``highest`` over all rows, ``average`` over rows, ``share_at_risk`` of the rows whose risk is above
+    ``threshold``.
+    """
+
+    highest: float
+    average: float
+    share_at_risk: float
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Risk of a table, before or after anonymisation.
+
+    The prosecutor knows that a person is in the table; the journalist only that they are in the population;
+    the marketer wants as many right matches as possible, and their risk is the expected share of them.
+    Journalist figures are None where no population is known.
+    """
+
+    rows: int
+    classes: int
+    smallest_class: int
+    sample_uniques: int
+    prosecutor: Attacker
+    marketer: float
+    journalist: Attacker | None
+    marketer_in_population: float | None
+
+    def to_json(self) -> dict[str, object]:
+        """The figures as plain values."""
+        return asdict(self)
+
+
+def assess(counts: Integers, population: Integers | None = None, *, threshold: float) -> Risk:
+    """Risk of published classes.
+
+    Args:
+        counts: rows of each class, shape ``(classes,)``; classes without rows are left out of account.
+        population: people of each class in the population, same shape.
+        threshold: a row is at risk when its risk is above this, in [0, 1].
+
+    Raises:
+        InputError: a threshold outside [0, 1], no rows, or a class larger than its population.
+    """
+    if not 0 <= threshold <= 1:
+        raise InputError(f"the risk threshold must lie in [0, 1], not {threshold}", culprit=threshold)
+    used = counts > 0
+    sizes = counts[used]
+    if not len(sizes):
+        raise InputError("there is no row whose risk could be assessed")
+    people = None if population is None else population[used]
+    if people is not None and np.any(people < sizes):
+        raise InputError("a class has more rows than people in the population")
+    rows = int(sizes.sum())
+    return Risk(
+        rows=rows,
+        classes=len(sizes),
+        smallest_class=int(sizes.min()),
+        sample_uniques=int(np.count_nonzero(sizes == 1)),
+        prosecutor=_attacker(sizes, sizes, threshold),
+        marketer=len(sizes) / rows,
+        journalist=None if people is None else _attacker(sizes, people, threshold),
+        marketer_in_population=None if people is None else float((sizes / people).sum() / rows),
+    )
+
+
+def assess_table(table: object, *, quasi: Sequence[str], threshold: float, population: object | None = None) -> Risk:
+    """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
+
+    For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out.
+
+    Args:
+        table: a path, frame or URL.
+        quasi: columns that an attacker may know.
+        threshold: a row is at risk when its risk is above this.
+        population: a larger table with the same columns and values, for the journalist.
+
+    Raises:
+        InputError: what is asked does not make sense; the message says why.
+        TableError: a table that cannot be read, or lacks a column.
+    """
+    classes = raw_classes(open_table(table), quasi)
+    if population is None:
+        return assess(classes["units"].to_numpy(), threshold=threshold)
+    people = raw_classes(open_table(population), quasi).rename_columns([*quasi, "people"])
+    both = classes.join(people, keys=list(quasi), join_type="left outer")
+    missing = pa.compute.fill_null(both["people"], 0).to_numpy()
+    return assess(both["units"].to_numpy(), missing, threshold=threshold)
+
+
+def estimate_uniques(table: object, *, quasi: Sequence[str], population: int) -> Uniques:
+    """Estimated population uniques of a table that is a random sample of so many people, and which model to believe.
+
+    Raises:
+        InputError: a population smaller than the table.
+        TableError: a table that cannot be read, or lacks a column.
+    """
+    counts = raw_classes(open_table(table), quasi)["units"].to_numpy()
+    return estimate(counts, population)
+
+
+def _attacker(sizes: Integers, hidden_among: Integers, threshold: float) -> Attacker:
+    risks = 1 / hidden_among
+    rows = sizes.sum()
+    return Attacker(
+        highest=float(risks.max()),
+        average=float(sizes @ risks / rows),
+        share_at_risk=float(sizes[risks > threshold].sum() / rows),
+        threshold=threshold,
+    )

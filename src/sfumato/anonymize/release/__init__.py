@@ -1,0 +1,1 @@
+"""From a request to rows that were counted again."""

@@ -1,0 +1,222 @@
+"""An anonymised release: rows, the recoding that made them, and what is and is not promised."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.anonymize.criteria.criteria_text import parse_criterion
+from sfumato.anonymize.release.decision import Decision, applied_decision
+from sfumato.anonymize.release.microdata_reader import microdata
+from sfumato.anonymize.release.recoding import FullDomainRecoding, Recoding, dumps, for_new_rows, of_full_domain
+from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
+from sfumato.anonymize.release.request import AnonymizationRequest, read_quasi
+from sfumato.arguments import expect, expect_all
+from sfumato.engine.exact import reveal
+from sfumato.engine.output import discard
+from sfumato.engine.port import ROWS, Recodable, Recode
+from sfumato.errors import InputError
+from sfumato.vault.keeper import refuse_no_vault
+from sfumato.vault.release import Release
+from sfumato.vault.rows import Rows, save_text, whole, writable
+from sfumato.vault.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymized(Release):
+    """An anonymised table.
+
+    ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
+    Write the rows once: where rows of one tuple are dealt to several classes, each writing deals anew.
+    """
+
+    recoding: Recoding
+    facts: Mapping[str, Any]
+    keep: tuple[str, ...]
+    source: Recodable = field(repr=False)
+    decision: Decision = field(repr=False)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows in random order: quasi-identifiers as text, then the kept columns as they are.
+
+        Raises:
+            InfeasibleError: the rows are not those that were verified.
+        """
+        return Rows(rewritten(self.source, self.decision.recode, self.decision.counted, self.keep))
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
+
+        Raises:
+            InputError: another ending, a folder that does not exist, or a file that does.
+            InfeasibleError: the rows are not those that were verified.
+        """
+        write(self.source, self.decision, self.keep, path, overwrite=overwrite)
+
+    def save_recoding(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Save the recoding as JSON, to apply it to new rows.
+
+        Raises:
+            InputError: a folder that does not exist, or a file that does.
+        """
+        save_text(path, dumps(self.recoding), overwrite=overwrite)
+
+
+def disclose(
+    vault: Vault, request: AnonymizationRequest, keep: Sequence[str], decide: Callable[[], Decision]
+) -> Anonymized:
+    """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
+
+    The decision is a function of the table and of what is request, so a repeated question gives the same classes;
+    with other kept columns it is another release of the same classes, and has an entry of its own.
+
+    Raises:
+        InputError: a kept column that is a quasi-identifier, names a person, or is named twice; or the same was
+            released before with another recoding.
+    """
+    expect_all(keep, str, "kept columns are a list of names")
+    names = [each.name for each in request.quasi]
+    if strange := [name for name in keep if name in names]:
+        raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
+    if vault.domain.unit.column in keep:
+        raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=keep)
+    if ROWS in (*names, *keep):
+        raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
+    if len(set(keep)) != len(keep):
+        raise InputError("a kept column is named twice", culprit=keep)
+    decision = decide()
+    source = cast(Recodable, vault.encoded)
+    decision = replace(
+        decision, facts={**decision.facts, "homogeneous": homogeneous_rows(source, decision.recode, keep)}
+    )
+    facts = decision.facts
+    statement = (
+        f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
+        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)};"
+        f"{_homogeneous(facts)} published as they are: {', '.join(keep) or 'none'}"
+    )
+    settled = vault.disclose(request.question(keep), lambda _: decision.payload(), statement=statement)
+    if settled.payload["recoding"] != decision.recoding.describe():
+        raise InputError(
+            "this was released before with another recoding, by another version or within another time; apply that one",
+            culprit=request,
+        )
+    return Anonymized(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
+        provenance=settled.provenance,
+        recoding=decision.recoding,
+        facts=facts,
+        keep=tuple(keep),
+        source=source,
+        decision=decision,
+    )
+
+
+def homogeneous_rows(source: Recodable, recode: Recode, keep: Sequence[str]) -> dict[str, int]:
+    """For each kept column that the domain describes, the published rows in classes with at most one value of it.
+
+    Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
+    several classes, at least so many.
+    """
+    described = [name for name in keep if name in source.domain.names]
+    return {
+        name: homogeneous(reveal(source.groups((*recode.attributes, name))), recode, source.domain[name].declared)
+        for name in described
+    }
+
+
+def _not_counted(facts: Mapping[str, Any]) -> str:
+    by_domain = [f"{facts['left_out']} of them left out by the domain"] if facts["left_out"] else []
+    over = [f"{facts['over_bound']} of them over the rows that a unit may have"] if facts["over_bound"] else []
+    return f" ({', '.join(by_domain + over)})" if by_domain or over else ""
+
+
+def _homogeneous(facts: Mapping[str, Any]) -> str:
+    published = facts["rows"] - facts["suppressed"]
+    shares = [f"{rows / published:.3%} for {name}" for name, rows in facts["homogeneous"].items() if rows]
+    return f" share of published rows in a class with a single value: {', '.join(shares)};" if shares else ""
+
+
+def rewritten(source: Recodable, recode: Recode, counted: Recount, keep: Sequence[str]) -> pa.Table:
+    """The rows, counted again.
+
+    Raises:
+        InfeasibleError: they are not those that were verified.
+    """
+    rows = reveal(source.recoded(recode, tuple(keep)))
+    refuse_different(rows.to_batches(), counted)
+    return rows
+
+
+def write(source: Recodable, decision: Decision, keep: Sequence[str], path: str | Path, *, overwrite: bool) -> None:
+    """Write the rows to a file that gets its name when they were counted again.
+
+    Raises:
+        InputError: another ending than .parquet or .csv, a folder that does not exist, or a file that does.
+        InfeasibleError: the rows are not those that were verified.
+    """
+    target = Path(path)
+    writable(target, overwrite=overwrite)
+    if target.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write {target}: end it in .parquet or .csv", culprit=target)
+    names = tuple(name for name in decision.counted.table.column_names if name != ROWS)
+
+    def fill(partial: Path) -> None:
+        typed = partial.with_name(partial.name + target.suffix)
+        try:
+            source.write_recoded(decision.recode, tuple(keep), typed)
+            written = reveal(source.written(typed, names))
+            refuse_different(written, decision.counted)
+            if typed.is_dir():
+                partial.unlink()  # a directory takes no file's place
+            typed.replace(partial)
+        finally:
+            discard(typed)
+
+    whole(target, fill)
+
+
+def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anonymized:
+    """Rewrite the rows of a table as a saved recoding says.  No differential privacy.
+
+    Rows whose class the recoding does not keep are suppressed, and so are classes that are not safe among
+    the new rows.  The criteria hold for the new rows by themselves: somebody who is in both tables, or who
+    compares them, may learn more.
+
+    Args:
+        vault: the new table.
+        recoding: what ``Anonymized.save_recoding`` saved and ``sfumato.anonymize.recoding.load`` read.
+        keep: further columns to publish as they are.
+
+    Raises:
+        InputError: the recoding does not know a value that the domain declares, or needs a population.
+        DomainError: the domain does not have a quasi-identifier of the recoding.
+    """
+    refuse_no_vault(vault)
+    expect(recoding, Recoding, "a recoding is what sfumato.anonymize.recoding.load reads")
+    digest = hashlib.sha256(dumps(recoding).encode()).hexdigest()
+    criteria = tuple(parse_criterion(text) for text in recoding.criteria)
+    request = AnonymizationRequest(
+        "apply", read_quasi(recoding.quasi, vault.domain), criteria, "1", {"recoding": digest}
+    )
+    labels = [vault.domain[name].labels() for name in recoding.quasi]
+
+    def decide() -> Decision:
+        data = microdata(cast(Recodable, vault.encoded), request.quasi, criteria)
+        if isinstance(recoding, FullDomainRecoding):
+            losses = [cells[kept] for cells, kept in zip(recoding.losses, recoding.kept.T, strict=True)]
+            return applied_decision(data, of_full_domain(recoding, labels), recoding, np.stack(losses, axis=1), request)
+        recode, classes = for_new_rows(recoding, data, labels)
+        return applied_decision(data, recode, recoding, recoding.losses[classes], request)
+
+    return disclose(vault, request, keep, decide)

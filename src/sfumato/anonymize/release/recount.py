@@ -1,0 +1,297 @@
+"""Never a k that was not verified: what would be published is counted again, by other code than the search's.
+
+Twice: from the engine's counts with the level maps and classes that it is about to apply, before it does; and from the
+labels of the rows that it wrote.  What differs, or is not safe, is refused.  Nothing here is shared with the search:
+not how tuples are grouped, not how classes are merged, not how a criterion is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.anonymize.criteria.criterion import ClassTally, Criterion
+from sfumato.anonymize.microdata import CountedTable
+from sfumato.anonymize.tuple_keys import Integers
+from sfumato.engine.port import ROWS, Groups, Recode
+from sfumato.errors import InfeasibleError
+
+DIFFERENT = "the rows written are not those that were verified; nothing was released"
+KEY_BITS = 62
+
+
+@dataclass(frozen=True, eq=False)
+class Recount:
+    """Classes that would be published, by their labels.
+
+    ``table`` has the labels and rows of each class, in order.  ``people`` and ``cells``, the rows of each sensitive
+    cell, go with it; where rows of a tuple are dealt to several classes, only their number is known, so there are no
+    cells.  ``unpublished`` are the people of each class that has people and no row.  ``everyone`` has the cells of all
+    rows.
+    """
+
+    table: pa.Table
+    people: Integers | None
+    cells: Mapping[str, Integers]
+    everyone: Mapping[str, Integers]
+    unpublished: Integers
+
+    @property
+    def counts(self) -> Integers:
+        """Rows of each class."""
+        counts: Integers = self.table[ROWS].to_numpy()
+        return counts
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
+
+    def tallies(self, declared: Mapping[str, int]) -> Iterator[ClassTally]:
+        """The classes one by one, those without a row last."""
+        everyone = {name: cells.tolist() for name, cells in self.everyone.items()}
+        values = {name: declared.get(name, len(cells)) for name, cells in everyone.items()}
+        columns = {name: cells.tolist() for name, cells in self.cells.items()}
+        people = [None] * len(self.table) if self.people is None else self.people.tolist()
+        for number, (rows, around) in enumerate(zip(self.counts.tolist(), people, strict=True)):
+            cells = {name: column[number] for name, column in columns.items()}
+            yield ClassTally(rows, around, cells, everyone, values)
+        nothing = {name: [0] * len(cells) for name, cells in everyone.items()}
+        for around in self.unpublished.tolist():
+            yield ClassTally(0, around, nothing, everyone, values)
+
+
+def count(source: CountedTable, recode: Recode) -> Recount:
+    """Recount what a rewriting would publish.  Classes with the same labels are one.
+
+    Raises:
+        InfeasibleError: more rows of a tuple are dealt than there are, or a tuple is listed twice undealt.
+    """
+    table, population = source.table, source.population
+    if population is not None:
+        population = _part(population, ~_any_of(population, source.left_out))
+    tuples, people = _coarse(table, recode), None if population is None else _coarse(population, recode)
+    sensitive = [name for name in table.attributes if name not in recode.attributes]
+    listed = recode.classes.astype(np.int64)
+    every, _ = _numbered(np.concatenate([tuples, listed] + ([] if people is None else [people])))
+    here, there, around = np.split(every, [len(tuples), len(tuples) + len(listed)])
+    keys = int(every.max(initial=-1)) + 1
+    label, first = _numbered(_dictionary_codes(recode.labels))
+    names = recode.labels.take(pa.array(first))
+    if np.any(np.isin(here[_any_of(table, source.left_out)], there)):
+        raise InfeasibleError("the rewriting publishes rows that are to be left out; nothing was released")
+    if recode.rows is not None:
+        dealt = np.bincount(there, weights=recode.rows, minlength=keys)
+        there_are = np.bincount(here, weights=table.counts, minlength=keys)
+        if np.any(dealt > there_are) or np.any(recode.rows <= 0):
+            raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
+        counts = _sums(label, recode.rows, len(names))
+        return Recount(_sorted(names, counts)[0], None, {}, {}, np.zeros(0, dtype=np.int64))
+    if len(np.unique(there)) != len(there):
+        raise InfeasibleError("the rewriting lists a class twice; nothing was released", culprit=recode)
+    place = np.full(keys, -1)
+    place[there] = label
+    published = place[here] >= 0
+    counts = _sums(place[here][published], table.counts[published], len(names))
+    ordered, order = _sorted(names, counts)
+    cells = {name: _cells(table, name, place[here], len(names))[order] for name in sensitive}
+    everyone = {name: _cells(table, name, np.zeros(len(here), dtype=np.int64), 1)[0] for name in sensitive}
+    if population is None:
+        return Recount(ordered, None, cells, everyone, np.zeros(0, dtype=np.int64))
+    in_class = place[around] >= 0
+    joined = _sums(place[around][in_class], population.counts[in_class], len(names))[order]
+    nobody = np.bincount(here, weights=table.counts, minlength=keys) == 0
+    alone = np.bincount(around, weights=population.counts, minlength=keys).astype(np.int64)[nobody]
+    return Recount(ordered, joined, cells, everyone, alone[alone > 0])
+
+
+def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Mapping[str, int]) -> None:
+    """Refuse a rewriting whose classes do not all satisfy the criteria.
+
+    Args:
+        counted: what would be published.
+        criteria: what every class has to satisfy.
+        declared: how many cells of each sensitive attribute are values; those not named: all.
+
+    Raises:
+        InfeasibleError: a class does not, or nothing is known of its sensitive values.
+    """
+    known = {*counted.cells, None}
+    looked_at = all(criterion.sensitive in known for criterion in criteria)
+    unsafe = sum(
+        not (looked_at and all(criterion.recounted(tally) for criterion in criteria))
+        for tally in counted.tallies(declared)
+    )
+    if unsafe:
+        raise InfeasibleError(
+            f"counted again, {unsafe} classes do not satisfy {' and '.join(map(str, criteria))}; nothing was released",
+            culprit=criteria,
+        )
+
+
+def homogeneous(table: Groups, recode: Recode, declared: int) -> int:
+    """Rows that would be published in classes with at most one declared value of the last attribute of ``table``.
+
+    Where rows of a tuple are dealt to several classes, at least so many.
+    """
+    listed = recode.classes.astype(np.int64)
+    every, _ = _numbered(np.concatenate([_coarse(table, recode), listed]))
+    here, there = every[: len(table.codes)], every[len(table.codes) :]
+    label, first = _numbered(_dictionary_codes(recode.labels))
+    keys = int(every.max(initial=-1)) + 1
+    rows = _sums(here, table.counts, keys)[there] if recode.rows is None else recode.rows
+    counts = _sums(label, rows, len(first))
+    codes = table.codes[:, -1].astype(np.int64)
+    which = codes < declared
+    least, most = np.full(keys, declared), np.full(keys, -1)
+    np.minimum.at(least, here[which], codes[which])
+    np.maximum.at(most, here[which], codes[which])
+    low, high = np.full(len(first), declared), np.full(len(first), -1)
+    np.minimum.at(low, label, least[there])
+    np.maximum.at(high, label, most[there])
+    return int(counts[low >= high].sum())
+
+
+def refuse_different(written: Iterable[pa.RecordBatch], counted: Recount) -> None:
+    """Refuse rows whose classes are not those that were counted.
+
+    Args:
+        written: the rows in batches; other columns than labels may be there.  A column ``ROWS`` says how many rows
+            each stands for, else one.
+        counted: what they should be.
+
+    Raises:
+        InfeasibleError: they are not.
+    """
+    expected = _Expected(counted.table)
+    found = np.zeros(len(counted.table), dtype=np.int64)
+    for batch in written:
+        expected.add(batch, found)
+    if not np.array_equal(found, counted.table[ROWS].to_numpy()):
+        raise InfeasibleError(DIFFERENT)
+
+
+class _Expected:
+    """Finds classes by their labels, packed into one key.
+
+    Where a key would get too wide, what is packed so far is replaced by its place among ``prefixes``, those that the
+    classes have.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.codes: dict[str, dict[str, int]] = {}
+        self.prefixes: dict[str, Integers] = {}
+        keys, bound = np.zeros(len(table), dtype=np.int64), 1
+        for name in (name for name in table.column_names if name != ROWS):
+            labels = table[name].to_pylist()
+            codes = self.codes[name] = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+            size = len(codes) + 1  # the last code stands for labels that no class has
+            if (bound * size).bit_length() > KEY_BITS:
+                self.prefixes[name], keys = np.unique(keys, return_inverse=True)
+                bound = len(self.prefixes[name])
+            keys = keys * size + np.array([codes[label] for label in labels], dtype=np.int64)
+            bound *= size
+        self.rows = np.argsort(keys)
+        self.keys = keys[self.rows]
+
+    def add(self, batch: pa.RecordBatch, counts: Integers) -> None:
+        """Recount rows into ``counts``, in the order of the table.
+
+        Raises:
+            InfeasibleError: a row that belongs to no class.
+        """
+        if not batch.num_rows:
+            return
+        keys = np.zeros(batch.num_rows, dtype=np.int64)
+        for name, codes in self.codes.items():
+            column = batch.column(name)
+            encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+            if encoded.null_count:
+                raise InfeasibleError(DIFFERENT)
+            if name in self.prefixes:
+                keys = _places(self.prefixes[name], keys)
+            keys *= len(codes) + 1
+            keys += place[encoded.indices.to_numpy()]
+        if ROWS in batch.schema.names:
+            np.add.at(counts, self.rows[_places(self.keys, keys)], batch.column(ROWS).to_numpy())
+            return
+        # few classes, many rows: each class is looked up once
+        distinct = pa.array(keys).value_counts()
+        found = _places(self.keys, distinct.field("values").to_numpy())
+        counts[self.rows[found]] += distinct.field("counts").to_numpy()
+
+
+def _places(known: Integers, keys: Integers) -> Integers:
+    """Place of each key among the known, ascending ones.
+
+    Raises:
+        InfeasibleError: a key that is not known.
+    """
+    found = np.searchsorted(known, keys)
+    if not len(known) or not np.array_equal(known[np.minimum(found, len(known) - 1)], keys):
+        raise InfeasibleError(DIFFERENT)
+    return found
+
+
+def _any_of(groups: Groups, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
+    """Whether a tuple has one of these codes."""
+    found = np.zeros(len(groups.codes), dtype=bool)
+    for name, wanted in codes.items():
+        found |= np.isin(groups.codes[:, groups.attributes.index(name)], list(wanted))
+    return found
+
+
+def _part(groups: Groups, which: NDArray[np.bool_]) -> Groups:
+    return Groups(groups.attributes, groups.codes[which], groups.counts[which])
+
+
+def _coarse(groups: Groups, recode: Recode) -> Integers:
+    """Coarser codes of the quasi-identifiers of each tuple, shape ``(tuples, quasi)``."""
+    columns = [groups.codes[:, groups.attributes.index(name)] for name in recode.attributes]
+    return np.stack([level[column] for level, column in zip(recode.levels, columns, strict=True)], axis=1).astype(
+        np.int64
+    )
+
+
+def _numbered(rows: Integers) -> tuple[Integers, Integers]:
+    """A number for each row, equal for equal rows, and one row of each number."""
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    numbers = np.empty(len(rows), dtype=np.int64)
+    numbers[order] = np.cumsum(new) - 1
+    return numbers, order[new]
+
+
+def _dictionary_codes(table: pa.Table) -> Integers:
+    """Each text column as codes of its distinct values, shape ``(rows, columns)``."""
+    encoded = [column.combine_chunks().dictionary_encode() for column in table.columns]
+    return np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1).astype(np.int64)
+
+
+def _cells(table: Groups, name: str, place: Integers, classes: int) -> Integers:
+    """Rows of each cell of an attribute in each class, shape ``(classes, cells)``; place -1 is in none."""
+    codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
+    result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)
+    np.add.at(result, (place[place >= 0], codes[place >= 0]), table.counts[place >= 0])
+    return result
+
+
+def _sums(place: Integers, rows: Integers, classes: int) -> Integers:
+    result = np.zeros(classes, dtype=np.int64)
+    np.add.at(result, place, rows)
+    return result
+
+
+def _sorted(names: pa.Table, counts: Integers) -> tuple[pa.Table, Integers]:
+    """The labels and rows of the classes that have rows, in order, and the place of each before."""
+    numbered = names.append_column(ROWS, pa.array(counts)).append_column("", pa.array(np.arange(len(counts))))
+    keys = [(name, "ascending") for name in names.column_names]
+    ordered = numbered.filter(pa.array(counts > 0)).sort_by(keys).combine_chunks()
+    return ordered.drop_columns([""]), ordered[""].to_numpy()

@@ -1,0 +1,1 @@
+"""Searches over full-domain recodings."""

@@ -1,0 +1,278 @@
+"""A full-domain recoding problem, and the lattice of its level vectors: what each would suppress and lose.
+
+Classes of a vector are rolled up from finer vectors that were counted already.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from operator import le
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity, finest, safe
+from sfumato.anonymize.hierarchy.levels import Hierarchy
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.tuple_keys import Reals, group, pack
+from sfumato.errors import InfeasibleError, InputError
+
+Vector = tuple[int, ...]  # one level a quasi-identifier
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """What a search over full-domain recodings needs.
+
+    Args:
+        data: the table, as tuples and counts.
+        hierarchies: one a quasi-identifier, in order, aligned with the codes of ``data``.
+        criteria: what every published class must satisfy.
+        allowed: number of rows that may be suppressed, 0 .. rows.
+        weights: importance of each quasi-identifier in the loss; a plain sum takes 1 for each.
+
+    Raises:
+        InputError: no quasi-identifier or criterion, lengths that differ, a weight that is negative, a criterion
+            whose sensitive attribute or population is not there.
+    """
+
+    data: Microdata
+    hierarchies: tuple[Hierarchy, ...]
+    criteria: tuple[Criterion, ...]
+    allowed: int
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.data.quasi:
+            raise InputError("name at least one quasi-identifier", culprit=self.data.quasi)
+        if not self.criteria:
+            raise InputError("name at least one criterion, such as k-anonymity", culprit=self.criteria)
+        if len(self.hierarchies) != len(self.data.quasi) or len(self.weights) != len(self.data.quasi):
+            raise InputError("each quasi-identifier needs one hierarchy and one weight", culprit=self.data.quasi)
+        if any(not 0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
+            raise InputError("weights must be finite, not negative, and not all zero", culprit=self.weights)
+        check_criteria(self.criteria, self.data, allowed=self.allowed)
+
+    @property
+    def heights(self) -> Vector:
+        """Number of generalisation steps of each quasi-identifier."""
+        return tuple(hierarchy.height for hierarchy in self.hierarchies)
+
+    @property
+    def prunable(self) -> tuple[Criterion, ...]:
+        """The criteria that a search may prune with: declared monotone, under suppression where some is allowed."""
+        if self.allowed == self.data.excluded:
+            return tuple(criterion for criterion in self.criteria if criterion.monotone)
+        return tuple(criterion for criterion in self.criteria if criterion.monotone_with_suppression)
+
+    @property
+    def monotone(self) -> bool:
+        """Whether every criterion may be pruned with."""
+        return len(self.prunable) == len(self.criteria)
+
+
+def check_criteria(criteria: tuple[Criterion, ...], data: Microdata, *, allowed: int | None = None) -> None:
+    """Refuse criteria that cannot be looked at, or that no class can satisfy.
+
+    Args:
+        criteria: what every published class must satisfy.
+        data: the table.
+        allowed: number of rows that may be suppressed; None: any.
+
+    Raises:
+        InputError: the sensitive attribute or the population is not there.
+        InfeasibleError: k is larger than the table.
+    """
+    for criterion in criteria:
+        if criterion.sensitive is not None and criterion.sensitive not in data.sensitive:
+            raise InputError(f"{criterion} needs the sensitive attribute {criterion.sensitive!r}", culprit=criterion)
+        if criterion.population is not None and data.population is None:
+            raise InputError(f"{criterion} needs a population to compare with", culprit=criterion)
+        if criterion.least_rows > data.rows - data.excluded:
+            reason = _why_too_few(criteria, data, allowed)
+            raise InfeasibleError(f"{criterion} cannot hold: {reason}", culprit=criterion)
+
+
+def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int | None) -> str:
+    rows, left = data.rows, data.rows - data.excluded
+    if not left:
+        return f"all {rows} rows are left out, by the domain, its unit or for a missing quasi-identifier"
+    alone = all(isinstance(criterion, KAnonymity) for criterion in criteria)
+    largest = f"the largest k that this table can meet is {left}" if alone else f"no class has more than {left} rows"
+    if allowed is None or data.excluded <= allowed:
+        return largest
+    return (
+        f"{largest}, and that only from a suppression limit of {sufficient_share(data.excluded, rows)}; at most"
+        f" {allowed} of {rows} rows may be suppressed and {data.excluded} are left out from the start, so under this"
+        " limit no k can be met"
+    )
+
+
+def allowed_rows(suppression: str | Fraction, rows: int) -> int:
+    """Largest number of rows within a share of them; the share is read exactly, ``"0.02"`` is one fiftieth.
+
+    Raises:
+        InputError: no number, or outside [0, 1].
+    """
+    try:
+        share = Fraction(suppression)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise InputError("the suppression limit must be a number in [0, 1]", culprit=suppression) from None
+    if not 0 <= share <= 1:
+        raise InputError(f"the suppression limit must lie in [0, 1], not {suppression}", culprit=suppression)
+    return math.floor(share * rows)
+
+
+def sufficient_share(suppressed: int, rows: int) -> str:
+    """The least decimal share, rounded up, that allows so many rows to be suppressed; below 1 unless that is all rows.
+
+    >>> sufficient_share(1, 3), sufficient_share(1, 4), sufficient_share(0, 4)
+    ('0.333334', '0.25', '0')
+    >>> allowed_rows(sufficient_share(14982, 32561), 32561)
+    14982
+    """
+    digits = max(6, len(str(rows)))
+    scaled = -(-suppressed * 10**digits // rows)
+    whole, rest = divmod(scaled, 10**digits)
+    return f"{whole}.{rest:0{digits}}".rstrip("0").rstrip(".")
+
+
+CACHED_TUPLES = 4  # classes kept for roll-up, as a multiple of the distinct tuples of the table
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One level vector, counted.
+
+    ``loss`` and ``penalty`` are in cells (weights times rows): ``loss`` is that of the whole table, ``penalty``
+    the part that suppressed rows add to the loss of generalisation, counted with the prunable criteria only,
+    so that it never rises towards the top.  ``hopeless``: every vector below fails as well; such a node is not
+    worth the time to add up its losses, and they are infinite.
+    """
+
+    vector: Vector
+    suppressed: int
+    loss: float
+    penalty: float
+    feasible: bool
+    hopeless: bool
+
+
+class Lattice:
+    """Evaluates level vectors of one problem, each at most once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.top: Vector = problem.heights  # generalises everything away
+        self._nodes: dict[Vector, Node] = {}
+        data = problem.data
+        self._bottom = finest(data)
+        self._known: dict[Vector, Classes] = {(0,) * len(data.quasi): self._bottom}
+        self._by_size: list[tuple[int, Vector]] = [(len(self._bottom), (0,) * len(data.quasi))]
+        self._budget = CACHED_TUPLES * max(len(self._bottom), 1)
+        self._digit = cache(self._digits)
+        self._weight = float(sum(problem.weights))
+        self.generalisation: tuple[Reals, ...] = tuple(
+            self._attribute_losses(attribute) for attribute in range(len(data.quasi))
+        )
+        self._prunes_all = problem.monotone
+
+    @property
+    def evaluated(self) -> int:
+        """Number of level vectors counted so far."""
+        return len(self._nodes)
+
+    def floor(self, vector: Vector) -> float:
+        """G(v): the loss of generalisation alone, as if no row were suppressed."""
+        return float(sum(losses[level] for losses, level in zip(self.generalisation, vector, strict=True)))
+
+    def evaluate(self, vector: Vector) -> Node:
+        """Count the classes of a level vector and judge them."""
+        if vector not in self._nodes:
+            self._nodes[vector] = self._judge(vector)
+        return self._nodes[vector]
+
+    def kept(self, vector: Vector) -> tuple[Classes, NDArray[np.bool_]]:
+        """The classes of a level vector, and which of them may be published."""
+        classes = self._classes(vector)
+        return classes, safe(self.problem.criteria, classes)
+
+    def _judge(self, vector: Vector) -> Node:
+        problem = self.problem
+        classes = self._classes(vector)
+        failing = ~safe(problem.prunable, classes)
+        hopeless = self._exceeds(classes, failing)
+        unsafe = failing if self._prunes_all else ~safe(problem.criteria, classes)
+        penalty = full_penalty = math.inf
+        if not hopeless:
+            penalty = full_penalty = self._penalty(vector, classes, failing)
+            if not self._prunes_all:
+                full_penalty = self._penalty(vector, classes, unsafe)
+        return Node(
+            vector=vector,
+            suppressed=int(classes.counts[unsafe].sum()) + problem.data.excluded,
+            loss=self.floor(vector) + full_penalty,
+            penalty=penalty,
+            feasible=not self._exceeds(classes, unsafe),
+            hopeless=hopeless,
+        )
+
+    def _exceeds(self, classes: Classes, failing: NDArray[np.bool_]) -> bool:
+        """Whether suppressing these classes takes too many rows, or cannot help because one has none."""
+        counts = classes.counts[failing]
+        out = int(counts.sum()) + self.problem.data.excluded
+        return out > self.problem.allowed or not counts.all()
+
+    def _classes(self, vector: Vector) -> Classes:
+        """Roll up from the smallest known classes below."""
+        if vector in self._known:
+            return self._known[vector]
+        finer = next(known for _, known in self._by_size if all(map(le, known, vector)))
+        source = self._known[finer]
+        sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
+        # attributes at their top add nothing to a key; the bottom has its tuples in order
+        wanted = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
+        columns = [self._digit(attribute, level) for attribute, level in wanted]
+        if source is not self._bottom:
+            columns = [column[source.members] for column in columns]
+        keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])
+        classes = source.merge(group(keys))
+        self._keep(vector, classes)
+        return classes
+
+    def _keep(self, vector: Vector, classes: Classes) -> None:
+        self._known[vector] = classes
+        insort(self._by_size, (len(classes), vector))
+        self._budget -= len(classes)
+        while self._budget < 0:
+            # the largest helps least; the bottom stays, as it is below everything
+            last = -2 if not any(self._by_size[-1][1]) else -1
+            size, dropped = self._by_size.pop(last)
+            del self._known[dropped]
+            self._budget += size
+
+    def _digits(self, attribute: int, level: int) -> NDArray[np.int32]:
+        """Cell of every tuple at one level of one attribute; short integers, as they are gathered again and again."""
+        cells = self.problem.hierarchies[attribute].levels[level].cells.astype(np.int32)
+        return cells[self.problem.data.codes[:, attribute]]
+
+    def _penalty(self, vector: Vector, classes: Classes, failing: NDArray[np.bool_]) -> float:
+        """Sum of (weights - loss of generalisation) over suppressed rows: what suppressing them adds."""
+        members, counts = classes.members[failing], classes.counts[failing]
+        missing = np.full(len(members), self._weight)
+        for attribute, level in enumerate(vector):
+            losses = self.problem.hierarchies[attribute].levels[level].losses
+            if level:
+                missing -= self.problem.weights[attribute] * losses[self._digit(attribute, level)[members]]
+        return float(counts @ missing) + self._weight * self.problem.data.excluded
+
+    def _attribute_losses(self, attribute: int) -> Reals:
+        """Weighted loss over all rows at each level of one attribute, in cells."""
+        data, hierarchy = self.problem.data, self.problem.hierarchies[attribute]
+        per_leaf = np.bincount(data.codes[:, attribute], weights=data.counts, minlength=len(hierarchy.leaves))
+        weight = self.problem.weights[attribute]
+        return np.array([weight * float(per_leaf @ level.losses[level.cells]) for level in hierarchy.levels])

@@ -1,0 +1,298 @@
+"""The full-domain recoding of proven least loss: branch and bound over boxes of level vectors.
+
+The loss of a level vector v is G(v) + p(v).  G, the loss of generalisation, is separable over attributes and
+rises with v.  p, what suppressed rows add, falls as v rises (counted with the criteria that are declared
+monotone under the suppression allowed).  A box holds every vector between ``low`` and ``high``: nothing in it
+loses less than G(low) + p(high), and if ``high`` suppresses too much, so does all of the box.
+
+The box of least bound is cut in two until no bound is below the best loss found, which is the certificate; or
+until time is up, and then the least bound of the boxes left is still proven.  Boxes are made as they are
+needed, so the size of the lattice costs nothing by itself.
+
+Beside it Samarati's search (2001): the lowest height with a feasible vector, and one vector of that height.  Where
+nothing is feasible, ``nearest`` looks for the fewest rows that any recoding would have to suppress: with criteria that
+are monotone under suppression the top suppresses least; with others, such as entropy-diversity, merging a class that
+fails into one that holds may make both fail, so a lower vector may do better.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from time import monotonic
+
+from sfumato.anonymize.criteria.criterion import safe
+from sfumato.anonymize.search.lattice import Lattice, Node, Vector, sufficient_share
+from sfumato.errors import InputError
+
+Box = tuple[float, Vector, Vector]  # bound, low, high
+
+ROUNDING = 1e-12  # relative rounding of a sum of losses
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Why a loss is the least: every vector that was not counted is proven to lose at least ``bound``.
+
+    ``loss`` and ``bound`` are in cells (weights times rows); both are infinite where nothing is feasible.
+    ``nodes`` is the size of the lattice, ``evaluated`` how many of them were counted.
+    """
+
+    loss: float
+    bound: float
+    nodes: int
+    evaluated: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing better can exist."""
+        return self.bound >= self.loss * (1 - ROUNDING)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best vector found, or None where no vector is feasible, with its certificate."""
+
+    node: Node | None
+    certificate: Certificate
+
+
+def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = math.inf) -> Optimum:
+    """Least loss over the whole lattice, or over the vectors of one height.
+
+    Args:
+        lattice: the problem.
+        height: look only at vectors whose levels sum to this.
+        seconds: stop after this long with the best so far and the bound proven by then.
+    """
+    deadline = monotonic() + seconds
+    boxes = _Boxes(lattice, height)
+    if height is None:
+        boxes.dive()
+    boxes.push((0,) * len(lattice.top), lattice.top)
+    while boxes.open and monotonic() <= deadline:
+        boxes.split()
+    certificate = Certificate(boxes.loss, boxes.bound, boxes.nodes, lattice.evaluated)
+    return Optimum(boxes.best, certificate)
+
+
+class _Boxes:
+    """The boxes not yet ruled out, the least bound first, and the best vector so far."""
+
+    def __init__(self, lattice: Lattice, height: int | None) -> None:
+        self.lattice = lattice
+        self.height = height
+        self.best: Node | None = None
+        self.heap: list[Box] = []
+
+    @property
+    def loss(self) -> float:
+        """Loss of the best vector."""
+        return math.inf if self.best is None else self.best.loss
+
+    @property
+    def bound(self) -> float:
+        """No vector loses less."""
+        return min(self.heap[0][0], self.loss) if self.heap else self.loss
+
+    @property
+    def open(self) -> bool:
+        """Whether something better may be left."""
+        return self.bound < self.loss
+
+    @property
+    def nodes(self) -> int:
+        """Number of vectors in the lattice, or of its height."""
+        ways = [1]  # ways[h]: vectors of the attributes so far whose levels sum to h
+        for top in self.lattice.top:
+            ways = [sum(ways[max(h - top, 0) : h + 1]) for h in range(len(ways) + top)]
+        return sum(ways) if self.height is None else ways[self.height] if self.height < len(ways) else 0
+
+    def push(self, low: Vector, high: Vector) -> None:
+        """Keep a box unless its top rules it out."""
+        if self.height is not None and not sum(low) <= self.height <= sum(high):
+            return
+        node = self._count(high)
+        if not node.hopeless:
+            heapq.heappush(self.heap, (self.lattice.floor(low) + node.penalty, low, high))
+
+    def split(self) -> None:
+        """Cut the box of least bound where its loss of generalisation spans most."""
+        _, low, high = heapq.heappop(self.heap)
+        if low == high:
+            return  # a single vector, counted when it was pushed
+        losses = self.lattice.generalisation
+        spans = [(losses[a][high[a]] - losses[a][low[a]], a) for a in range(len(low)) if low[a] < high[a]]
+        attribute = max(spans)[1]
+        middle = (low[attribute] + high[attribute]) // 2
+        self.push(low, (*high[:attribute], middle, *high[attribute + 1 :]))
+        self.push((*low[:attribute], middle + 1, *low[attribute + 1 :]), high)
+
+    def dive(self) -> None:
+        """A first good vector: where the cheapest chain from bottom to top becomes feasible, by bisection."""
+        chain = _cheapest_chain(self.lattice)
+        low, high = 0, len(chain) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            if self._count(chain[middle]).feasible:
+                high = middle - 1
+            else:
+                low = middle + 1
+
+    def _count(self, vector: Vector) -> Node:
+        node = self.lattice.evaluate(vector)
+        if node.feasible and node.loss < self.loss and self.height in (None, sum(vector)):
+            self.best = node
+        return node
+
+
+def _cheapest_chain(lattice: Lattice) -> list[Vector]:
+    """Vectors from bottom to top, each step the one that adds the least loss of generalisation."""
+    vector = [0] * len(lattice.top)
+    chain = [tuple(vector)]
+    while chain[-1] != lattice.top:
+        losses = lattice.generalisation
+        steps = [(losses[a][v + 1] - losses[a][v], a) for a, v in enumerate(vector) if v < lattice.top[a]]
+        vector[min(steps)[1]] += 1
+        chain.append(tuple(vector))
+    return chain
+
+
+class TieBreak(StrEnum):
+    """Which feasible vector of the lowest height is taken."""
+
+    LEXICOGRAPHIC = "lexicographic"  # the first in ascending order of the levels, as published
+    HEURISTIC = "heuristic"  # the largest F = sum of level times hierarchy height; computes no loss
+    LEAST_LOSS = "least-loss"  # the least loss of that height; ties by ascending levels
+
+
+def lowest_height(lattice: Lattice, *, order: TieBreak) -> Node | None:
+    """Bisect on the height, then take the first feasible vector of that height in ``order``; None if there is none.
+
+    Raises:
+        InputError: a criterion is not declared monotone under the suppression allowed, so that the lowest
+            height could be missed.
+    """
+    if not lattice.problem.monotone:
+        raise InputError(
+            "samarati needs criteria that are monotone with suppression; use the optimal search, or suppress nothing",
+            culprit=lattice.problem.criteria,
+        )
+    low, high = 0, sum(lattice.top)
+    if _first(lattice, high) is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _first(lattice, middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    if order is TieBreak.LEXICOGRAPHIC:
+        return _first(lattice, low)
+    ranking = partial(heuristic, lattice.top) if order is TieBreak.HEURISTIC else None
+    return best_at_height(lattice, low, ranking=ranking)
+
+
+def best_at_height(lattice: Lattice, height: int, *, ranking: Callable[[Vector], int] | None) -> Node | None:
+    """The feasible vector of one height that ranks highest, or without a ranking has the least loss.
+
+    Ties go to the first in ascending lexicographic order.
+    """
+    feasible = [
+        node for vector in vectors_of_height(lattice.top, height) if (node := lattice.evaluate(vector)).feasible
+    ]
+    if ranking is None:
+        return min(feasible, key=lambda node: node.loss, default=None)
+    return max(feasible, key=lambda node: ranking(node.vector), default=None)
+
+
+def heuristic(heights: Vector, vector: Vector) -> int:
+    """F: sum of level times hierarchy height.  A step in a tall hierarchy tends to cost little.
+
+    F knows neither the data nor the losses: it prefers a tall hierarchy's top to the cheap first step of
+    a low one, and ignores what suppression costs.
+
+    >>> heuristic((4, 1, 1, 2), (1, 0, 1, 2))
+    9
+    """
+    return sum(level * height for level, height in zip(vector, heights, strict=True))
+
+
+def vectors_of_height(heights: Vector, height: int) -> Iterator[Vector]:
+    """Level vectors whose levels sum to ``height``, in ascending lexicographic order.
+
+    >>> list(vectors_of_height((2, 1), 2))
+    [(1, 1), (2, 0)]
+    """
+    if not heights:
+        if height == 0:
+            yield ()
+        return
+    rest = sum(heights[1:])
+    for level in range(max(0, height - rest), min(heights[0], height) + 1):
+        for tail in vectors_of_height(heights[1:], height - level):
+            yield (level, *tail)
+
+
+def _first(lattice: Lattice, height: int) -> Node | None:
+    """The first feasible vector of a height in ascending lexicographic order."""
+    nodes = (lattice.evaluate(vector) for vector in vectors_of_height(lattice.top, height))
+    return next((node for node in nodes if node.feasible), None)
+
+
+LARGEST_SEARCH = 1 << 28  # distinct tuples looked at, over all vectors: some seconds
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The fewest suppressed rows found, None where no vector can be cured, and whether no vector suppresses fewer."""
+
+    suppressed: int | None
+    proven: bool
+
+    def limit(self, rows: int) -> str:
+        """The suppression limit in words; one that is named is enough when it is typed back."""
+        if self.suppressed is None or self.suppressed >= rows:
+            return "no limit below 1 would do" if self.proven else "no limit below 1 that would do was found"
+        share = sufficient_share(self.suppressed, rows)
+        return f"the nearest limit is {share}" if self.proven else f"a limit of {share} would do, perhaps a lower one"
+
+
+def nearest(lattice: Lattice, *, height: int | None = None, largest: int = LARGEST_SEARCH) -> Nearest:
+    """Look for the vector that suppresses fewest rows, from the top down.
+
+    Below a vector nothing suppresses fewer rows than fail there by the criteria that are monotone under suppression.
+    The vector of least such bound is opened next, until no bound is below the best found.
+
+    Args:
+        lattice: the problem; what it allows to suppress does not matter.
+        height: look only at vectors whose levels sum to this.
+        largest: stop after so many distinct tuples were looked at, as if each vector had those of the bottom.
+    """
+    sound = tuple(each for each in lattice.problem.criteria if each.monotone_with_suppression)
+    left = max(largest // max(len(lattice.problem.data.counts), 1), 1)
+    best: int | None = None
+    heap: list[tuple[int, Vector]] = [(0, lattice.top)]
+    seen = {lattice.top}
+    while heap and (best is None or heap[0][0] < best):
+        if not left:
+            return Nearest(best, proven=False)
+        left -= 1
+        _, vector = heapq.heappop(heap)
+        classes, kept = lattice.kept(vector)
+        excluded = lattice.problem.data.excluded
+        bound = int(classes.counts[~safe(sound, classes)].sum()) + excluded
+        if height in (None, sum(vector)) and classes.counts[~kept].all():
+            suppressed = int(classes.counts[~kept].sum()) + excluded
+            best = suppressed if best is None else min(best, suppressed)
+        if height is None or sum(vector) > height:
+            for attribute, level in enumerate(vector):
+                below = (*vector[:attribute], level - 1, *vector[attribute + 1 :])
+                if level and below not in seen:
+                    seen.add(below)
+                    heapq.heappush(heap, (bound, below))
+    return Nearest(best, proven=True)
