@@ -104,7 +104,7 @@ def serve(folder: Path, workers: int):
     from sfumato.ledger.registry import Scope
 
     url = f"sqlite:///{folder / 's.ledger'}"
-    with closing(Service(url)) as service:
+    with closing(Service(url, create=True)) as service:
         for name in QUESTIONS:
             parquet.write_table(getattr(data, TABLES[name])(), folder / f"{name}.parquet")
             described = data.domain(TABLES[name]).describe()

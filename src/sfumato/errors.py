@@ -14,7 +14,9 @@
     ├── LedgerError             the journal cannot be read, written or trusted
     │   ├── MissingLedgerError  there is none yet, and no limit was named to create one with
     │   ├── OtherDatasetsError  there is one, which keeps other datasets, and no limit was named to open another with
-    │   └── LimitError          the ledger has another limit than the one named
+    │   ├── LimitError          the ledger has another limit than the one named
+    │   ├── UnitError           the ledger adds up losses of another unit than the one stated
+    │   └── MovedLedgerError    the ledger was moved, deleted, replaced or set back while it was open
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
     └── InfeasibleError         no release can meet what was asked
 
@@ -95,6 +97,16 @@ class LimitError(LedgerError):
     """The ledger has another limit than the one named; a limit never changes."""
 
     exit_code = 2
+
+
+class UnitError(LedgerError):
+    """The ledger adds up losses of another unit; what is lost of a row says nothing of what is lost of a person."""
+
+    exit_code = 2
+
+
+class MovedLedgerError(LedgerError):
+    """The ledger was moved, deleted, replaced or set back while it was open; nothing was charged."""
 
 
 class EngineError(SfumatoError):

@@ -53,7 +53,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
     described = domain("child_mental_health")
     table = child_mental_health()
     with open_ledger(
-        f"sqlite:///{folder / 'demo.ledger'}", dataset="child mental health", limit=CHILDREN_LOSS
+        f"sqlite:///{folder / 'demo.ledger'}", dataset="child mental health", limit=CHILDREN_LOSS, create=True
     ) as ledger:
         vault = Vault(open_table(table).encode(described), ledger)
         release = auto(vault, loss=CHILDREN_LOSS, total=Summed(), workload=all_marginals(2))
@@ -171,7 +171,9 @@ def demonstrate_census(folder: Path) -> Demonstration:
     described = domain("census")
     real_path, synthetic_path = folder / "census.parquet", folder / "census-synthetic.parquet"
     PublicRows(census()).to_parquet(real_path, overwrite=True)
-    with open_ledger(f"sqlite:///{folder / 'census.ledger'}", dataset="census", limit=CENSUS_LOSS) as ledger:
+    with open_ledger(
+        f"sqlite:///{folder / 'census.ledger'}", dataset="census", limit=CENSUS_LOSS, create=True
+    ) as ledger:
         vault = Vault(open_table(real_path).encode(described), ledger)
         release = aim(vault, loss=CENSUS_LOSS, total=Summed(), workload=all_marginals(max(_WAYS)))
         account = str(ledger.remaining())

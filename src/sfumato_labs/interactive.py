@@ -309,7 +309,7 @@ def _vault(animals: pa.Table, domain: str, seed: int) -> Iterator[Vault]:
     encoded = open_table(animals).encode(data.domain(domain))
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_ledger(f"sqlite:///{Path(folder) / 'lab.ledger'}", dataset=domain, limit=_LIMIT) as ledger,
+        open_ledger(f"sqlite:///{Path(folder) / 'lab.ledger'}", dataset=domain, limit=_LIMIT, create=True) as ledger,
     ):
         yield Vault(encoded, ledger, entropy=SimulatedEntropy(seed))
 

@@ -52,7 +52,7 @@ def people(seed: int = 0, rows: int = ROWS) -> pa.Table:
 
 def vault(folder: Path, table: pa.Table | None = None, domain: Domain = DOMAIN) -> Vault:
     ledger = f"sqlite:///{folder / 'people.ledger'}"
-    return sf.open(people() if table is None else table, domain=domain, ledger=ledger, limit=sf.Epsilon(1))
+    return sf.open(people() if table is None else table, domain=domain, ledger=ledger, limit=sf.Epsilon(1), create=True)
 
 
 def classes(rows: pa.Table, names: tuple[str, ...] = ("age", "town")) -> Counter[tuple[str, ...]]:

@@ -58,7 +58,9 @@ ASKED: dict[str, Callable[[Vault], Anonymized]] = {
 
 def vault(folder: Path) -> Vault:
     ledger = f"sqlite:///{folder / 'people.ledger'}"
-    return sf.open(str(SAVED / "people.csv"), domain=SAVED / "people.yaml", ledger=ledger, limit=sf.Epsilon(1))
+    return sf.open(
+        str(SAVED / "people.csv"), domain=SAVED / "people.yaml", ledger=ledger, limit=sf.Epsilon(1), create=True
+    )
 
 
 def classes(release: Anonymized) -> list[list[object]]:

@@ -49,7 +49,7 @@ CASES = [(name, key) for name, (_, terms) in METHODS.items() for key in (*terms,
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
     table = pa.table({"age": [number % 10 for number in range(60)]})
-    return open_vault(table, domain=DOMAIN, ledger=f"sqlite:///{tmp_path}/l.ledger", limit=Epsilon(1))
+    return open_vault(table, domain=DOMAIN, ledger=f"sqlite:///{tmp_path}/l.ledger", limit=Epsilon(1), create=True)
 
 
 @pytest.mark.parametrize(("name", "key"), CASES)

@@ -157,8 +157,9 @@ def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(desk:
 
 def test_a_missing_ledger_is_found_out_before_the_search(desk: Path) -> None:
     before = files(desk)
-    done = sfumato("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv", cwd=desk, code=2)
-    assert done.stderr == "sfumato: there is no ledger at sqlite:///people.ledger; name a limit to make one\n"
+    asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")
+    done = sfumato(*asked, "--create", cwd=desk, code=2)
+    assert done.stderr == "sfumato: to begin a ledger, name with --limit the most that may ever be released\n"
     assert files(desk) == before
 
 
@@ -194,7 +195,7 @@ def interruptible() -> Iterator[None]:
 
 def started(desk: Path, *more: str) -> subprocess.Popen[str]:
     script = Path(sys.executable).parent / "sfumato"
-    asked = ("anonymize", "people.parquet", "--limit", "1", "--k", "100", "--out", "out.csv", *more)
+    asked = ("anonymize", "people.parquet", "--create", "--limit", "1", "--k", "100", "--out", "out.csv", *more)
     return subprocess.Popen([script, *asked], cwd=desk, stderr=subprocess.PIPE, text=True)
 
 

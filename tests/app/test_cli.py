@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from tests.app.first_release import begun
 
 DOMAIN = """sfumato: 1
 unit: row
@@ -42,7 +43,12 @@ def sfumato(*arguments: str, cwd: Path, code: int = 0) -> Done:
     from sfumato.app.cli.main import run
 
     out, err = io.StringIO(), io.StringIO()
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["sfumato", *arguments]):
+    with (
+        chdir(cwd),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.object(sys, "argv", ["sfumato", *begun(arguments, cwd)]),
+    ):
         try:
             run()
             returncode = 0
@@ -224,7 +230,37 @@ def test_a_mistyped_dataset_is_no_fresh_budget(desk: Path) -> None:
     assert "holds no dataset 'defualt', only 'default'" in refused.stderr
     shown = sfumato("ledger", "show", "people.ledger", "--dataset", "other", cwd=desk, code=2)
     assert "only 'default'" in shown.stderr
-    sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=desk)
+    assert "only 'default'" in sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=desk, code=2).stderr
+    sfumato(*asked, "--dataset", "other", "--limit", "1", "--create", cwd=desk)
+
+
+def test_a_ledger_is_begun_by_create_alone_and_once(desk: Path) -> None:
+    asked = ("--epsilon", "0.5", "--limit", "2", "--out", "out.csv")
+    before = files(desk)
+    with patch("tests.app.test_cli.begun", lambda arguments, _: arguments):
+        missing = release(desk, *asked, code=2)
+        assert "there is no ledger at sqlite:///people.ledger" in missing.stderr
+        assert "--create" in missing.stderr
+        assert "sfumato ledger create" in missing.stderr
+        assert files(desk) == before
+        release(desk, *asked, "--create")
+        release(desk, *asked, "--overwrite")
+        again = release(desk, *asked, "--overwrite", "--create", code=2)
+        assert "there is a ledger of 'default' already; leave out --create" in again.stderr
+        (desk / "people.ledger").unlink()
+        assert "there is no ledger" in release(desk, *asked, "--overwrite", code=2).stderr
+
+
+def test_a_link_to_a_domain_has_the_ledger_of_the_domain(desk: Path) -> None:
+    (desk / "folder").mkdir()
+    (desk / "folder" / "link.yaml").symlink_to("../people.yaml")
+    counted = ("query", "people.csv", "SELECT COUNT(*) FROM p", "--epsilon", "0.5")
+    sfumato(*counted, "--domain", "people.yaml", cwd=desk)
+    done = sfumato(*counted, "--domain", "folder/link.yaml", "--json", cwd=desk)
+    assert json.loads(done.stdout)["cost"] == "nothing: asked and answered before"
+    shutil.copy(desk / "people.ledger", desk / "folder" / "link.ledger")
+    refused = sfumato(*counted, "--domain", "folder/link.yaml", cwd=desk, code=1)
+    assert "there is a ledger beside the link as well" in refused.stderr
 
 
 def ask(desk: Path, statement: str, *more: str, code: int = 0) -> Done:

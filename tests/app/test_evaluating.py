@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from tests.app.first_release import begun
 
 from sfumato.report.page import figure
 
@@ -31,7 +32,12 @@ def sfumato(*arguments: str, cwd: Path, code: int = 0) -> tuple[str, str]:
     from sfumato.app.cli.main import run
 
     out, err = io.StringIO(), io.StringIO()
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["sfumato", *arguments]):
+    with (
+        chdir(cwd),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.object(sys, "argv", ["sfumato", *begun(arguments, cwd)]),
+    ):
         try:
             run()
             found = 0

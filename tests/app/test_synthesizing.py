@@ -197,7 +197,7 @@ def interruptible() -> Iterator[None]:
 def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
     sfumato("data", "census", cwd=desk)  # large enough to take seconds
     script = Path(sys.executable).parent / "sfumato"
-    terms = ("--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
+    terms = ("--create", "--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
     with subprocess.Popen(
         [script, "synthesize", "census.parquet", "--domain", "census.yaml", *terms],
         cwd=desk,

@@ -259,7 +259,7 @@ def test_files_that_change_are_noticed_before_a_charge_and_a_new_opening_reads_t
     place = tmp_path / "t.parquet"
     pq.write_table(pa.table({"word": ["a", "b"]}), place)
     table = open_table(f"spark:{place}")
-    with open_ledger(f"sqlite:///{tmp_path / 't.ledger'}", dataset="t", limit=Epsilon(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 't.ledger'}", dataset="t", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table.encode(domain), ledger)
         pq.write_table(pa.table({"word": ["a", "a", "b"]}), place)
         stamp_later(place)
@@ -310,7 +310,7 @@ def test_an_executor_killed_in_the_middle_of_a_release_is_charged_once(spark, la
     folder, table = large
     cliques = [Marginal(clique) for clique in itertools.combinations(NAMES, 3)]
     loss, limit = Epsilon("100000"), Epsilon("300000")  # noise that is not zero has probability below 1e-600
-    with open_ledger(f"sqlite:///{tmp_path / 'large.ledger'}", dataset="large", limit=limit) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 'large.ledger'}", dataset="large", limit=limit, create=True) as ledger:
         vault = Vault(open_table(f"spark:{folder}").encode(LARGE), ledger)
         before = vault.encoded.version  # counted before the job that is hit
         released = killed_in_the_middle(spark, lambda: vault.measure(cliques, loss))

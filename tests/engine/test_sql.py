@@ -215,7 +215,9 @@ def test_missing_permission_is_named(database):
 
 @pytest.fixture
 def ledger(tmp_path):
-    with open_ledger(f"sqlite:///{tmp_path / 'people.ledger'}", dataset="people", limit=Epsilon(9)) as opened:
+    with open_ledger(
+        f"sqlite:///{tmp_path / 'people.ledger'}", dataset="people", limit=Epsilon(9), create=True
+    ) as opened:
         yield opened
 
 

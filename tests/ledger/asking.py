@@ -7,12 +7,14 @@ from fractions import Fraction
 
 from sqlalchemy import text
 
+from sfumato.domain import Unit
 from sfumato.ledger import Question, Receipt
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon
 
+ROW = Unit.row()
 TENTH = charge_for(Epsilon("0.1"))
 FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset")
 
@@ -22,7 +24,7 @@ def question(number: int = 0) -> Question:
 
 
 def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms: str | None) -> Receipt:
-    return ledger.reserve(question(number), charge, statement="pure", **terms)
+    return ledger.reserve(question(number), charge, statement="pure", unit=ROW, **terms)
 
 
 def spent_epsilon(ledger: Ledger) -> Fraction | None:

@@ -39,5 +39,5 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
     """A ledger of one epsilon."""
-    with open_ledger(url, dataset="people", limit=Epsilon(1)) as opened:
+    with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as opened:
         yield opened

@@ -53,7 +53,7 @@ def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> 
     """Open the ledger when all others do, ask when all others do, and report what came of it."""
     try:
         everybody.wait(_PATIENCE)
-        with open_ledger(url, dataset="people", limit=Epsilon(1)) as ledger:
+        with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
             everybody.wait(_PATIENCE)
             results.send(type(outcome(lambda: ask(ledger, number))).__name__)
     except (SfumatoError, BrokenBarrierError) as error:

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.errors import LossError
 from sfumato.ledger.account import Account
 from sfumato.ledger.amounts import (
+    GRID,
     MOST,
-    add,
     charge_from,
     charge_text,
+    counted,
     limit_units,
     loss_from,
     loss_text,
@@ -87,10 +86,32 @@ def test_delta_that_is_spent_leaves_rho_as_it_is_and_admits_no_more_delta():
     assert not account.admits(Charge(None, Fraction(1, 1000), Fraction(1, 10**12)))
 
 
-def test_sums_too_long_to_write_down_are_refused():
-    spent = Charge(Fraction(1, 3**2000), Fraction(0), Fraction(0))
-    with pytest.raises(LossError, match="short decimal"):
-        add(spent, Charge(Fraction(1, 7**500), Fraction(0), Fraction(0)))
+@given(st.none() | positive, positive, deltas)
+def test_what_is_counted_is_no_less_and_hardly_more(epsilon, rho, delta):
+    exact = Charge(epsilon, rho, delta)
+    found = counted(exact)
+    pairs = zip(parts(exact), parts(found), strict=True)
+    assert all(0 <= after - before < Fraction(1, 10**18) for before, after in pairs)
+    assert all(GRID % part.denominator == 0 for part in parts(found))
+    assert counted(found) == found
+
+
+def parts(charge):
+    return [part for part in (charge.epsilon, charge.rho, charge.delta) if part is not None]
+
+
+@given(st.integers(1, 10**18), st.integers(1, 100))
+def test_decimals_of_18_places_and_their_shares_are_counted_exactly(places, share):
+    charge = Charge(Fraction(places, 10**18 * share), Fraction(0), Fraction(places, 10**18))
+    assert counted(charge) == charge
+
+
+def test_accounts_never_grow_long_whatever_is_charged():
+    account = Account(Epsilon(1), NOTHING)
+    for number in range(200):
+        account = account.charged(charge_for(Epsilon(Fraction(1, 10**27 + 2 * number + 7))))
+    assert all(GRID % part.denominator == 0 for part in parts(account.spent))
+    assert account.spent.epsilon >= 200 * Fraction(1, 10**27 + 407)
 
 
 def test_an_account_speaks_in_the_measure_of_its_limit():

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from tests.ledger.asking import TENTH, ask, question, spent_epsilon
+from tests.ledger.asking import ROW, TENTH, ask, question, spent_epsilon
 from tests.ledger.commits import Wire, failing
 from tests.ledger.contenders import outcome
 
@@ -22,7 +22,7 @@ ASKERS = 8
 
 
 def opened(address):
-    return open_ledger(address, dataset="people", limit=Epsilon(1))
+    return open_ledger(address, dataset="people", limit=Epsilon(1), create=True)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_answer_whose_storing_is_not_heard_of_is_not_handed_out_and_stands(wi
             return computed[-1]
 
         def release():
-            return ledger.release(question(), TENTH, compute, statement="pure")
+            return ledger.release(question(), TENTH, compute, statement="pure", unit=ROW)
 
         with pytest.raises(LedgerError, match="lost its connection"):
             release()
@@ -111,7 +111,7 @@ def test_commits_whose_news_is_lost_again_and_again(wire):
         raise AssertionError("never answered")
 
     def release(number):
-        return ledger.release(question(number), cost, lambda: os.urandom(16), statement="pure", analyst="ann")
+        return ledger.release(question(number), cost, lambda: os.urandom(16), statement="pure", unit=ROW, analyst="ann")
 
     with opened(wire.url) as ledger:
         commits = itertools.count()

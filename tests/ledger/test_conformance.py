@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import TENTH, ask, behind_its_back, question, spent_epsilon, unfreeze
+from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, spent_epsilon, unfreeze
 
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
@@ -45,7 +45,7 @@ def test_a_charge_without_the_measure_of_the_limit_is_refused(ledger):
 
 
 def test_a_rho_ledger_adds_up_rho(url):
-    with open_ledger(url, dataset="people", limit=Rho("0.01")) as ledger:
+    with open_ledger(url, dataset="people", limit=Rho("0.01"), create=True) as ledger:
         ask(ledger, 0, charge_for(Rho("0.005")))
         ask(ledger, 1, TENTH)  # 0.1 ^ 2 / 2
         assert ledger.spent().rho == Fraction(1, 100)
@@ -55,7 +55,7 @@ def test_a_rho_ledger_adds_up_rho(url):
 
 def test_an_approximate_ledger_adds_up_rho_and_delta(url):
     limit = EpsilonDelta(1, "1e-6")
-    with open_ledger(url, dataset="people", limit=limit) as ledger:
+    with open_ledger(url, dataset="people", limit=limit, create=True) as ledger:
         half = charge_for(limit).rho / 2
         ask(ledger, 0, charge_for(Rho(half)))
         ask(ledger, 1, charge_for(Rho(half)))
@@ -64,7 +64,7 @@ def test_an_approximate_ledger_adds_up_rho_and_delta(url):
 
 
 def test_a_refusal_for_its_delta_says_so(url):
-    with open_ledger(url, dataset="people", limit=EpsilonDelta(9, "1e-6")) as ledger:
+    with open_ledger(url, dataset="people", limit=EpsilonDelta(9, "1e-6"), create=True) as ledger:
         threshold = Charge(Fraction(1), Fraction(1, 2), Fraction(1, 10**8))
         ask(ledger, 0, threshold)
         with pytest.raises(BudgetError, match="of which the delta does not fit") as caught:
@@ -77,14 +77,14 @@ def test_a_refusal_for_its_delta_says_so(url):
 
 def test_the_whole_of_an_approximate_limit_fits_once(url):
     limit = EpsilonDelta("0.5", "1e-9")
-    with open_ledger(url, dataset="people", limit=limit) as ledger:
+    with open_ledger(url, dataset="people", limit=limit, create=True) as ledger:
         assert ask(ledger, 0, charge_for(limit)).charged
         assert ledger.remaining().left == 0
 
 
 def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
-    first = ledger.release(question(), TENTH, lambda: b"first", statement="pure")
-    again = ledger.release(question(), TENTH, lambda: b"again", statement="pure")
+    first = ledger.release(question(), TENTH, lambda: b"first", statement="pure", unit=ROW)
+    again = ledger.release(question(), TENTH, lambda: b"again", statement="pure", unit=ROW)
     assert (first.answer, first.charged) == (b"first", True)
     assert (again.answer, again.charged, again.number) == (b"first", False, first.number)
     assert spent_epsilon(ledger) == Fraction(1, 10)
@@ -92,8 +92,8 @@ def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
 
 
 def test_the_same_question_at_another_loss_is_another_release(ledger):
-    ledger.release(question(), TENTH, lambda: b"coarse", statement="pure")
-    fine = ledger.release(question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure")
+    ledger.release(question(), TENTH, lambda: b"coarse", statement="pure", unit=ROW)
+    fine = ledger.release(question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure", unit=ROW)
     assert (fine.answer, fine.charged) == (b"fine", True)
 
 
@@ -115,9 +115,9 @@ def test_an_empty_answer_is_an_answer(ledger):
 def test_a_computation_that_fails_before_it_draws_stays_charged_and_may_be_completed_for_free(ledger):
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            ledger.release(question(), TENTH, fail, drawn=lambda: False, statement="pure")
+            ledger.release(question(), TENTH, fail, drawn=lambda: False, statement="pure", unit=ROW)
     assert spent_epsilon(ledger) == Fraction(1, 10)
-    completed = ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+    completed = ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
     assert (completed.answer, completed.charged) == (b"now", False)
     assert spent_epsilon(ledger) == Fraction(1, 10)
     assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE]
@@ -166,8 +166,8 @@ def fail():
 def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):
     ask(ledger, 0, charge_for(Epsilon(1)))
     statement = "10-anonymous, no DP guarantee"
-    first = ledger.release(question(1), None, lambda: b"k", statement=statement, details={"k": 10})
-    again = ledger.release(question(1), None, lambda: b"other", statement=statement)
+    first = ledger.release(question(1), None, lambda: b"k", statement=statement, unit=ROW, details={"k": 10})
+    again = ledger.release(question(1), None, lambda: b"other", statement=statement, unit=ROW)
     assert (first.answer, again.answer, first.charged) == (b"k", b"k", False)
     entry = list(ledger.journal())[-1]
     assert (entry.charge, entry.statement, entry.event.details) == (None, statement, {"k": 10})
@@ -175,7 +175,7 @@ def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(led
 
 
 def test_a_retry_key_returns_what_it_returned(ledger):
-    first = ledger.release(question(), TENTH, lambda: b"x", statement="pure", analyst="ann", retry_key="r1")
+    first = ledger.release(question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
     again = ask(ledger, analyst="ann", retry_key="r1")
     assert (again.number, again.answer, again.charged) == (first.number, b"x", False)
 
@@ -263,7 +263,7 @@ def test_the_journal_names_a_version_of_the_data_so_that_nobody_can_check_a_gues
     fingerprint = question(4).dataset_version
     names = []
     for dataset in ("first", "second"):
-        with open_ledger(url, dataset=dataset, limit=Epsilon(1)) as other:
+        with open_ledger(url, dataset=dataset, limit=Epsilon(1), create=True) as other:
             ask(other, 4)
             ask(other, 5)
             first, second = other.journal()
@@ -292,7 +292,7 @@ def test_a_journal_of_many_pages_is_read_in_order(ledger, monkeypatch):
 
 
 def test_datasets_share_a_database_and_nothing_else(url, ledger):
-    with open_ledger(url, dataset="cars", limit=Epsilon("0.1")) as other:
+    with open_ledger(url, dataset="cars", limit=Epsilon("0.1"), create=True) as other:
         ledger.settle(ask(ledger), b"people")
         mine = ask(other)
         assert (mine.answer, mine.charged) == (None, True)
@@ -303,7 +303,7 @@ def test_datasets_share_a_database_and_nothing_else(url, ledger):
 def test_a_limit_never_changes(url, ledger):
     for limit in (Epsilon(2), Epsilon("0.5"), Rho(1)):
         with pytest.raises(LedgerError, match=r"has the limit epsilon = 1, not .*never changes"):
-            open_ledger(url, dataset="people", limit=limit)
+            open_ledger(url, dataset="people", limit=limit, create=True)
     with open_ledger(url, dataset="people", limit=None) as again:
         assert again.limit == Epsilon(1)
 
@@ -311,7 +311,7 @@ def test_a_limit_never_changes(url, ledger):
 @pytest.mark.parametrize("limit", [1, "1", 0.5, Fraction(1)])
 def test_a_limit_without_a_measure_is_refused_and_makes_nothing(limit, tmp_path):
     with pytest.raises(InputError, match="a limit is an Epsilon, Rho or EpsilonDelta, not"):
-        open_ledger(f"sqlite:///{tmp_path / 'new.ledger'}", dataset="people", limit=limit)
+        open_ledger(f"sqlite:///{tmp_path / 'new.ledger'}", dataset="people", limit=limit, create=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -323,7 +323,7 @@ def test_an_unknown_dataset_is_opened_with_a_limit_only(url, ledger):
 @pytest.mark.parametrize("name", ["", "a\nb", "a\0b", "x" * 201])
 def test_names_are_short_and_printable(url, ledger, name):
     with pytest.raises(InputError, match="printable"):
-        open_ledger(url, dataset=name, limit=Epsilon(1))
+        open_ledger(url, dataset=name, limit=Epsilon(1), create=True)
     with pytest.raises(InputError, match="printable"):
         ask(ledger, 0, analyst=name)
     with pytest.raises(InputError, match="printable"):
@@ -335,8 +335,8 @@ def test_names_are_short_and_printable(url, ledger, name):
 def test_text_that_no_database_stores_is_refused(ledger):
     for statement in ("a\0b", "a\ud800b"):
         with pytest.raises(InputError, match="statement"):
-            ledger.reserve(question(), TENTH, statement=statement)
-    ledger.reserve(question(), TENTH, statement="ρ ≤ ½", details={"null": "\0", "half": "\ud800"})
+            ledger.reserve(question(), TENTH, statement=statement, unit=ROW)
+    ledger.reserve(question(), TENTH, statement="ρ ≤ ½", unit=ROW, details={"null": "\0", "half": "\ud800"})
     ledger.verify()
 
 

@@ -1,7 +1,7 @@
 """A ledger that is made by the first release that fits it."""
 
 import pytest
-from tests.ledger.asking import question
+from tests.ledger.asking import ROW, question
 
 from sfumato.errors import BudgetError
 from sfumato.ledger.deferred import DeferredLedger
@@ -10,7 +10,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
 def deferred(folder, limit):
-    return DeferredLedger(f"sqlite:///{folder / 'new.ledger'}", "people", limit, limit)
+    return DeferredLedger(f"sqlite:///{folder / 'new.ledger'}", "people", limit, limit, create=True)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ def deferred(folder, limit):
 )
 def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(limit, says, tmp_path):
     with pytest.raises(BudgetError, match=says):
-        deferred(tmp_path, limit).release(question(), charge_for(Epsilon("0.3")), lambda: b"", statement="x")
+        deferred(tmp_path, limit).release(question(), charge_for(Epsilon("0.3")), lambda: b"", statement="x", unit=ROW)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_fits_makes_it(tmp_path):
     made = deferred(tmp_path, Epsilon("0.3"))
-    assert made.release(question(), charge_for(Epsilon("0.3")), lambda: b"a", statement="x").charged
+    assert made.release(question(), charge_for(Epsilon("0.3")), lambda: b"a", statement="x", unit=ROW).charged
     with made.open() as ledger:
         assert ledger.limit == Epsilon("0.3")
         assert len(list(ledger.journal())) == 1

@@ -12,7 +12,7 @@ from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
-from sfumato.ledger import open_ledger, store
+from sfumato.ledger import connections, open_ledger, store
 from sfumato.ledger.found import Wanted
 from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
@@ -31,7 +31,7 @@ def address(file):
 
 
 def opened(address, limit=ONE):
-    return open_ledger(address, dataset="people", limit=limit)
+    return open_ledger(address, dataset="people", limit=limit, create=True)
 
 
 def test_a_ledger_that_must_exist_is_not_made(file, address):
@@ -82,7 +82,7 @@ def test_a_corrupted_ledger(file, address):
 
 
 def test_a_locked_ledger(file, address, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.store._PATIENCE", 0.05)
+    monkeypatch.setattr("sfumato.ledger.connections.PATIENCE", 0.05)
     with opened(address) as ledger, closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerError, match="is locked by another program"):
@@ -151,8 +151,8 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
 
 def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):
     """Its connection stays open, silent, and holds the dataset's row: the database ends it."""
-    monkeypatch.setattr(store, "_SILENCE", 1)
-    monkeypatch.setattr(store, "_PATIENCE", 5)
+    monkeypatch.setattr(connections, "SILENCE", 1)
+    monkeypatch.setattr(connections, "PATIENCE", 5)
     with opened(postgres) as ledger, closing(store.Store(postgres)) as vanished:
 
         def vanish():

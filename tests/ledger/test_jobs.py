@@ -16,6 +16,7 @@ from sfumato.ledger.store import Store
 @pytest.fixture
 def jobs(url):
     with closing(Store(url)) as store:
+        store.prepare(create=True)
         yield Registry(store).jobs
 
 

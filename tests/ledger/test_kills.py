@@ -7,7 +7,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import question, spent_epsilon
+from tests.ledger.asking import ROW, question, spent_epsilon
 from tests.ledger.contenders import (
     ANALYSTS,
     answer,
@@ -57,7 +57,7 @@ def kill_loop(url, kills, how, *, enough=lambda _delivered: False):
     Ends before all kills were made when ``enough`` says so of what was delivered.
     """
     limit = Epsilon(Fraction(kills, 40))
-    with open_ledger(url, dataset="people", limit=limit) as ledger:
+    with open_ledger(url, dataset="people", limit=limit, create=True) as ledger:
         for analyst in CAPPED:
             ledger.set_cap(analyst, limit / 2)
     delivered, children = [], [Child(url, 0, how) for _ in range(CHILDREN)]
@@ -104,7 +104,7 @@ def contradictory(delivered):
 
 def stored_answer(ledger, number):
     """The stored answer; a pending release is completed, and must be free."""
-    receipt = ledger.release(question(number), price(number), lambda: b"completed", statement="pure")
+    receipt = ledger.release(question(number), price(number), lambda: b"completed", statement="pure", unit=ROW)
     assert not receipt.charged
     return receipt.answer
 

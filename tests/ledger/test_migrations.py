@@ -18,6 +18,8 @@ from sfumato.ledger.store import Store
 @pytest.fixture
 def store(url):
     with closing(Store(url)) as opened:
+        if opened.file:
+            opened.file.touch()
         yield opened
 
 

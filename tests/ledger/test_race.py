@@ -24,7 +24,7 @@ NEARLY_ALL = charge_for(Epsilon("0.9"))
 
 
 def open_people(url):
-    return open_ledger(url, dataset="people", limit=Epsilon(1))
+    return open_ledger(url, dataset="people", limit=Epsilon(1), create=True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from sfumato.ledger.store import Store
 @pytest.fixture
 def registry(url):
     with closing(Store(url)) as store:
+        store.prepare(create=True)
         yield Registry(store)
 
 

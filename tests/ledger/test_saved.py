@@ -15,6 +15,7 @@ from tests.ledger.asking import question
 
 import sfumato as sf
 from sfumato import query, synthesize
+from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.registry import Registry
@@ -24,6 +25,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 
 SAVED = Path(__file__).parent / "saved"
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
+UNIT = Unit("person", rows=2)
 LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
 
 
@@ -68,13 +70,16 @@ def test_a_saved_ledger_is_whole_repeats_free_and_goes_on_charging(saved, datase
         assert ledger.verify() == told["head"]
         assert len(list(ledger.journal())) == told["entries"]
         before, analyst = ledger.spent(), "ann" if dataset == "pure" else None
-        terms = {"statement": "three", "analyst": analyst}
+        terms = {"statement": "three", "unit": UNIT, "analyst": analyst}
         again = ledger.release(question(3), charge_for(loss), lambda: b"other", **terms, retry_key="r3")
         assert (again.answer, again.charged, again.charged_analyst) == (b"third", False, False)
         with pytest.raises(RetryKeyError):
             ledger.reserve(question(9), charge_for(loss), **terms, retry_key="r3")
         assert ledger.spent() == before
+        assert ledger.unit is None
         assert ledger.release(question(9), charge_for(loss), lambda: b"new", **terms).charged
+        assert ledger.unit == UNIT
+        assert [entry.number for entry in ledger.journal() if entry.event.fixes_unit] == [told["entries"] + 1]
         after = ledger.spent()
         assert after.rho == before.rho + charge_for(loss).rho
         assert dataset != "pure" or after.epsilon == before.epsilon + Fraction(1, 4)
@@ -90,8 +95,8 @@ def test_an_analysts_cap_goes_on_holding(saved):
             "bob": Epsilon("0.3"),
         }
         with pytest.raises(BudgetError, match="your cap"):
-            ledger.reserve(question(9), charge_for(Epsilon("0.06")), statement="x", analyst="bob")
-        assert ledger.reserve(question(9), charge_for(Epsilon("0.05")), statement="x", analyst="bob").charged
+            ledger.reserve(question(9), charge_for(Epsilon("0.06")), statement="x", unit=UNIT, analyst="bob")
+        assert ledger.reserve(question(9), charge_for(Epsilon("0.05")), statement="x", unit=UNIT, analyst="bob").charged
         assert [entry.kind for entry in ledger.journal()].count(Kind.REPEAT) == 1
         ledger.verify()
 
@@ -114,6 +119,20 @@ def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
     assert len(made.rows) == told["rows"]
     with open_ledger(url, dataset=dataset, limit=None) as ledger:
         assert ledger.verify() == told["head"], "nothing was charged"
+
+
+def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
+    with open_ledger(saved("long"), dataset="long", limit=None) as ledger:
+        assert ledger.verify() == TOLD["long"]["head"]
+        assert ledger.spent().epsilon.denominator > 10**400
+        for number, analyst in enumerate(("eve", "ann", None)):
+            charge = charge_for(Epsilon(Fraction(1, 10**27 + 99 + 2 * number)))
+            assert ledger.reserve(question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
+        entry = list(ledger.journal())[-1]
+        assert entry.charge == charge, "the exact value stands beside what is counted"
+        assert entry.charge.epsilon < entry.event.counted.epsilon < entry.charge.epsilon + Fraction(1, 10**18)
+        assert ledger.spent().epsilon.denominator < 10**80
+        ledger.verify()
 
 
 def test_what_a_server_kept(saved):
@@ -140,12 +159,12 @@ def test_a_postgresql_database_of_the_first_revision(saved_in_postgres):
 def goes_on(url, head):
     with open_ledger(url, dataset="old", limit=None) as ledger:
         assert ledger.verify() == head
-        terms = {"statement": "old", "analyst": "ann", "retry_key": "r"}
+        terms = {"statement": "old", "unit": UNIT, "analyst": "ann", "retry_key": "r"}
         again = ledger.release(question(1), charge_for(Epsilon("0.5")), lambda: b"new", **terms)
         assert (again.answer, again.charged) == (b"old", False)
-        assert ledger.reserve(question(2), charge_for(Epsilon("0.5")), statement="new").charged
+        assert ledger.reserve(question(2), charge_for(Epsilon("0.5")), statement="new", unit=UNIT).charged
         with pytest.raises(BudgetError):
-            ledger.reserve(question(3), charge_for(Epsilon("0.1")), statement="new")
+            ledger.reserve(question(3), charge_for(Epsilon("0.1")), statement="new", unit=UNIT)
         ledger.verify()
     with closing(Store(url)) as store:
         assert Registry(store).datasets() == ()
@@ -161,5 +180,5 @@ def test_what_a_server_kept_in_postgresql(saved_in_postgres):
         assert registry.jobs.rows(told["job"]) == b"rows"
     with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
         assert ledger.verify() == told["server"]
-        assert ledger.reserve(question(1), charge_for(Epsilon("0.5")), statement="new").charged
+        assert ledger.reserve(question(1), charge_for(Epsilon("0.5")), statement="new", unit=UNIT).charged
         ledger.verify()

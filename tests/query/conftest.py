@@ -60,7 +60,7 @@ def fake(encoded):
 
 @pytest.fixture
 def vault(encoded, tmp_path):
-    with open_ledger(f"sqlite:///{tmp_path}/q.ledger", dataset="people", limit=Epsilon(3)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path}/q.ledger", dataset="people", limit=Epsilon(3), create=True) as ledger:
         yield Vault(encoded, ledger)
 
 

@@ -33,7 +33,7 @@ DISCOVER = Query((Distinct(),), discovered=("city",))
 def people(tmp_path_factory):
     """Without end to the budget, so that only the question can be refused."""
     path = tmp_path_factory.mktemp("refusals") / "people.ledger"
-    with open_ledger(f"sqlite:///{path}", dataset="people", limit=EpsilonDelta(10**9, "0.5")) as ledger:
+    with open_ledger(f"sqlite:///{path}", dataset="people", limit=EpsilonDelta(10**9, "0.5"), create=True) as ledger:
         yield Vault(open_table(rows(300)).encode(PEOPLE), ledger)
 
 

@@ -28,7 +28,7 @@ METHODS = {
 def vault(tmp_path, domain, counts):
     codes = np.indices(domain.shape).reshape(len(domain), -1).T
     encoded = ArrayTable(domain, codes, weights=counts.ravel())
-    with open_ledger(f"sqlite:///{tmp_path / 'ledger'}", dataset="people", limit=Epsilon(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 'ledger'}", dataset="people", limit=Epsilon(1), create=True) as ledger:
         yield Vault(encoded, ledger)
 
 

@@ -43,13 +43,13 @@ RELEASES = {
 @pytest.mark.parametrize(("words", "release"), RELEASES.items(), ids=RELEASES)
 def test_the_journal_names_the_columns_and_what_the_rows_are_for(words, release, tmp_path):
     encoded = table_of(DOMAIN, np.ones(DOMAIN.shape))
-    with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Rho(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Rho(1), create=True) as ledger:
         release(Vault(encoded, ledger))
         assert [entry.asked for entry in ledger.journal()] == [words]
 
 
 def test_private_edges_name_their_attribute(tmp_path):
     encoded = table_of(DOMAIN, np.ones(DOMAIN.shape))
-    with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Epsilon(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Epsilon(1), create=True) as ledger:
         binning.private_edges(Vault(encoded, ledger), "a", loss=Epsilon(1), bins=2)
         assert [entry.asked for entry in ledger.journal()] == ["edges of 2 bins of a"]

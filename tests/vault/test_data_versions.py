@@ -23,7 +23,9 @@ LOSS = EpsilonDelta("0.5", "1e-7")
 
 @pytest.fixture
 def ledger(tmp_path):
-    with open_ledger(f"sqlite:///{tmp_path / 'x.ledger'}", dataset="people", limit=EpsilonDelta(20, "1e-3")) as opened:
+    with open_ledger(
+        f"sqlite:///{tmp_path / 'x.ledger'}", dataset="people", limit=EpsilonDelta(20, "1e-3"), create=True
+    ) as opened:
         yield opened
 
 

@@ -35,7 +35,9 @@ CALLS = {
 
 @pytest.fixture
 def vault(tmp_path: Path):
-    with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=EpsilonDelta(6, "1e-3")) as ledger:
+    with open_ledger(
+        f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=EpsilonDelta(6, "1e-3"), create=True
+    ) as ledger:
         yield Vault(table(ROWS), ledger)
 
 
@@ -151,7 +153,7 @@ def test_without_a_guarantee_nothing_is_charged_so_that_nothing_is_closed(vault)
 
 def draw_and_die(url, attributes):
     """Measure something, and be killed with what was measured."""
-    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
 
         def run(doors):
             doors.measure([Marginal(attributes)], LOSS / 2)
@@ -168,7 +170,7 @@ def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_
     child.start()
     child.join()
     assert child.exitcode == -9
-    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table(ROWS), ledger)
         request = Request("test", "killed", {})
         payload = vault.release(request, LOSS, lambda doors: {"n": doors.measure([Marginal(("b",))], LOSS)[0].values})
@@ -182,7 +184,7 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
     child = processes().Process(target=draw_and_die, args=(url, ("a",)))
     child.start()
     child.join()
-    with open_ledger(url, dataset="tiny", limit=Epsilon(1)) as ledger:
+    with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table(ROWS), ledger)
 
         def greedy(doors):

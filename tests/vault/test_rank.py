@@ -156,7 +156,7 @@ def test_the_door_charges_what_it_was_given(loss):
     ids=range(7),
 )
 def test_what_cannot_be_chosen_is_refused_before_the_charge(tmp_path, asked, error):
-    with open_ledger(f"sqlite:///{tmp_path}/x.ledger", dataset="x", limit=Epsilon(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path}/x.ledger", dataset="x", limit=Epsilon(1), create=True) as ledger:
         with pytest.raises(error):
             Vault(table([1.0]), ledger).select(asked, Epsilon(1))
         assert ledger.spent() == NOTHING

@@ -22,7 +22,7 @@ from sfumato.vault.vault import Request, Vault
 
 @pytest.fixture
 def vault(tmp_path: Path):
-    with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=Epsilon(1)) as ledger:
+    with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         yield Vault(table([(0, 0)] * 30 + [(1, 1)] * 12), ledger)
 
 
@@ -53,7 +53,7 @@ def test_candidates_that_cannot_be_compared_cost_nothing(vault) -> None:
 
 def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'approximate.ledger'}"
-    with open_ledger(url, dataset="tiny", limit=EpsilonDelta(8, "1e-3")) as ledger:
+    with open_ledger(url, dataset="tiny", limit=EpsilonDelta(8, "1e-3"), create=True) as ledger:
         vault = Vault(table([(0, 0)] * 300), ledger)
         scores = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(2, dtype=np.int64))
         assert vault.select(scores, Epsilon(1)) == vault.select(scores, Epsilon(1)) == 0

@@ -155,5 +155,5 @@ def _on_disk(rows: Rows, folder: Path) -> Vault:
     from sfumato.vault.vault import Vault
 
     encoded = open_table(to_arrow(rows.domain, rows.codes, generator())).encode(rows.domain)
-    journal = open_ledger(f"sqlite:///{folder / 'frontier.ledger'}", dataset="frontier", limit=Epsilon(1))
+    journal = open_ledger(f"sqlite:///{folder / 'frontier.ledger'}", dataset="frontier", limit=Epsilon(1), create=True)
     return Vault(encoded, journal)

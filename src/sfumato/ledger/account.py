@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.ledger.amounts import add
+from sfumato.ledger.amounts import counted
 from sfumato.privacy.accountant import Charge, Limit, admits, concentrated, spendable_delta
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
 
@@ -31,8 +31,8 @@ class Account:
         return self.limit is None or admits(self.limit, self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
-        """The account after the charge."""
-        return replace(self, spent=add(self.spent, charge))
+        """The account after the charge, which is counted on the grid of :func:`~sfumato.ledger.amounts.counted`."""
+        return replace(self, spent=counted(self.spent) + counted(charge))
 
     @property
     def left(self) -> Fraction | None:

@@ -7,15 +7,16 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.errors import LossError
+from sfumato.domain import Unit
 from sfumato.ledger.question import canonical
 from sfumato.privacy.accountant import Charge, Limit, concentrated, spendable_delta
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 PICO = 10**12
 ATTO = 10**18
+# What accounts add up in: decimals of 18 places and their shares by up to a hundred fall on it exactly.
+GRID = 10**18 * math.lcm(*range(1, 101))
 MOST = 2**63 - 1  # the largest integer that both databases hold
-_LONGEST = 10**1000  # Python refuses to print integers of more than 4300 digits
 
 
 def loss_text(loss: Loss) -> str:
@@ -60,17 +61,41 @@ def _fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
-def add(spent: Charge, charge: Charge) -> Charge:
-    """Their sum, as long as it can be written down.
+def counted(charge: Charge) -> Charge:
+    """What an account is charged for it: each amount on the one grid on which accounts add up, rounded up.
 
-    Raises:
-        LossError: fractions with ever new denominators have added up to more than a thousand digits.
+    Sums of what was asked for exactly could take ever more digits: whoever chooses a new denominator each time would
+    make the account unusable for everybody.
+
+    >>> counted(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
+    Charge(epsilon=Fraction(1, 3), rho=Fraction(1, 18), delta=Fraction(0, 1))
+    >>> float(counted(Charge(None, Fraction(1, 10**27 + 7), Fraction(0))).rho) > 1e-27
+    True
     """
-    after = spent + charge
-    parts = (after.epsilon or Fraction(0), after.rho, after.delta)
-    if any(part.denominator > _LONGEST for part in parts):
-        raise LossError("the sum of all losses has more than a thousand digits; state the loss as a short decimal")
-    return after
+    pure = None if charge.epsilon is None else _up(charge.epsilon)
+    return Charge(pure, _up(charge.rho), _up(charge.delta))
+
+
+def _up(amount: Fraction) -> Fraction:
+    return amount if GRID % amount.denominator == 0 else Fraction(math.ceil(amount * GRID), GRID)
+
+
+def unit_text(unit: Unit) -> str:
+    """A unit as canonical JSON: its kind, the id of a person, and the most rows of one.
+
+    >>> unit_text(Unit("patient", rows=3))
+    '{"id":"patient","kind":"id","rows":3}'
+    """
+    if unit.column is None:
+        return canonical({"kind": "row"})
+    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows})
+
+
+@lru_cache(maxsize=256)
+def unit_from(text: str) -> Unit:
+    """Read what :func:`unit_text` wrote."""
+    fields = json.loads(text)
+    return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
 
 
 def spent_units(limit: Limit, spent: Charge) -> tuple[int, int]:

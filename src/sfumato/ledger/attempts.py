@@ -196,19 +196,17 @@ _OF_PARENTS: list[Attempts] = []  # kept: a child that forgot one would close it
 _LOCK = threading.Lock()
 
 
-def attempts_at(engine: Engine) -> Attempts:
-    """The attempts of this process at the releases of a database.
+def attempts_at(file: Path | None, engine: Engine) -> Attempts:
+    """The attempts of this process at the releases of a database: a SQLite file, or what the engine is connected to.
 
     Raises:
         LedgerError: the lock file cannot be made.
     """
-    url = engine.url
-    is_file = url.get_backend_name() == "sqlite"
-    place = str(Path(url.database or "").absolute()) if is_file else url.set(query={}).render_as_string(False)
+    place = str(file) if file else engine.url.set(query={}).render_as_string(False)
     with _LOCK:
         if place not in _BY_PLACE:
             try:
-                locks = FileLocks(Path(f"{place}-attempts")) if is_file else SessionLocks(engine)
+                locks = FileLocks(Path(f"{place}-attempts")) if file else SessionLocks(engine)
             except OSError as error:
                 raise LedgerError(
                     f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place

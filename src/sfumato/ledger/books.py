@@ -14,7 +14,16 @@ from typing import Any
 from sfumato.errors import LedgerError
 from sfumato.ledger import statements as sql
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import charge_from, charge_text, limit_units, loss_from, loss_text, spent_units
+from sfumato.ledger.amounts import (
+    charge_from,
+    charge_text,
+    limit_units,
+    loss_from,
+    loss_text,
+    spent_units,
+    unit_from,
+    unit_text,
+)
 from sfumato.ledger.driver import Driver
 from sfumato.ledger.entry import Event, Kind, entry_hash
 from sfumato.ledger.found import Stored, Wanted, fetch
@@ -32,6 +41,12 @@ class Books:
     """One dataset's accounts and journal under lock.  Create it first thing in a write transaction.
 
     Only what is ``wanted`` can be looked at.
+
+    Attributes:
+        founded: what no other founding of a dataset has, whatever its name.
+        unit: whom charges are stated for; None in an old ledger that has not been released from since.
+        entries: how many there are in the journal.
+        head: the hash of the last of them.
     """
 
     def __init__(self, driver: Driver, name: str, wanted: Wanted) -> None:
@@ -40,8 +55,9 @@ class Books:
         rows = driver.rows(sql.LOCK_DATASET, {"of_dataset": name})
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-        limit, *spent, self._entries, self._head = rows[0]
+        self.founded, limit, unit, *spent, self.entries, self.head = rows[0]
         self.limit: Limit = loss_from(limit)
+        self.unit = None if unit is None else unit_from(unit)
         self.account = Account(self.limit, charge_from(*spent))
         self._found = fetch(driver, name, wanted)
         self._touched: set[str] = set()
@@ -71,11 +87,7 @@ class Books:
         self._new_retries.append({"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key})
 
     def charge(self, charge: Charge, *, dataset: bool, analyst: str | None) -> None:
-        """Charge the dataset, an analyst, or both.
-
-        Raises:
-            LossError: the sums have become too long to write down; nothing was charged.
-        """
+        """Charge the dataset, an analyst, or both."""
         account = self.account.charged(charge) if dataset else self.account
         if analyst is not None:
             self._found.analysts[analyst] = self.analyst(analyst).charged(charge)
@@ -89,10 +101,10 @@ class Books:
 
     def append(self, event: Event) -> int:
         """Add an entry to the journal; returns its number."""
-        number: int = self._entries + 1
-        time, previous = now(), self._head
-        self._head = entry_hash(previous, number, time, event)
-        self._entries = number
+        number: int = self.entries + 1
+        time, previous = now(), self.head
+        self.head = entry_hash(previous, number, time, event)
+        self.entries = number
         epsilon, rho, delta = (None, None, None) if event.charge is None else charge_text(event.charge)
         self._new_entries.append(
             {
@@ -111,16 +123,19 @@ class Books:
                 "statement": event.statement,
                 "details": canonical(event.details),
                 "previous": previous,
-                "hash": self._head,
+                "hash": self.head,
+                "stated": canonical(event.stated) if event.stated else None,
             }
         )
+        if event.fixes_unit:
+            self.unit = event.unit
         if event.analyst is not None and event.kind is not Kind.CAP:
             self._found.shown.add((event.key, event.analyst))
         return number
 
     def open(self, event: Event) -> Stored:
         """Add a new release to the journal, pending."""
-        stored = Stored(self.append(event), self._head, None, retried=False)
+        stored = Stored(self.append(event), self.head, None, retried=False)
         self._found.releases[event.key] = stored
         return stored
 
@@ -128,16 +143,21 @@ class Books:
         """Write down that a pending release is computed once more."""
         pending = self._found.releases[event.key]
         assert pending is not None
-        self.append(replace(event, kind=Kind.RETRY, analyst=None, details={"release": pending.number}))
+        self._about(pending, event, Kind.RETRY)
         self._found.releases[event.key] = replace(pending, retried=True)
 
     def fail(self, event: Event) -> None:
         """Close a pending release: it stays charged and is never answered."""
         pending = self._found.releases[event.key]
         assert pending is not None
-        self.append(replace(event, kind=Kind.FAILED, analyst=None, details={"release": pending.number}))
+        self._about(pending, event, Kind.FAILED)
         self._found.releases[event.key] = None
         self._found.shown.difference_update([pair for pair in self._found.shown if pair[0] == event.key])
+
+    def _about(self, pending: Stored, event: Event, kind: Kind) -> None:
+        """Add an entry that charges nobody, about a pending release."""
+        said = replace(event, kind=kind, analyst=None, details={"release": pending.number})
+        self.append(replace(said, counted=None, fixes_unit=False))
 
     def store(self, key: str, body: bytes) -> None:
         """Store the answer of the pending release of that key."""
@@ -153,7 +173,8 @@ class Books:
         self._driver.write(sql.INSERT_RETRY, self._new_retries)
         if not self._new_entries:
             return
-        row = {**spent_columns(self.limit, self.account.spent), "entries": self._entries, "head": self._head}
+        row = {**spent_columns(self.limit, self.account.spent), "entries": self.entries, "head": self.head}
+        row["unit"] = None if self.unit is None else unit_text(self.unit)
         self._driver.write(sql.UPDATE_DATASET, [{**row, "of_dataset": self._name}])
         touched, known = sorted(self._touched), self._found.known
         new = [self._analyst_row(name) | {"dataset": self._name, "name": name} for name in touched if name not in known]

@@ -8,14 +8,15 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, insert, select
 
+from sfumato.domain import Unit
 from sfumato.ledger import schema
-from sfumato.ledger.amounts import limit_units, loss_text
+from sfumato.ledger.amounts import limit_units, loss_text, unit_text
 from sfumato.ledger.books import now, spent_columns
 from sfumato.ledger.entry import genesis
 from sfumato.privacy.accountant import NOTHING, Limit
 
 
-def enrol(connection: Connection, name: str, limit: Limit) -> None:
+def enrol(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> None:
     """Open the books of a new dataset; one that is there already is left as it is."""
     present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
     if connection.execute(present).one_or_none() is not None:
@@ -31,7 +32,8 @@ def enrol(connection: Connection, name: str, limit: Limit) -> None:
         "limit_delta_units": delta_units,
         **spent_columns(limit, NOTHING),
         "entries": 0,
-        "head": genesis(name, text, opened),
+        "head": genesis(name, text, opened, unit),
+        "unit": None if unit is None else unit_text(unit),
     }
     connection.execute(insert(schema.dataset).values(row))
 

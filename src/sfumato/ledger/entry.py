@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from sfumato.domain import Unit
 from sfumato.errors import LossError
-from sfumato.ledger.amounts import charge_text
+from sfumato.ledger.amounts import charge_text, unit_text
 from sfumato.ledger.question import JSON, Question, canonical, digest
 from sfumato.privacy.accountant import Charge
 
+ADD_REMOVE = "add/remove"  # neighbouring tables differ by one unit, which is there or is not
 _LONGEST = 200  # characters of parameters that a line of the journal shows
 
 
@@ -55,7 +57,9 @@ class Answered(Receipt):
 class Event:
     """What happened, before it has a place in the journal.
 
-    ``charge`` is None where the release has no differential privacy guarantee, or nothing was released.
+    ``charge`` is None where the release has no differential privacy guarantee, or nothing was released.  A charge is
+    stated for ``unit`` under the relation ``neighbours``, and ``counted`` is what accounts add up of it; entries of
+    old ledgers have none of the three.  ``fixes_unit`` says that the dataset had no unit before.
 
     Raises:
         InputError: details that are no JSON value.
@@ -68,12 +72,35 @@ class Event:
     analyst: str | None
     statement: str
     details: JSON
+    unit: Unit | None = None
+    neighbours: str | None = None
+    counted: Charge | None = None
+    fixes_unit: bool = False
 
     def __post_init__(self) -> None:
         if self.details is not None:
             object.__setattr__(self, "details", json.loads(canonical(self.details)))
         if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
             raise LossError("a charge is never negative", culprit=self.charge)
+
+    @property
+    def due(self) -> Charge | None:
+        """What accounts add up: what was counted, or the exact charge in an entry of an old ledger."""
+        return self.charge if self.counted is None else self.counted
+
+    @cached_property
+    def stated(self) -> dict[str, JSON]:
+        """What the entry says of its charge in fields of their own; none in old entries."""
+        found: dict[str, JSON] = {}
+        if self.unit is not None:
+            found["unit"] = unit_text(self.unit)
+        if self.neighbours is not None:
+            found["neighbours"] = self.neighbours
+        if self.counted is not None:
+            found["counted"] = charge_text(self.counted)
+        if self.fixes_unit:
+            found["fixes_unit"] = True
+        return found
 
     @cached_property
     def key(self) -> str:
@@ -115,6 +142,16 @@ class Entry:
     def charge(self) -> Charge | None:
         """What it cost, exactly; None where nothing with a differential privacy guarantee was released."""
         return self.event.charge
+
+    @property
+    def unit(self) -> Unit | None:
+        """Whom the charge is stated for; None where nothing was charged, and in entries of old ledgers."""
+        return self.event.unit
+
+    @property
+    def neighbours(self) -> str | None:
+        """The relation of the tables that the charge compares."""
+        return self.event.neighbours
 
     @property
     def statement(self) -> str:
@@ -166,21 +203,20 @@ def _short_parameters(question: Question) -> str:
 
 def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
     """SHA-256 over the previous hash and everything that the entry says."""
-    return digest(
-        [
-            previous,
-            number,
-            time,
-            event.kind.value,
-            event.question.to_json,
-            None if event.charge is None else charge_text(event.charge),
-            event.analyst,
-            event.statement,
-            event.details,
-        ]
-    )
+    said: list[JSON] = [
+        previous,
+        number,
+        time,
+        event.kind.value,
+        event.question.to_json,
+        None if event.charge is None else charge_text(event.charge),
+        event.analyst,
+        event.statement,
+        event.details,
+    ]
+    return digest([*said, event.stated] if event.stated else said)
 
 
-def genesis(dataset: str, limit_text: str, opened: str) -> str:
-    """What the first entry is bound to: the name and the limit of the dataset, and when its journal was opened."""
-    return digest([dataset, limit_text, opened])
+def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:
+    """What the first entry is bound to: name, limit and unit of the dataset, and when its journal was opened."""
+    return digest([dataset, limit_text, opened, *([] if unit is None else [unit_text(unit)])])

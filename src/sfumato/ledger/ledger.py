@@ -10,12 +10,14 @@ from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
 from sfumato.arguments import expect
+from sfumato.domain import Unit
 from sfumato.errors import (
     InputError,
     LedgerError,
     LimitError,
     LossError,
     MissingLedgerError,
+    MovedLedgerError,
     OtherDatasetsError,
     SfumatoError,
 )
@@ -28,7 +30,7 @@ from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.found import Wanted, together
 from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.repeats import Repeats
-from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
+from sfumato.ledger.reservation import Order, fail, refuse_unit, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
@@ -44,6 +46,7 @@ class Terms(TypedDict):
     """How a release is asked for: the keyword arguments of :meth:`Ledger.reserve`."""
 
     statement: str
+    unit: NotRequired[Unit | None]
     details: NotRequired[JSON]
     analyst: NotRequired[str | None]
     retry_key: NotRequired[str | None]
@@ -62,7 +65,8 @@ class Ledger:
         self._store = store
         self._repeats = Repeats()
         self._kept_secret: str | None = None  # no cached_property: its lock would be held while others have the thread
-        self._writer = Writer(partial(_transact, store, dataset))
+        self._seen: tuple[int, str] | None = None  # entries and head after the last commit
+        self._writer = Writer(self._transact)
 
     def reserve(
         self,
@@ -70,6 +74,7 @@ class Ledger:
         charge: Charge | None,
         *,
         statement: str,
+        unit: Unit | None = None,
         details: JSON = None,
         analyst: str | None = None,
         retry_key: str | None = None,
@@ -84,6 +89,7 @@ class Ledger:
             question: what is asked, in canonical form, loss included.
             charge: what it costs; None for a release without a differential privacy guarantee.
             statement: the guarantee in words, as it will stand in the journal.
+            unit: whom the charge is stated for, under adding or removing one; needed wherever something is charged.
             details: anything public worth keeping with the entry; not part of the question's identity.
             analyst: who asks, where analysts are told apart.
             retry_key: chosen by the caller, the same for all attempts at one request.
@@ -91,23 +97,28 @@ class Ledger:
         Raises:
             BudgetError: the limit or the analyst's cap does not admit the charge; nothing was spent.
             RetryKeyError: the retry key was used for another question.
-            LossError: the limit does not have the measure of the charge.
+            LossError: the limit does not have the measure of the charge, or no unit is stated for it.
+            UnitError: the ledger adds up losses of another unit.
+            MovedLedgerError: the ledger was moved, deleted, replaced or set back since it was opened.
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
                 same question again never pays twice.
         """
-        terms = Terms(statement=statement, details=details, analyst=analyst, retry_key=retry_key)
+        terms = Terms(statement=statement, unit=unit, details=details, analyst=analyst, retry_key=retry_key)
         return self._reserve(self._order(question, charge, terms), None)
 
     def _order(self, question: Question, charge: Charge | None, terms: Terms) -> Order:
         statement, analyst, retry_key = terms["statement"], terms.get("analyst"), terms.get("retry_key")
+        unit = terms.get("unit")
         _named(analyst, "an analyst")
         _named(retry_key, "a retry key")
         _named(question.family, "a family")
         _named(question.method, "a method")
         if not statement.isprintable():
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
+        if charge is not None and unit is None:
+            raise LossError("state the unit for which the charge holds, as it will stand in the journal")
         question = question.of_version(journalled_version(self._secret, question.dataset_version))
-        return Order(Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details")), retry_key)
+        return Order(Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit), retry_key)
 
     def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
         known = self._repeats.find(order)
@@ -157,7 +168,7 @@ class Ledger:
             A receipt with the stored answer.
         """
         order = self._order(question, charge, terms)
-        with Attempt(attempts_at(self._store.engine)) as attempt:
+        with Attempt(attempts_at(self._store.file, self._store.engine)) as attempt:
             pause = _FIRST_PAUSE
             while True:
                 receipt = self._reserve(order, attempt)
@@ -232,18 +243,53 @@ class Ledger:
             yield from page
             last = page[-1].number
 
-    def verify(self) -> str:
+    def verify(self, *, head: str | None = None) -> str:
         """Check that no entry was changed, removed or inserted and that all accounts are the sums of the journal.
+
+        Args:
+            head: what an earlier call returned and was kept outside: the journal must still go through it.
 
         Returns:
             The hash of the last entry.  Whoever keeps it elsewhere can tell later that nothing before it
-            was rewritten; without that, a thief of the whole database could forge a new chain.
+            was rewritten or set back; without that, a thief of the whole database could forge a new chain, and an
+            old copy of it would pass.
 
         Raises:
             LedgerError: names the first broken entry.
         """
         with self._store.reading() as connection:
-            return reading.verify(connection, self.dataset)
+            return reading.verify(connection, self.dataset, kept=head)
+
+    @property
+    def unit(self) -> Unit | None:
+        """Whom charges are stated for; None in an old ledger that nothing was released from since."""
+        with self._store.reading() as connection:
+            return reading.dataset_unit(connection, self.dataset)
+
+    def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
+        founded = self._secret
+        with self._store.committing() as driver:
+            books = Books(driver, self.dataset, together(ticket.wanted for ticket in tickets))
+            if books.founded != founded or not self._follows(books):
+                raise self._set_back()
+            for ticket in tickets:
+                ticket.attempt(books)
+            books.close()
+        self._seen = (books.entries, books.head)
+
+    def _follows(self, books: Books) -> bool:
+        """Whether the journal still holds what was there at the last commit."""
+        if self._seen is None:
+            return True
+        entries, head = self._seen
+        return books.entries > entries or (books.entries, books.head) == (entries, head)
+
+    def _set_back(self) -> MovedLedgerError:
+        return MovedLedgerError(
+            f"the ledger {self._store.place} no longer holds what was released of {self.dataset!r} while it was open: "
+            "it was founded anew, or an old copy was restored; bring the database back, or start again knowingly",
+            culprit=self.dataset,
+        )
 
     @property
     def _secret(self) -> str:
@@ -267,18 +313,25 @@ class Ledger:
         self.close()
 
 
-def open_ledger(url: str, *, dataset: str, limit: Loss | None) -> Ledger:
-    """Open the ledger of a dataset, and make it where there is none.
+def open_ledger(
+    url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
+) -> Ledger:
+    """Open the ledger of a dataset, and make it where there is none if that is asked for.
 
     Args:
-        url: ``sqlite:///FILE`` or ``postgresql://...``; tables are created and migrated as needed.
+        url: ``sqlite:///FILE`` or ``postgresql://...``; old tables are migrated as needed.
         dataset: its name in the ledger.
-        limit: the most that may ever be spent, which also fixes the measure; None: the ledger must exist.
+        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
+        unit: whom losses will be stated for, kept with the limit; None: that of the first release.
+        create: whether to make a ledger with this limit where there is none.  A program that runs again and again
+            had better not say so: where a ledger was lost, it would begin another budget.
 
     Raises:
-        LedgerError: there is no such ledger and no limit was given, the stored limit is another one, or
-            the database cannot be used.
-        OtherDatasetsError: the ledger keeps other datasets only, and no limit was given.
+        MissingLedgerError: there is no such ledger, and none is to be made.
+        OtherDatasetsError: the ledger keeps other datasets only, and none is to be added.
+        LimitError: the stored limit is another one.
+        UnitError: the ledger adds up losses of another unit.
+        LedgerError: the database cannot be used.
         InputError: the address, the name or the limit is no good.
     """
     _named(dataset, "a dataset")
@@ -286,19 +339,29 @@ def open_ledger(url: str, *, dataset: str, limit: Loss | None) -> Ledger:
         expect(limit, Loss, "a limit is an Epsilon, Rho or EpsilonDelta")
     store = Store(url)
     try:
-        return Ledger(store, dataset=dataset, limit=_stored_limit(store, dataset, limit))
+        stored = _stored_limit(store, dataset, limit, unit, create=create and limit is not None)
+        return Ledger(store, dataset=dataset, limit=stored)
     except BaseException:
         store.close()
         raise
 
 
-def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
-    store.prepare(create=limit is not None)
+def held(url: str, dataset: str) -> bool:
+    """Whether there is a ledger of the dataset."""
+    try:
+        open_ledger(url, dataset=dataset, limit=None).close()
+    except (MissingLedgerError, OtherDatasetsError):
+        return False
+    return True
+
+
+def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Limit:
+    store.prepare(create=create)
     with store.reading() as connection:
         account = reading.dataset_account(connection, dataset)
-    if account is None and limit is not None:
+    if account is None and create and limit is not None:
         with store.founding() as connection:
-            enrol(connection, dataset, limit)
+            enrol(connection, dataset, limit, unit)
             account = reading.dataset_account(connection, dataset)
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
@@ -307,6 +370,8 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None) -> Limit:
             f"the ledger of {dataset!r} has the limit {account.limit}, not {limit}; a limit never changes",
             culprit=limit,
         )
+    with store.reading() as connection:
+        refuse_unit(reading.dataset_unit(connection, dataset), unit)
     return account.limit
 
 
@@ -315,22 +380,16 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
         held = reading.datasets(connection)
     if not held:
         return MissingLedgerError(
-            f"the ledger {store.place} holds no dataset yet; name a limit to open one", culprit=dataset
+            f"the ledger {store.place} holds no dataset yet; begin one by 'sfumato ledger create' or with --create "
+            "where something is released (create=True in Python), and a limit",
+            culprit=dataset,
         )
     listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
     return OtherDatasetsError(
         f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "
-        "name one of these, or a limit to open another budget",
+        "name one of these, or begin another budget: --create with --limit, or create=True in Python with a limit",
         culprit=dataset,
     )
-
-
-def _transact(store: Store, dataset: str, tickets: Sequence[Ticket[Any]]) -> None:
-    with store.committing() as driver:
-        books = Books(driver, dataset, together(ticket.wanted for ticket in tickets))
-        for ticket in tickets:
-            ticket.attempt(books)
-        books.close()
 
 
 def _named(name: str | None, what: str) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
-from sfumato.errors import LedgerError
+from sfumato.domain import Unit
+from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import charge_from, loss_from, spent_units
+from sfumato.ledger.amounts import charge_from, counted, loss_from, spent_units, unit_from
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.question import Question
 from sfumato.privacy.accountant import NOTHING, Charge
@@ -45,6 +46,12 @@ def analyst_account(connection: Connection, name: str, analyst: str) -> Account:
     return Account(None, NOTHING) if row is None else _analyst_account(row)
 
 
+def dataset_unit(connection: Connection, name: str) -> Unit | None:
+    """Whom the charges of a dataset are stated for; None in an old ledger that nothing was released from since."""
+    text = connection.execute(select(schema.dataset.c.unit).where(schema.dataset.c.name == name)).scalar_one_or_none()
+    return None if text is None else unit_from(text)
+
+
 def secret(connection: Connection, name: str) -> str:
     """What hides the fingerprints of a dataset in its journal.
 
@@ -63,36 +70,100 @@ def entries(connection: Connection, name: str, *, after: int) -> list[Entry]:
     return [_entry(row) for row in _stored(connection, name, after=after)]
 
 
-def verify(connection: Connection, name: str) -> str:
+def verify(connection: Connection, name: str, *, kept: str | None) -> str:
     """Check the whole journal; returns the hash of its last entry.
+
+    Args:
+        connection: a transaction that reads.
+        name: of the dataset.
+        kept: a hash that this function returned earlier, which the journal then still goes through.
 
     Raises:
         LedgerError: names the first entry that is missing, was changed, or does not follow the one before;
-            or says which account does not agree with the journal.
+            or says which account does not agree with the journal, or that it lacks what it had.
     """
     row = _dataset_row(connection, name)
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-    head = genesis(name, row["limit_loss"], row["opened"])
-    count, spent = 0, NOTHING
-    by_analyst = dict.fromkeys(analyst_accounts(connection, name), NOTHING)
+    unit = None if row["unit"] is None else unit_from(row["unit"])
+    head, fixed = _beginning(connection, row, unit)
+    count, sums, passed = 0, _Sums(), kept in (None, head)
     for entry in _checked(connection, name, head):
         count, head = entry.number, entry.hash
-        if entry.charge is not None and entry.kind is Kind.RELEASE:
-            spent += entry.charge
-        if entry.charge is not None and entry.analyst is not None and entry.kind in (Kind.RELEASE, Kind.REPEAT):
-            by_analyst[entry.analyst] = by_analyst.get(entry.analyst, NOTHING) + entry.charge
+        passed = passed or head == kept
+        sums.add(entry)
+        if entry.event.fixes_unit and (fixed or entry.unit != unit):
+            raise LedgerError(f"the journal of {name!r} is broken at entry {count}: its unit", culprit=count)
+        fixed = fixed or entry.event.fixes_unit
     if (count, head) != (row["entries"], row["head"]):
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
-    units = (row["spent_units"], row["spent_delta_units"])
-    if spent != _spent(row) or units != spent_units(loss_from(row["limit_loss"]), spent):
-        raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
-    for analyst, account in analyst_accounts(connection, name).items():
-        if account.spent != by_analyst.pop(analyst):
-            raise LedgerError(f"the account of analyst {analyst!r} is not the sum of the journal", culprit=analyst)
-    if by_analyst:
-        raise LedgerError(f"the journal names analysts without an account: {sorted(by_analyst)}", culprit=by_analyst)
+    if fixed != (unit is not None):
+        raise LedgerError(f"the unit of {name!r} is not the one of its journal", culprit=name)
+    sums.compare(row, analyst_accounts(connection, name))
+    if not passed:
+        raise LedgerError(
+            f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
+            "or was written anew, so that released answers and their charges are missing",
+            culprit=kept,
+        )
     return head
+
+
+class _Sums:
+    """What the entries of a journal come to, added up as the accounts were."""
+
+    def __init__(self) -> None:
+        self._dataset = NOTHING
+        self._analysts: dict[str, Charge] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        event = entry.event
+        if event.charge is None:
+            return
+        if event.kind is Kind.RELEASE:
+            self._dataset = _added(self._dataset, event)
+        if event.analyst is not None and event.kind in (Kind.RELEASE, Kind.REPEAT):
+            self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
+
+    def compare(self, row: RowMapping, accounts: Mapping[str, Account]) -> None:
+        """Refuse accounts that are not these sums.
+
+        Raises:
+            LedgerError: names the account.
+        """
+        name, units = row["name"], (row["spent_units"], row["spent_delta_units"])
+        if self._dataset != _spent(row) or units != spent_units(loss_from(row["limit_loss"]), self._dataset):
+            raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
+        for analyst, account in accounts.items():
+            if account.spent != self._analysts.get(analyst, NOTHING):
+                raise LedgerError(f"the account of analyst {analyst!r} is not the sum of the journal", culprit=analyst)
+        if missing := sorted(self._analysts.keys() - accounts.keys()):
+            raise LedgerError(f"the journal names analysts without an account: {missing}", culprit=missing)
+
+
+def _added(spent: Charge, event: Event) -> Charge:
+    """The sum of an account after a charge, as the account was added up when the charge was entered."""
+    assert event.charge is not None
+    return spent + event.charge if event.counted is None else counted(spent) + event.counted
+
+
+def hashes(connection: Connection, name: str, wanted: Collection[str]) -> set[str]:
+    """Those of some hashes that entries of a journal have, or its beginning has."""
+    table, row = schema.entry, _dataset_row(connection, name)
+    query = select(table.c.hash).where(table.c.dataset == name, table.c.hash.in_(list(wanted)))
+    unit = None if row["unit"] is None else unit_from(row["unit"])
+    return set(connection.execute(query).scalars()) | {_beginning(connection, row, unit)[0]}
+
+
+def _beginning(connection: Connection, row: RowMapping, unit: Unit | None) -> tuple[str, bool]:
+    """What the first entry is bound to, and whether the dataset was founded with its unit."""
+    first = _stored(connection, row["name"], after=0, most=1)
+    bound = first[0]["previous"] if first else row["head"]
+    founded = genesis(row["name"], row["limit_loss"], row["opened"], unit)
+    if unit is not None and bound == founded:
+        return founded, True
+    return genesis(row["name"], row["limit_loss"], row["opened"], None), False
 
 
 def _checked(connection: Connection, name: str, head: str) -> Iterator[Entry]:
@@ -113,16 +184,16 @@ def _checked(connection: Connection, name: str, head: str) -> Iterator[Entry]:
             yield entry
 
 
-def _stored(connection: Connection, name: str, *, after: int) -> list[RowMapping]:
+def _stored(connection: Connection, name: str, *, after: int, most: int | None = None) -> list[RowMapping]:
     table = schema.entry
     query = select(table).where(table.c.dataset == name, table.c.number > after)
-    return list(connection.execute(query.order_by(table.c.number).limit(_PAGE)).mappings())
+    return list(connection.execute(query.order_by(table.c.number).limit(most or _PAGE)).mappings())
 
 
 def _readable(row: RowMapping) -> Entry | None:
     try:
         return _entry(row)
-    except (ValueError, TypeError, ZeroDivisionError):
+    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
         return None
 
 
@@ -135,8 +206,23 @@ def _entry(row: RowMapping) -> Entry:
         row["analyst"],
         row["statement"],
         json.loads(row["details"]),
+        **_stated(row["stated"]),
     )
     return Entry(row["number"], row["time"], event, row["previous"], row["hash"])
+
+
+def _stated(text: str | None) -> dict[str, Any]:
+    """What :attr:`Event.stated` says, as the fields of an event."""
+    if text is None:
+        return {}
+    said = json.loads(text)
+    unit, charge = said.get("unit"), said.get("counted")
+    return {
+        "unit": None if unit is None else unit_from(unit),
+        "neighbours": said.get("neighbours"),
+        "counted": None if charge is None else charge_from(*charge),
+        "fixes_unit": said.get("fixes_unit", False),
+    }
 
 
 def _spent(row: RowMapping) -> Charge:

@@ -66,21 +66,19 @@ class Key:
 
 
 class Registry:
-    """Datasets, keys and jobs of a server."""
+    """Datasets, keys and jobs of a server, over a store that is prepared."""
 
     def __init__(self, store: Store, *, lease: timedelta = LEASE) -> None:
         self._store = store
-        store.prepare(create=True)
         self.jobs = Jobs(store, lease=lease)
 
     def alive(self) -> None:
-        """Ask the database anything.
+        """Ask the database anything, over a connection of its own.
 
         Raises:
-            LedgerError: it does not answer.
+            LedgerError: it does not answer, or has no connection left.
         """
-        with self._store.reading() as connection:
-            connection.execute(select(1))
+        self._store.alive()
 
     def add_dataset(self, dataset: Dataset) -> None:
         """Register a dataset.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
+from sfumato.domain import Unit
+from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError, UnitError
 from sfumato.ledger.account import Account, in_words
-from sfumato.ledger.amounts import loss_text
+from sfumato.ledger.amounts import counted, loss_text
 from sfumato.ledger.attempts import Attempt
 from sfumato.ledger.books import Books
-from sfumato.ledger.entry import Event, Kind, Receipt
+from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Receipt
 from sfumato.ledger.found import Stored, Wanted
 from sfumato.ledger.question import Question
 from sfumato.privacy.accountant import NOTHING, Charge
@@ -118,6 +119,7 @@ def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
 
 def _release(books: Books, event: Event, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
     """A new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
+    event = _of_unit(books, event)
     if event.charge is not None:
         afford(books.account, event.charge, "the ledger")
         if event.analyst is not None:
@@ -137,11 +139,42 @@ def _repeat(books: Books, event: Event, found: Stored) -> Receipt:
     number, answer = found.number, found.answer
     if event.analyst is None or books.was_shown(event.key, event.analyst):
         return Receipt(number, event.key, answer, charged=False, charged_analyst=False)
+    analyst, event = event.analyst, _of_unit(books, event)
     if event.charge is not None:
-        afford(books.analyst(event.analyst), event.charge, "your cap")
-        books.charge(event.charge, dataset=False, analyst=event.analyst)
+        afford(books.analyst(analyst), event.charge, "your cap")
+        books.charge(event.charge, dataset=False, analyst=analyst)
     books.append(replace(event, kind=Kind.REPEAT))
     return Receipt(number, event.key, answer, charged=False, charged_analyst=event.charge is not None)
+
+
+def _of_unit(books: Books, event: Event) -> Event:
+    """The event with what it has to state of its charge, under the unit of the books.
+
+    An old ledger gets the unit of its next release.  A loss for all rows of one id holds whatever the bound on their
+    number: rows beyond it are dropped, person by person, before anything is counted.  So a changed bound converts one
+    to one; another id, or rows in place of ids, does not.
+
+    Raises:
+        UnitError: the books add up losses of another unit.
+    """
+    if event.charge is None:
+        return replace(event, unit=None)
+    assert event.unit is not None
+    refuse_unit(books.unit, event.unit)
+    return replace(event, neighbours=ADD_REMOVE, counted=counted(event.charge), fixes_unit=books.unit is None)
+
+
+def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
+    """Refuse to add up losses of different units.
+
+    Raises:
+        UnitError: one is the row and the other an id, or they are different ids.
+    """
+    if kept is not None and stated is not None and kept.column != stated.column:
+        raise UnitError(
+            f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
+            culprit=stated,
+        )
 
 
 def afford(account: Account, charge: Charge, whose: str) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 VERSION_TABLE = "ledger_version"
 
 metadata = MetaData()
@@ -42,6 +42,7 @@ dataset = Table(
     Column("spent_delta_units", BigInteger, nullable=False),
     Column("entries", Integer, nullable=False),
     Column("head", Text, nullable=False),
+    Column("unit", Text),  # null in an old ledger, until its next release fixes it
     CheckConstraint("0 <= spent_units AND spent_units <= limit_units", name="within_limit"),
     CheckConstraint("0 <= spent_delta_units AND spent_delta_units <= limit_delta_units", name="within_delta"),
 )
@@ -85,6 +86,7 @@ entry = Table(
     Column("details", Text, nullable=False),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    Column("stated", Text),  # unit, neighbour relation and what is counted of the charge; null in old entries
     CheckConstraint("number > 0", name="counts_from_one"),
 )
 Index("ledger_shown", entry.c.dataset, entry.c.key, entry.c.analyst)
@@ -129,6 +131,7 @@ service_reading = Table(
     Column("number", Integer, nullable=False),
     Column("version", Text, nullable=False),
     Column("read", Text, nullable=False),
+    Column("content", Text),  # of the whole table, however its domain is spelled; null where old code read it
 )
 
 service_key = Table(

@@ -17,7 +17,16 @@ _OF_DATASET: BindParameter[str] = bindparam("of_dataset")
 _OF_ANALYST: BindParameter[str] = bindparam("of_analyst")
 
 LOCK_DATASET = (
-    select(_dataset.limit_loss, _dataset.epsilon, _dataset.rho, _dataset.delta, _dataset.entries, _dataset.head)
+    select(
+        _dataset.secret,
+        _dataset.limit_loss,
+        _dataset.unit,
+        _dataset.epsilon,
+        _dataset.rho,
+        _dataset.delta,
+        _dataset.entries,
+        _dataset.head,
+    )
     .where(_dataset.name == _OF_DATASET)
     .with_for_update()
 )
@@ -27,7 +36,7 @@ UPDATE_DATASET = (
     .values(
         {
             name: bindparam(name)
-            for name in ("epsilon", "rho", "delta", "spent_units", "spent_delta_units", "entries", "head")
+            for name in ("epsilon", "rho", "delta", "spent_units", "spent_delta_units", "entries", "head", "unit")
         }
     )
 )

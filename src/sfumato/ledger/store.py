@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from sfumato.errors import InputError, LedgerError, MissingLedgerError
+from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
+from sfumato.ledger.connections import BEGIN_WRITING, PATIENCE, connections, identity
 from sfumato.ledger.driver import Driver, transaction
 from sfumato.ledger.failures import spoken_plainly
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
@@ -20,18 +23,18 @@ from sfumato.ledger.schema import REVISION, VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_PATIENCE = 30  # seconds to wait for a lock
-_SILENCE = 15  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
+_CHECKPOINT = 1.0  # seconds after which a commit also moves SQLite's log to the file
 # Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction.
 _SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-_BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written
 _FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
 
 class Store:
     """A SQLite file or a PostgreSQL database that holds ledgers.
 
-    SQLite runs in WAL mode with full sync, and a write transaction takes the write lock at its start.
+    SQLite runs in WAL mode with full sync, and a write transaction takes the write lock at its start.  All stores of
+    a process at one address share a few connections.  A file that is moved, deleted or replaced is noticed before
+    anything is read from it or written to it.
 
     Raises:
         InputError: the address is not ``sqlite:///file`` or ``postgresql://...``.
@@ -40,14 +43,18 @@ class Store:
     def __init__(self, url: str) -> None:
         address = _address(url)
         self.place = address.set(drivername=address.get_backend_name(), query={}).render_as_string(hide_password=True)
-        self._file = address.database if address.get_backend_name() == "sqlite" else None
-        self._snapshot: dict[str, Any] = {} if self._file else _SNAPSHOT
+        self.file = _file(address).absolute() if address.get_backend_name() == "sqlite" else None
+        self._snapshot: dict[str, Any] = {} if self.file else _SNAPSHOT
         with spoken_plainly(self.place):
-            self.engine = _sqlite(address) if self._file else _postgresql(address)
+            self._connections = connections(address, self.file)
+        self.engine = self._connections.engine
+        self._checkpoint_at = time.monotonic() + _CHECKPOINT
+        self._closed = False
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads, all of it from the state at its first statement."""
+        self._refuse_moved()
         with (
             spoken_plainly(self.place),
             self.engine.connect() as connection,
@@ -58,29 +65,44 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is durable when the block ends, and leaves no trace if it raises."""
+        self._refuse_moved()
         with (
             spoken_plainly(self.place),
             self.engine.connect() as connection,
             connection.execution_options(writing=True).begin(),
         ):
             yield connection
+            self._refuse_moved()
 
     @contextmanager
     def committing(self) -> Iterator[Driver]:
         """A transaction like that of :meth:`writing`, straight through the driver."""
+        self._refuse_moved()
         with (
             spoken_plainly(self.place),
-            transaction(self.engine, begin=_BEGIN_WRITING if self._file else None) as driver,
+            transaction(self.engine, begin=BEGIN_WRITING if self.file else None) as driver,
         ):
             yield driver
+            self._refuse_moved()
+        self._checkpoint_in_time()
 
     @contextmanager
     def founding(self) -> Iterator[Connection]:
         """A write transaction that no other of its kind overlaps: for making what must be made once."""
         with self.writing() as connection:
-            if not self._file:  # SQLite has one writer at a time anyhow
+            if not self.file:  # SQLite has one writer at a time anyhow
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FOUNDING_LOCK})
             yield connection
+
+    def alive(self) -> None:
+        """Ask the database anything over a connection of its own, as a new worker or request would need one.
+
+        Raises:
+            LedgerError: it does not answer, or has no connection left.
+        """
+        self._refuse_moved()
+        with spoken_plainly(self.place), self._connections.fresh.connect() as connection:
+            connection.execute(text("SELECT 1"))
 
     def prepare(self, *, create: bool) -> None:
         """Bring the tables up to date; with ``create``, make them where there are none.
@@ -89,27 +111,69 @@ class Store:
             LedgerError: there is no ledger and none is to be created, the database holds something else,
                 or it was written by a newer version.
         """
-        if self._file and not create and not self._file.startswith("file:") and not Path(self._file).exists():
-            raise MissingLedgerError(
-                f"there is no ledger at {self.place}; name a limit to make one", culprit=self.place
-            )
+        if self.file:
+            if not create and not self.file.exists():
+                raise self._missing()
+            self._connections.creates = create
         revision = self._revision()
-        if revision == REVISION:
-            return
         if revision is None and not create:
-            raise MissingLedgerError(
-                f"there is no ledger at {self.place}; name a limit to make one", culprit=self.place
-            )
-        if self._file:
-            self._use_write_ahead_log()
-        migrations = self._migrations()  # before the lock: importing Alembic takes long where the machine is busy
-        with self.founding() as connection:
-            if self._revision_in(connection) != REVISION:  # nobody was faster
-                self._migrate(connection, migrations)
+            raise self._missing()
+        if revision != REVISION:
+            if self.file:
+                self._use_write_ahead_log()
+            migrations = self._migrations()  # before the lock: importing Alembic takes long where the machine is busy
+            with self.founding() as connection:
+                if self._revision_in(connection) != REVISION:  # nobody was faster
+                    self._migrate(connection, migrations)
+        if self.file:
+            self._connections.creates = False
+            self._connections.identity = identity(self.file)
+
+    def exists(self) -> bool:
+        """Whether there is a ledger."""
+        return not (self.file and not self.file.exists()) and self._revision() is not None
+
+    def checkpoint(self) -> None:
+        """Move what is in SQLite's write-ahead log to the file itself, as far as nobody reads it."""
+        self._checkpoint_at = time.monotonic() + _CHECKPOINT
+        if self.file is None:
+            return
+        with suppress(SQLAlchemyError, sqlite3.Error), closing(self.engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
-        """Close all connections."""
-        self.engine.dispose()
+        """Give the connections back; the last store of an address closes them."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._connections.identity is not None and identity(self.file) == self._connections.identity:
+            self.checkpoint()
+        self._connections.give_back()
+
+    def _checkpoint_in_time(self) -> None:
+        if time.monotonic() > self._checkpoint_at:
+            self.checkpoint()
+
+    def _refuse_moved(self) -> None:
+        """Refuse to go on with a file that is no longer the one at the address.
+
+        Raises:
+            MovedLedgerError: it was moved, deleted or replaced.
+        """
+        was = self._connections.identity
+        if was is not None and identity(self.file) != was:
+            raise MovedLedgerError(
+                f"the ledger {self.place} was moved, deleted or replaced while it was open, and nothing was charged; "
+                "put the file back, or start again with the address where it lies now",
+                culprit=self.place,
+            )
+
+    def _missing(self) -> MissingLedgerError:
+        return MissingLedgerError(
+            f"there is no ledger at {self.place}; name the one that there is, or begin one, with a budget of its own, "
+            "by 'sfumato ledger create' or with --create where something is released or served (create=True in Python)",
+            culprit=self.place,
+        )
 
     def _revision(self) -> str | None:
         with self.reading() as connection:
@@ -119,13 +183,13 @@ class Store:
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
             return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
-        if self._file and tables:
+        if self.file and tables:
             raise LedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
         return None
 
     def _use_write_ahead_log(self) -> None:
         # SQLite does not wait for the lock that this change takes, so that we must
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 with spoken_plainly(self.place), self.engine.connect() as connection:
@@ -158,44 +222,45 @@ class Store:
             ) from error
 
 
+def left_in_log(url: str) -> Path | None:
+    """SQLite's write-ahead log beside a ledger, where it holds what the file itself may not hold yet.
+
+    That is so while a program has the ledger open, and after one was killed.  A copy of the file alone would then
+    have forgotten releases.
+    """
+    address = _address(url)
+    file = _file(address) if address.get_backend_name() == "sqlite" else None
+    log = None if file is None else file.with_name(f"{file.name}-wal")
+    return log if log is not None and log.exists() and log.stat().st_size else None
+
+
 def _address(url: str) -> URL:
     try:
         address = make_url(url)
     except ArgumentError:
         raise InputError(f"{url!r} is no address of a ledger; use sqlite:///FILE or postgresql://...") from None
     backend = address.get_backend_name()
-    if backend == "sqlite" and address.database and address.database != ":memory:":
-        return address
     if backend == "postgresql":
         return address.set(drivername="postgresql+psycopg")
-    raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {backend}", culprit=url)
+    if backend != "sqlite" or not address.database or ":memory:" in address.database:
+        raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {backend}", culprit=url)
+    if not _on_disk(address):
+        raise InputError(
+            "a ledger in memory forgets what was released; name a file: sqlite:///FILE, without parameters but "
+            "uri=true with mode=ro or mode=rw",
+            culprit=url,
+        )
+    return address
 
 
-def _sqlite(address: URL) -> Engine:
-    engine = create_engine(address, connect_args={"timeout": _PATIENCE, "check_same_thread": False})
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: object) -> None:  # noqa: ANN401  # the driver's own
-        connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("writing", False)
-        connection.exec_driver_sql(_BEGIN_WRITING if writing else "BEGIN")
-
-    return engine
+def _on_disk(address: URL) -> bool:
+    """Whether what the address says of SQLite leaves the ledger in the file that it names."""
+    said = dict(address.query)
+    mode, uri = said.pop("mode", None), said.pop("uri", None)
+    return not said and mode in (None, "ro", "rw") and uri in (None, "true") and bool(_file(address).name)
 
 
-def _postgresql(address: URL) -> Engine:
-    asked = address.query.get("options", "")  # such as -csearch_path=..., which is kept
-    options = (
-        f"{asked} -c lock_timeout={_PATIENCE}s -c idle_in_transaction_session_timeout={_SILENCE}s "
-        "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
-        "-c synchronous_commit=on -c timezone=UTC"
-    )
-    try:
-        return create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 10, "options": options})
-    except ImportError as error:
-        raise LedgerError("a ledger in PostgreSQL needs its driver; pip install 'sfumato[postgres]'") from error
+def _file(address: URL) -> Path:
+    """The file of a ledger, a link followed to where it leads."""
+    path = address.database or ""
+    return Path(unquote(path.removeprefix("file:").partition("?")[0]) if "uri" in address.query else path)

@@ -14,6 +14,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
 DATASET = "default"
+_MOST_LINKS = 40  # that lead to one another
 
 
 def open_vault(
@@ -24,6 +25,7 @@ def open_vault(
     limit: Loss | None = None,
     dataset: str = DATASET,
     analyst: str | None = None,
+    create: bool = False,
 ) -> Vault:
     """Open a protected table for release.
 
@@ -33,20 +35,24 @@ def open_vault(
         domain: the accepted description, or the path of its YAML file.
         ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  Without
             one, a SQLite file beside the domain file, so that one description has one budget.
-        limit: the most that may ever be released; fixed when the ledger is first opened, and from then on
+        limit: the most that may ever be released; fixed with the unit when the ledger is made, and from then on
             only compared.
         dataset: name of the journal, where one ledger keeps several.
         analyst: who asks, where the ledger caps analysts.
+        create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
+            goes on saying so begins a fresh budget on the day on which the ledger is lost.
 
     Raises:
         DomainError: the description is wrong, or a draft that nobody accepted.
         TableError: the table cannot be read or does not fit the description.
-        LedgerError: the ledger cannot be opened, has another limit, or is new and was given none.
+        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
+            losses of another unit.
     """
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
     encoded = open_table(table, csv=described.csv).encode(described)
-    return Vault(encoded, open_ledger(ledger or beside(domain), dataset=dataset, limit=limit), analyst=analyst)
+    journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
+    return Vault(encoded, journal, analyst=analyst)
 
 
 def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:
@@ -56,14 +62,28 @@ def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedge
 
 
 def beside(domain: Domain | str | Path) -> str:
-    """URL of the ledger that belongs to a domain file.
+    """URL of the ledger that belongs to a domain file: beside the file itself, by whatever link it is named.
 
     Raises:
-        LedgerError: the domain is not a file, so there is no place beside it.
+        LedgerError: the domain is not a file, so there is no place beside it; or it is a link with a ledger of its
+            own beside it.
     """
     if isinstance(domain, Domain):
         raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
-    return f"sqlite:///{Path(domain).with_suffix('.ledger')}"
+    named = Path(domain)
+    file = named
+    for _ in range(_MOST_LINKS):
+        if not file.is_symlink():
+            break
+        file = file.parent / file.readlink()
+    ledger, other = file.with_suffix(".ledger"), named.with_suffix(".ledger")
+    if file != named and other.exists() and not (ledger.exists() and other.samefile(ledger)):
+        raise LedgerError(
+            f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger beside the link as well; "
+            "name the right one by --ledger, or move it beside the file",
+            culprit=domain,
+        )
+    return f"sqlite:///{ledger}"
 
 
 def _accepted(domain: Domain | str | Path) -> Domain:

@@ -252,6 +252,7 @@ class Vault:
             analyst=self.analyst,
             retry_key=retry_key,
             statement=statement,
+            unit=self.domain.unit,
             details=({"asked": request.words} if request.words else {}) | {"accepted": self._accepted},
         )
         answer = _answered(receipt)

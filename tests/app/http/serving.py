@@ -84,6 +84,8 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Server:
+        with closing(Store(self.url)) as store:
+            store.prepare(create=True)
         # a session of its own, so that a kill takes the workers as well and nothing else
         self.process = subprocess.Popen(
             self._command,

@@ -22,7 +22,7 @@ from sfumato.privacy.loss import Epsilon
 @pytest.fixture
 def worker(url, people, monkeypatch):
     monkeypatch.setattr(tables, "_REMEMBERED", 600)  # so that a statement is answered on the loop
-    with closing(Service(url)) as opened:
+    with closing(Service(url, create=True)) as opened:
         opened.register("people", source=str(people), domain=DOMAIN, limit="1", more={})
         yield opened
 

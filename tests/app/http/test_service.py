@@ -23,7 +23,7 @@ FORM = SynthesisFields.model_validate({"method": "histogram", "attributes": ["se
 
 @pytest.fixture
 def worker(url, people):
-    with closing(service.Service(url)) as first:
+    with closing(service.Service(url, create=True)) as first:
         first.register("people", source=str(people), domain=DOMAIN, limit="1", more={})
     with closing(service.Service(url)) as opened:
         yield opened
@@ -42,9 +42,9 @@ def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatc
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(worker.loaded, ["people"] * 2)
     assert one is other
-    connections = {id(ledger): ledger._store.engine.pool.checkedin() for ledger in ledgers}
-    assert connections.pop(id(one.ledger)) > 0
-    assert list(connections.values()) == [0]
+    closed = {id(ledger): ledger._store._closed for ledger in ledgers}
+    assert closed.pop(id(one.ledger)) is False
+    assert list(closed.values()) == [True]
 
 
 def test_nobody_starts_threads_without_end(worker, monkeypatch):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.losses import LimitOption
-from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, TableArgument, vault_for
+from sfumato.app.cli.opening import AnalystOption, CreateOption, DatasetOption, LedgerOption, TableArgument, vault_for
 from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import filled
 from sfumato.app.requests.releases import AnonymizationMethod, AnonymizationRequest, MissingValues
@@ -50,6 +50,7 @@ def anonymize(
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
+    create: CreateOption = False,
     analyst: AnalystOption = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -77,6 +78,7 @@ def anonymize(
         ledger=ledger,
         dataset=dataset,
         limit=limit,
+        create=create,
         first=None,
         analyst=analyst,
     )

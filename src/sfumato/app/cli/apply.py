@@ -9,7 +9,7 @@ import typer
 
 from sfumato.app.cli.anonymize import KeepOption, NearDomainOption, beside_table, names, ready, report
 from sfumato.app.cli.losses import LimitOption
-from sfumato.app.cli.opening import AnalystOption, DatasetOption, LedgerOption, vault_for
+from sfumato.app.cli.opening import AnalystOption, CreateOption, DatasetOption, LedgerOption, vault_for
 from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, working
 
 
@@ -22,6 +22,7 @@ def apply(
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
+    create: CreateOption = False,
     analyst: AnalystOption = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -40,6 +41,7 @@ def apply(
         ledger=ledger,
         dataset=dataset,
         limit=limit,
+        create=create,
         first=None,
         analyst=analyst,
     )

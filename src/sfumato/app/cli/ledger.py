@@ -33,7 +33,7 @@ def create(
     from sfumato.engine.address import shown
     from sfumato.ledger import open_ledger
 
-    with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit)) as opened:
+    with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit), create=True) as opened:
         remark(f"{shown(ledger)} keeps {dataset!r} within {opened.limit}.")
 
 
@@ -59,13 +59,65 @@ def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> No
 
 
 @app.command()
-def verify(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> None:
+def verify(
+    ledger: Url,
+    dataset: Dataset = "default",
+    head: Annotated[
+        str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Check that no entry was changed, removed or inserted, and that the account is the sum of the journal."""
     with existing(ledger, dataset) as opened:
-        last = opened.verify()
+        last = opened.verify(head=head)
     result(
         {"dataset": dataset, "verified": True, "hash": last},
-        f"{dataset} is whole; its last hash is {last}",
+        f"{dataset} is whole; its last hash is {last}\nKeep the hash elsewhere: verify --head finds an old copy by it.",
+        as_json=as_json,
+    )
+
+
+@app.command()
+def backup(
+    ledger: Url,
+    out: Annotated[Path, typer.Argument(help="File of the copy, which must not exist.")],
+    as_json: Json = False,
+) -> None:
+    """Copy a ledger while it is in use, whole; prints the last hash of each dataset, to be kept elsewhere."""
+    from sfumato.ledger.backup import back_up
+
+    heads = back_up(database(ledger), out)
+    result(
+        {"copy": str(out), "heads": heads},
+        columns([{"dataset": name, "hash": head} for name, head in heads.items()]),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(help="Copy made by sfumato ledger backup.")],
+    ledger: Url,
+    head: Annotated[
+        list[str] | None, typer.Option(help="Last hash that you kept, of each dataset: an older copy is refused.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put a copy in the place of a lost ledger, after checking it; an existing file is never replaced.
+
+    What was released after the copy was made is not in it, and its charges are forgotten: --head refuses that.
+    """
+    from sfumato.ledger.backup import restore as put_back
+
+    heads = put_back(copy, database(ledger), kept=head or [])
+    if not head:
+        remark(
+            "Without --head nobody can tell whether releases were made after this copy; if so, their charges are "
+            "forgotten, and the budget that is left is less than it says."
+        )
+    result(
+        {"ledger": ledger, "heads": heads},
+        columns([{"dataset": name, "hash": last} for name, last in heads.items()]),
         as_json=as_json,
     )
 
@@ -92,7 +144,21 @@ def existing(ledger: str, dataset: str) -> Ledger:
     """Open a ledger that must exist."""
     from sfumato.ledger import open_ledger
 
-    return open_ledger(database(ledger), dataset=dataset, limit=None)
+    url = database(ledger)
+    remark_log(url)
+    return open_ledger(url, dataset=dataset, limit=None)
+
+
+def remark_log(url: str) -> None:
+    """Say that a copy of the ledger's file alone would lack releases, where that is so."""
+    from sfumato.ledger.store import left_in_log
+
+    log = left_in_log(url)
+    if log is not None:
+        remark(
+            f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
+            "open, or was killed. Copy a ledger with: sfumato ledger backup"
+        )
 
 
 def database(ledger: str) -> str:
@@ -115,5 +181,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "accepted": entry.accepted,
         "cost": paid(entry),
         "parameters": entry.event.question.parameters,
+        "unit": None if entry.unit is None else str(entry.unit),
+        "neighbours": entry.neighbours,
         "hash": entry.hash,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.ledger import database
+from sfumato.app.cli.ledger import database, remark_log
 from sfumato.app.cli.output import working
 from sfumato.app.requests.fields import limit_of
 
@@ -23,6 +23,10 @@ LedgerOption = Annotated[
 DatasetOption = Annotated[str, typer.Option("--dataset", help="Journal, where the ledger keeps several.")]
 AnalystOption = Annotated[str | None, typer.Option("--analyst", help="Who asks, where the ledger caps analysts.")]
 
+CreateOption = Annotated[
+    bool, typer.Option("--create", help="Begin the ledger, with --limit or the loss of this release as its limit.")
+]
+
 
 def vault_for(
     table: str,
@@ -33,14 +37,19 @@ def vault_for(
     limit: str | None,
     first: Loss | None,
     analyst: str | None = None,
+    create: bool = False,
 ) -> Vault:
-    """Open the table; its ledger is opened by the release, and if it is new, limited to ``limit`` or ``first``."""
+    """Open the table; its ledger is opened by the release.
+
+    With ``create``, the release makes it, limited to ``limit`` or ``first``.
+    """
     from sfumato.engine.address import shown
     from sfumato.ledger.deferred import DeferredLedger
     from sfumato.vault.opening import beside, open_vault_later
 
     url = beside(domain) if ledger is None else database(ledger)
-    deferred = DeferredLedger(url, dataset, limit=limit_of(limit), limit_if_new=first)
+    remark_log(url)
+    deferred = DeferredLedger(url, dataset, limit=limit_of(limit), limit_if_new=first, create=create)
     deferred.refuse_missing()
     with working(f"Reading {shown(table)}"):
         return open_vault_later(table, domain=domain, ledger=deferred, analyst=analyst)

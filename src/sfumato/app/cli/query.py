@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
-from sfumato.app.cli.opening import AnalystOption, DatasetOption, DomainOption, LedgerOption, TableArgument, vault_for
+from sfumato.app.cli.opening import (
+    AnalystOption,
+    CreateOption,
+    DatasetOption,
+    DomainOption,
+    LedgerOption,
+    TableArgument,
+    vault_for,
+)
 from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.errors import InputError
@@ -57,6 +65,7 @@ def query(
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
+    create: CreateOption = False,
     analyst: AnalystOption = None,
     as_json: Json = False,
 ) -> None:
@@ -79,7 +88,7 @@ def query(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
         )
     if cost is not None or accuracy:
-        _refuse_unused(limit=limit is not None, analyst=analyst is not None, whole=whole)
+        _refuse_unused(limit=limit is not None, create=create, analyst=analyst is not None, whole=whole)
     if cost is not None:
         if accuracy or any(part is not None for part in (epsilon, delta, rho)):
             raise InputError(
@@ -109,7 +118,9 @@ def query(
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
     for warning in too_small(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
-    vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=first, analyst=analyst)
+    vault = vault_for(
+        table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=first, analyst=analyst, create=create
+    )
     with working("Asking"):
         answer = request.answer(vault, parsed)
     result(answer.to_json(), _text(answer), as_json=as_json)

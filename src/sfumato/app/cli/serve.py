@@ -21,6 +21,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
     sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True,
 ) -> None:
     """Serve datasets: HTTP, and a page for stewards and analysts.
@@ -31,14 +32,17 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.cli.ledger import database
+    from sfumato.app.cli.ledger import database, remark_log
     from sfumato.app.http.metrics import SHARED
     from sfumato.app.http.run import run
     from sfumato.app.http.server import LEDGER
-    from sfumato.app.http.setup import first_link, register_sample
+    from sfumato.app.http.setup import begin, first_link, register_sample
 
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
+    if create:
+        begin(url)
+    remark_log(url)
     if sample:
         folder = Path(ledger).parent if "://" not in ledger else Path()
         if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):

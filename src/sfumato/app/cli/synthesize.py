@@ -10,6 +10,7 @@ import typer
 from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
 from sfumato.app.cli.opening import (
     AnalystOption,
+    CreateOption,
     DatasetOption,
     DomainOption,
     LedgerOption,
@@ -65,6 +66,7 @@ def synthesize(
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
+    create: CreateOption = False,
     analyst: AnalystOption = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -84,7 +86,9 @@ def synthesize(
     request.refuse_unused()
     writable(out, overwrite=overwrite)
     refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain), zeros], overwrite=overwrite)
-    vault = vault_for(table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst)
+    vault = vault_for(
+        table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst, create=create
+    )
     if rows is not None:
         refuse_large(rows, len(vault.domain))
     with working("Measuring and fitting"):

@@ -30,11 +30,13 @@ class Service:
     Args:
         url: of the database that holds ledgers and registry: ``sqlite:///FILE`` or ``postgresql://...``.
         lease: how long the worker of a background job may be silent before the job has failed.
+        create: whether to make the database's tables where there are none; a server that starts again must not.
     """
 
-    def __init__(self, url: str, *, lease: timedelta = LEASE) -> None:
+    def __init__(self, url: str, *, lease: timedelta = LEASE, create: bool = False) -> None:
         self.url = url
         self._store = Store(url)
+        self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
         self.tables = Tables(Readings(self._store))
         self._loaded: dict[str, Loaded] = {}
@@ -85,7 +87,7 @@ class Service:
                 f"it is {others} already, and what is released under both names adds up, so that people are protected "
                 "less than either limit says; ask under that name, or confirm that there is to be a second budget",
             )
-        with open_ledger(self.url, dataset=name, limit=most):
+        with open_ledger(self.url, dataset=name, limit=most, create=True):
             self.registry.add_dataset(dataset)
         loaded = self.loaded(name)
         self.tables.begin(loaded, fresh)

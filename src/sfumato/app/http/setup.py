@@ -9,9 +9,23 @@ from pathlib import Path
 import pyarrow as pa
 
 from sfumato.app.http.service import Service
+from sfumato.errors import InputError
 from sfumato.ledger.registry import Scope
+from sfumato.ledger.store import Store
 
 _LINK = timedelta(hours=1)
+
+
+def begin(url: str) -> None:
+    """Make the database of a new server.
+
+    Raises:
+        InputError: there is one already.
+    """
+    with closing(Store(url)) as store:
+        if store.exists():
+            raise InputError("there is a ledger already; leave out --create, which begins a new one", culprit=url)
+        store.prepare(create=True)
 
 
 def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
