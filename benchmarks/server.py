@@ -35,11 +35,11 @@ TARGET = 0.6
 
 def application():
     """The server with one endpoint more, which returns a constant."""
-    from sfumato.app.http import server
+    from sfumato.app.http import asgi
     from sfumato.app.http.access import Anyone
     from sfumato.app.requests.questions import AskRequest
 
-    app = server.application()
+    app = asgi.application()
     constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
 
     @app.post("/constant")
@@ -99,7 +99,7 @@ def serve(folder: Path, workers: int):
     from pyarrow import parquet
 
     from sfumato import data
-    from sfumato.app.http.server import LEDGER
+    from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.service import Service
     from sfumato.ledger.registry import Scope
 
@@ -116,7 +116,7 @@ def serve(folder: Path, workers: int):
         port = found.getsockname()[1]
     environment = os.environ | {LEDGER: url, "PYTHONPATH": str(ROOT)}
     served = f"run('benchmarks.server:application', host='127.0.0.1', port={port}, workers={workers})"
-    command = [sys.executable, "-c", f"from sfumato.app.http.run import run; {served}"]
+    command = [sys.executable, "-c", f"from sfumato.app.http.processes import run; {served}"]
     process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     while True:
         try:

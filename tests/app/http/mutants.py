@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from fastapi import FastAPI
 from sqlalchemy import event, text
 
-from sfumato.app.http import making, server
+from sfumato.app.http import asgi, release_jobs
 from sfumato.app.http.service import Service
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, Question, Receipt, reservation
@@ -39,7 +39,7 @@ def without_lock() -> FastAPI:
 
     Ledger.reserve = look_then_spend  # type: ignore[method-assign]
     reservation.afford = lambda *_: None
-    return server.application()
+    return asgi.application()
 
 
 def without_lock_and_check() -> FastAPI:
@@ -61,17 +61,17 @@ def without_lock_and_check() -> FastAPI:
 def halting() -> FastAPI:
     """Halts its first background release for good before it is charged, or between the charge and the end."""
     step, file = os.environ[HALT].split(":", 1)
-    function = {"before the charge": "synthesized", "after the charge": "_csv"}[step]
-    going_on = getattr(making, function)
+    function = {"before the charge": "synthesized", "after the charge": "as_csv"}[step]
+    going_on = getattr(release_jobs, function)
 
-    def halt(*arguments: object) -> object:
+    def halt(*arguments: object, **named: object) -> object:
         if not Path(file).exists():
             Path(file).write_text(str(os.getpid()))
             time.sleep(3600)
-        return going_on(*arguments)
+        return going_on(*arguments, **named)
 
-    setattr(making, function, halt)
-    return server.create(Service(os.environ[server.LEDGER], lease=LEASE))
+    setattr(release_jobs, function, halt)
+    return asgi.create(Service(os.environ[asgi.LEDGER], lease=LEASE))
 
 
 def drop_the_checks(url: str) -> None:

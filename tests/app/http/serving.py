@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sfumato.app.client import Client
-from sfumato.app.http.server import LEDGER
+from sfumato.app.http.asgi import LEDGER
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.registry import Registry, Scope
 from sfumato.ledger.store import Store

@@ -13,7 +13,7 @@ import pytest
 from tests.app.http.serving import DOMAIN
 
 from sfumato.app.http import tables
-from sfumato.app.http.server import create
+from sfumato.app.http.asgi import create
 from sfumato.app.http.service import Service
 from sfumato.ledger.registry import Scope
 from sfumato.privacy.loss import Epsilon

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.app.http.serving import DOMAIN
 
-from sfumato.app.http import releases, service
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http import release_jobs, service
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.requests.releases import SynthesisFields
 from sfumato.ledger import open_ledger
 from sfumato.ledger.registry import Key, Scope
@@ -48,16 +48,16 @@ def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatc
 
 
 def test_nobody_starts_threads_without_end(worker, monkeypatch):
-    monkeypatch.setattr(releases, "MOST_OPEN", 2)
-    with releases._AT_ONCE:
-        jobs = [releases.release("people", FORM, ANA, worker)["job"] for _ in range(2)]
+    monkeypatch.setattr(release_jobs, "MOST_OPEN", 2)
+    with release_jobs.AT_ONCE:
+        jobs = [release_jobs.release("people", FORM, ANA, worker)["job"] for _ in range(2)]
         before = threading.active_count()
         with pytest.raises(RefusalError, match="2 releases that you asked for are not done yet") as refused:
-            releases.release("people", FORM, ANA, worker)
+            release_jobs.release("people", FORM, ANA, worker)
         assert (refused.value.kind, refused.value.status) == ("too-many-releases", 429)
         assert threading.active_count() == before
     deadline = time.monotonic() + 60
-    while any(releases.progress(job, ANA, worker)["state"] != "done" for job in jobs):
+    while any(release_jobs.progress(job, ANA, worker)["state"] != "done" for job in jobs):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert worker.registry.jobs.add("people", "ana", {}, most=2) is not None

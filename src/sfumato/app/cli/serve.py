@@ -33,9 +33,9 @@ def serve(
     import tempfile
 
     from sfumato.app.cli.ledger import database, remark_log
-    from sfumato.app.http.metrics import SHARED
-    from sfumato.app.http.run import run
-    from sfumato.app.http.server import LEDGER
+    from sfumato.app.http.asgi import LEDGER
+    from sfumato.app.http.monitoring import SHARED
+    from sfumato.app.http.processes import run
     from sfumato.app.http.setup import begin, first_link, register_sample
 
     port = _free(host, port)  # before anything is made or shown that would be of no use
@@ -52,7 +52,7 @@ def serve(
         os.environ[LEDGER] = url
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
-        run("sfumato.app.http.server:application", host=host, port=port, workers=workers)
+        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)
 
 
 def _free(host: str, port: int) -> int:

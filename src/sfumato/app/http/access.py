@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.ledger.registry import Key, Scope
 

@@ -14,8 +14,8 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from sfumato.app.http import metrics
 from sfumato.app.http.loop import on_loop
+from sfumato.app.http.monitoring import timed
 from sfumato.app.http.overspent import explained
 from sfumato.app.http.service import Service
 from sfumato.app.http.tables import Loaded
@@ -62,7 +62,7 @@ def _read_and_reply(worker: Service, asked: Asked) -> Response:
 
 
 def _reply(query: Query, asked: Asked, loaded: Loaded, vault: Vault) -> Response:
-    with metrics.timed("query"), explained(loaded.ledger, asked.key):
+    with timed("query"), explained(loaded.ledger, asked.key):
         found = asked.form.answer(vault, query, retry_key=asked.retry_key)
     return JSONResponse(found.to_json())
 

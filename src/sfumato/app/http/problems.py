@@ -14,10 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from sfumato.app.http.logs import log
+from sfumato.app.http.monitoring import log
 from sfumato.app.http.overspent import OverspentError
-from sfumato.app.http.refusal import RefusalError
-from sfumato.app.http.service import UnknownDatasetError
 from sfumato.errors import (
     BudgetError,
     DomainError,
@@ -35,6 +33,39 @@ from sfumato.errors import (
 from sfumato.query.sql_place import Place
 
 MEDIA = "application/problem+json"
+
+
+class RefusalError(Exception):
+    """A refusal with the parts of its problem document; nothing was charged.
+
+    Attributes:
+        kind: the last part of the problem's type.
+        title: the same for every refusal of the kind.
+        status: of the reply.
+        detail: one sentence on this refusal.
+    """
+
+    def __init__(self, kind: str, title: str, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.title, self.status, self.detail = kind, title, status, detail
+
+
+def unreadable(error: TableError | EngineError) -> RefusalError:
+    """Why a table cannot be read, for its steward: our own sentence, which quotes no value and no password."""
+    if isinstance(error, EngineError):
+        return RefusalError("data-unavailable", "The data cannot be read now", 503, str(error))
+    return RefusalError("table-unusable", "The table cannot be used", 422, str(error))
+
+
+def unusable(error: DomainError) -> RefusalError:
+    """Why a table cannot be registered with a domain, of which nothing was asked yet."""
+    return RefusalError("domain-unusable", "The domain cannot be used", 422, str(error))
+
+
+class UnknownDatasetError(InputError):
+    """No dataset of that name is registered."""
+
+
 # type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
 _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]], ...] = (
     (UnknownDatasetError, ("unknown-dataset", "There is no such dataset", 404, True, False)),

@@ -7,21 +7,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sfumato.app.http.refusal import RefusalError, unreadable, unusable
+from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.tables import Fresh, Loaded, Tables, read
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.files import same_place
-from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
+from sfumato.errors import DomainError, EngineError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.jobs import LEASE
 from sfumato.ledger.readings import Readings
 from sfumato.ledger.registry import Dataset, Registry, refuse_name
 from sfumato.ledger.store import Store
 from sfumato.vault.vault import Vault
-
-
-class UnknownDatasetError(InputError):
-    """No dataset of that name is registered."""
 
 
 class Service:

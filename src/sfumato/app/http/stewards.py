@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.queries import budgets, summary
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.datasets import budgets, summary
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
 from sfumato.app.requests.fields import LossFields, Name, Request

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sfumato.app.http.refusal import RefusalError, unreadable
+from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.domain import Domain
 from sfumato.engine.files import Stamps, stamps
 from sfumato.engine.open import open_table

@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from sfumato.app.http.access import COOKIE, Doorkeeper, Worker, secret_of
-from sfumato.app.http.queries import summary
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.datasets import summary
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.ui import question_pages, release_pages, steward_pages
 from sfumato.app.ui.rendering import gauge, known, page, show_errors
 from sfumato.ledger.registry import Scope

@@ -9,8 +9,8 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.http.access import Anyone, Worker
+from sfumato.app.http.datasets import summary
 from sfumato.app.http.overspent import explained
-from sfumato.app.http.queries import summary
 from sfumato.app.http.stewards import entries, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from sfumato.app.http import releases
+from sfumato.app.http import release_jobs
 from sfumato.app.http.access import Anyone, Steward, Worker
+from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem
-from sfumato.app.http.queries import summary
 from sfumato.app.requests.fields import LossFields
 from sfumato.app.requests.releases import AnonymizationRequest, SynthesisFields
 from sfumato.app.ui.question_pages import Short
@@ -73,7 +73,7 @@ def forms(name: str, key: Anyone, worker: Worker) -> Response:
 def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, worker: Worker) -> Response:
     """Start a synthetic table."""
     try:
-        return _waiting(releases.release(name, form.read(), key, worker)["job"])
+        return _waiting(release_jobs.release(name, form.read(), key, worker)["job"])
     except REFUSALS as error:
         return _forms(name, key, worker, error)
 
@@ -82,7 +82,7 @@ def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, w
 def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Steward, worker: Worker) -> Response:
     """Start an anonymised table."""
     try:
-        return _waiting(releases.anonymization(name, form.read(), key, worker)["job"])
+        return _waiting(release_jobs.anonymization(name, form.read(), key, worker)["job"])
     except REFUSALS as error:
         return _forms(name, key, worker, error)
 
@@ -90,13 +90,13 @@ def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Stewar
 @router.get("/releases/{job_id}", response_class=HTMLResponse)
 def wait(job_id: str, key: Anyone, worker: Worker) -> Response:
     """How far a release is; the page looks again by itself."""
-    return page("release.html.j2", key=key, job=releases.progress(job_id, key, worker))
+    return page("release.html.j2", key=key, job=release_jobs.progress(job_id, key, worker))
 
 
 @router.get("/releases/{job_id}/progress", response_class=HTMLResponse)
 def progress(job_id: str, key: Anyone, worker: Worker) -> Response:
     """The part of the page that changes."""
-    return fragment("progress.html.j2", job=releases.progress(job_id, key, worker))
+    return fragment("progress.html.j2", job=release_jobs.progress(job_id, key, worker))
 
 
 def _waiting(job_id: str) -> Response:

@@ -18,8 +18,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from sfumato.app.http.access import Doorkeeper, secret_of
-from sfumato.app.http.problems import problem
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.problems import RefusalError, problem
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.ledger.registry import Key

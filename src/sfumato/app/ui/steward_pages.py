@@ -13,9 +13,8 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.http.access import Steward, Worker
-from sfumato.app.http.problems import problem
-from sfumato.app.http.queries import summary
-from sfumato.app.http.refusal import unusable
+from sfumato.app.http.datasets import summary
+from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.stewards import KeyRequest, described, entries, entry, remarks
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.ui.question_pages import Short

@@ -13,11 +13,11 @@ from fastapi import FastAPI, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sfumato.app.http import metrics, openapi, problems, queries, releases, stewards
+from sfumato.app.http import datasets, monitoring, openapi, problems, release_jobs, stewards
 from sfumato.app.http.access import Doorkeeper, Worker
-from sfumato.app.http.logs import log, to_standard_error
-from sfumato.app.http.orphan import end_with_parent
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.monitoring import log, to_standard_error
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.processes import end_with_parent
 from sfumato.app.http.service import Service
 
 LEDGER = "SFUMATO_LEDGER"
@@ -48,7 +48,7 @@ def create(service: Service) -> FastAPI:
     app.state.service = service
     app.state.doorkeeper = Doorkeeper(service)
     problems.install(app)
-    for router in (queries.router, stewards.router, releases.router):
+    for router in (datasets.router, stewards.router, release_jobs.router):
         app.include_router(router)
     pages.mount(app)
 
@@ -66,7 +66,7 @@ def create(service: Service) -> FastAPI:
     @app.get("/metrics", tags=["operation"])
     def figures() -> Response:
         """Figures in the text format of Prometheus."""
-        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4")
+        return Response(monitoring.exposition(), media_type="text/plain; version=0.0.4")
 
     openapi.install(app)
     app.add_middleware(Porter)
@@ -112,7 +112,7 @@ class Porter:
                 # what it says may quote the table, so it goes no further; whoever mends it needs the place
                 log("broken", error=type(error).__name__, at=_place(error))
                 await problems.reply(error)(scope, receive, noted)
-        metrics.REQUESTS.labels(f"{status // 100}xx").inc()
+        monitoring.REQUESTS.labels(f"{status // 100}xx").inc()
         log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
 
 

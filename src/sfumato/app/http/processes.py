@@ -1,9 +1,13 @@
-"""Worker processes of uvicorn behind one address."""
+"""Worker processes of uvicorn behind one address, none of which outlives its parent."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
+import threading
+from multiprocessing import parent_process
 
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -46,3 +50,16 @@ def run(application: str, *, host: str, port: int, workers: int) -> None:
         timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
         timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
     )
+
+
+def end_with_parent() -> None:
+    """Tell this process to end once the process that started it as a worker is gone; a process of its own stays."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()

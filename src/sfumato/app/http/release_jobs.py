@@ -1,7 +1,8 @@
-"""Synthetic and anonymised tables, made in the background: asked for, watched, fetched."""
+"""Synthetic and anonymised tables, made in the background: asked for, watched, fetched with their statement."""
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,22 +11,21 @@ from typing import Any, TypeAlias
 
 from fastapi import APIRouter, Response
 
-from sfumato.app.http import making
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.logs import log
+from sfumato.app.http.monitoring import log
 from sfumato.app.http.overspent import explained
-from sfumato.app.http.problems import problem
-from sfumato.app.http.refusal import RefusalError
+from sfumato.app.http.problems import RefusalError, problem
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
-from sfumato.app.requests.releases import AnonymizationRequest, SynthesisFields
+from sfumato.app.requests.releases import Anonymization, AnonymizationRequest, SynthesisFields, SynthesisRequest
 from sfumato.errors import LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
+from sfumato.vault.rows import Rows
 from sfumato.vault.vault import Vault
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=StrictRoute)
-_AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need the memory that queries need
+AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need the memory that queries need
 MOST_OPEN = 8
 """Releases that one name may have waiting or under way, as each holds a thread."""
 
@@ -39,7 +39,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> di
     loaded = worker.loaded(name)
     form.loss.loss()
     wanted = form.read(loaded.domain)
-    return _start(worker, name, key, {"synthesize": form.model_dump()}, partial(making.synthesized, request=wanted))
+    return _start(worker, name, key, {"synthesize": form.model_dump()}, partial(synthesized, request=wanted))
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
@@ -50,7 +50,7 @@ def anonymization(name: str, form: AnonymizationRequest, key: Steward, worker: W
     for attribute in form.quasi:
         loaded.domain.index(attribute)
     request = {"anonymize": form.model_dump()}
-    return _start(worker, name, key, request, partial(making.anonymized, wanted=wanted))
+    return _start(worker, name, key, request, partial(anonymized, wanted=wanted))
 
 
 @router.get("/releases/{job_id}")
@@ -101,7 +101,7 @@ def _start(
 
 def _run(worker: Service, job_id: str, name: str, key: Key, make: Callable[[Vault], Made]) -> None:
     jobs = worker.registry.jobs
-    with _alive(jobs, job_id), _AT_ONCE:
+    with _alive(jobs, job_id), AT_ONCE:
         try:
             jobs.advance(job_id, 0.1, "reading the table")
             vault = worker.vault(name, key.name)
@@ -134,3 +134,24 @@ def _alive(jobs: Jobs, job_id: str) -> Iterator[None]:
     finally:
         over.set()
         beating.join()
+
+
+def synthesized(vault: Vault, request: SynthesisRequest) -> Made:
+    """A synthetic table."""
+    made = request.release(vault)
+    return made.statement(), as_csv(made.rows)
+
+
+def anonymized(vault: Vault, wanted: Anonymization) -> Made:
+    """An anonymised table; its facts (classes, suppressed rows, losses) stand with the statement."""
+    made = wanted.release(vault)
+    return {**made.statement(), "facts": dict(made.facts)}, as_csv(made.rows)
+
+
+def as_csv(rows: Rows) -> bytes:
+    """The rows as a file of CSV."""
+    from pyarrow import csv
+
+    buffer = io.BytesIO()
+    csv.write_csv(rows.to_arrow(), buffer)
+    return buffer.getvalue()
