@@ -128,9 +128,10 @@ class _Simulation:
         loss: Loss | Charge,
         run: Callable[[Doors], Payload],
         *,
+        charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is repeated)
     ) -> Settled:
-        payload = dict(run(self._vault.doors(loss)))
+        payload = dict(run(self._vault.doors(charge or loss)))
         return Settled(payload, guarantee="", cost="", provenance={"method": request.method}, digest="0")
 
 

@@ -7,10 +7,11 @@ exact answers that the noise is added to are recorded, and the loss that they im
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
-from tests.vault.tables import TINY, neighbours, table
+from tests.vault.tables import TINY, neighbours, people, table
 
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
@@ -21,7 +22,9 @@ from sfumato.vault.questions import (
     Bins,
     Counting,
     Distance,
+    Dropped,
     Marginal,
+    Measurable,
     Moments,
     Sum,
     Units,
@@ -40,9 +43,13 @@ QUESTIONS = {
     "mean": [Moments("b", ("a",), Fraction(1), 1)],
     "variance": [Moments("b", (), Fraction(1, 2), 2)],
     "weighted": [Weighted(("a", "b"), np.array([[3, -1, 0, 2], [-4, 1, 5, 0]], dtype=np.int64))],
-    "units": [Units(("a",))],
+    "units": [Units(("a",)), Units(())],
+    "units in several groups": [Units(("b", "a"))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
+    "dropped": [Dropped(2), Dropped(1)],
 }
+ROWS_OF_A_UNIT = {name: questions for name, questions in QUESTIONS.items() if name != "dropped"}
+BEYOND = 2  # rows of a person beyond the bound
 
 
 def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fraction:
@@ -69,17 +76,25 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
     return spent
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_kind_of_question_is_enumerated() -> None:
+    assert {type(question) for questions in QUESTIONS.values() for question in questions} == set(get_args(Measurable))
+
+
+@pytest.mark.parametrize("name", ROWS_OF_A_UNIT)
 def test_no_pair_of_neighbours_loses_more_than_the_loss_and_some_pair_loses_it_all(name, loss, monkeypatch) -> None:
     losses = [realised_loss(*pair, QUESTIONS[name], loss, monkeypatch) for pair in neighbours(2)]
     assert max(losses) <= loss.value
     assert max(losses) > loss.value * Fraction(7, 10), "30 % less noise must exceed the loss"
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "units"])
-def test_units_of_several_rows_lose_no_more(name, loss, monkeypatch) -> None:
-    losses = [realised_loss(*pair, QUESTIONS[name], loss, monkeypatch) for pair in neighbours(1, unit_rows=3)]
-    assert Fraction(7, 10) * loss.value < max(losses) <= loss.value
+@pytest.mark.parametrize("bound", [2, 3])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_person_with_several_rows_in_several_groups_loses_no_more(name, bound, loss, monkeypatch) -> None:
+    """Every person of up to two rows more than count, on top of every table of at most one person."""
+    pairs = people(1, bound, bound + BEYOND)
+    losses = [realised_loss(*pair, QUESTIONS[name], loss, monkeypatch) for pair in pairs]
+    assert max(losses) <= loss.value
+    assert max(losses) > loss.value * Fraction(7, 10), "30 % less noise must exceed the loss"
 
 
 def test_shares_divide_the_loss(loss, monkeypatch) -> None:

@@ -10,11 +10,13 @@ import pytest
 from tests.vault.tables import neighbours, table
 
 from sfumato.errors import BudgetError, QueryError
-from sfumato.privacy.accountant import charge_for
+from sfumato.ledger import open_ledger
+from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.questions import AbsoluteErrors, Counting, Distance, MarginalErrors
+from sfumato.vault.vault import Vault
 
 QUERIES = Counting(("a", "b"), np.array([[1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]], dtype=bool))
 SCORES = {
@@ -60,6 +62,17 @@ def test_a_choice_under_rho_has_bounded_range_of_sqrt_8_rho(name, monkeypatch) -
     for left, right in neighbours(2):
         before, after = (log_probabilities(encoded, SCORES[name], loss, monkeypatch) for encoded in (left, right))
         assert np.ptp(before - after) <= math.sqrt(8 * 0.125) + 1e-12
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_selection_on_its_own_is_charged_what_it_costs(name, tmp_path) -> None:
+    """Under an (epsilon, delta) limit rho binds, and bounded range costs epsilon^2 / 8, not epsilon^2 / 2."""
+    with open_ledger(f"sqlite:///{tmp_path / 'x.ledger'}", dataset="x", limit=EpsilonDelta(2, "1e-6")) as ledger:
+        vault = Vault(table([(0, 0)] * 9), ledger)
+        vault.select(SCORES[name], Epsilon("0.2"))
+        assert ledger.spent() == Charge(Fraction(1, 5), Fraction(1, 200), Fraction(0))
+        vault.select(SCORES[name], Rho("0.01"))
+        assert ledger.spent().rho == Fraction(1, 200) + Fraction(1, 100)
 
 
 def test_the_door_prefers_the_worst_query() -> None:

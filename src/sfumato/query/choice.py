@@ -14,7 +14,6 @@ from fractions import Fraction
 from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Loss
 from sfumato.query.ask import Keeper
 from sfumato.query.normal import normal
@@ -27,7 +26,7 @@ from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.payload import Payload
 from sfumato.vault.questions import RankErrors
 from sfumato.vault.release import Release
-from sfumato.vault.sensitivity import selection_sensitivity
+from sfumato.vault.session import chooser, selection_charge
 from sfumato.vault.vault import Request
 
 _PARTS = 4096
@@ -69,23 +68,21 @@ def choose_quantile(
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
     asked = errors(domain, quantile, normal(query.where, domain))
-    sensitivity = selection_sensitivity(domain, asked)  # refuses what cannot be chosen, for free
-    charge = charge_for(loss)
+    mechanism = chooser(domain, asked, loss)  # refuses what cannot be chosen, for free
 
     def run(doors: Doors) -> Payload:
         return {"cell": doors.select(asked, loss)}
 
     request = Request("query", "choice", {"scores": canonical.question(asked)}, f"chosen {in_words(query, domain)}")
-    settled = vault.release(request, loss, run, retry_key=retry_key)
+    settled = vault.release(request, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
     bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
     start, end = asked.edges[bin_], asked.edges[bin_ + 1]
     attribute = numeric(domain, quantile.of)
     low = start + part * (end - start) / asked.parts
     value = math.ceil(low) if isinstance(attribute, Integer) else low + (end - start) / asked.parts / 2
-    epsilon = charge.epsilon if charge.epsilon is not None else Fraction(math.sqrt(8 * charge.rho))
     cells = (len(asked.edges) - 1) * asked.parts
     # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
-    missed = 2 * float(sensitivity) / float(epsilon) * math.log(cells / float(1 - _SURE))
+    missed = 2 * float(mechanism.sensitivity / mechanism.epsilon.value) * math.log(cells / float(1 - _SURE))
     return ChosenQuantile(
         guarantee=settled.guarantee,
         cost=settled.cost,

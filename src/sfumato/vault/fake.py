@@ -61,10 +61,11 @@ class FakeVault:
         loss: Loss | Charge,
         run: Callable[[Doors], Payload],
         *,
+        charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is stored, so nothing is repeated)
     ) -> Settled:
         """Run a method on fresh doors; every call is a new release."""
-        purse = Purse(loss if isinstance(loss, Charge) else charge_for(loss))
+        purse = Purse(charge or (loss if isinstance(loss, Charge) else charge_for(loss)))
         self.reserved.append(purse.reserved)
         payload = run(Session(self._tallies, purse=purse, entropy=self._entropy))
         self.spent += purse.spent

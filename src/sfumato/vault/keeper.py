@@ -24,7 +24,13 @@ class Keeper(Protocol):
         ...
 
     def release(
-        self, request: Request, loss: Loss | Charge, run: Callable[[Doors], Payload], *, retry_key: str | None = None
+        self,
+        request: Request,
+        loss: Loss | Charge,
+        run: Callable[[Doors], Payload],
+        *,
+        charge: Charge | None = None,
+        retry_key: str | None = None,
     ) -> Settled:
         """See :meth:`sfumato.vault.vault.Vault.release`."""
         ...

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
-from sfumato.privacy.accountant import charge_for
+from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
 from sfumato.privacy.selection import Exponential
@@ -56,7 +56,7 @@ class Session:
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.doors.Doors.select`."""
-        mechanism = _chooser(loss, selection_sensitivity(self.domain, scores))
+        mechanism = chooser(self.domain, scores, loss)
         self._purse.spend(mechanism.charge)
         if isinstance(scores, RankErrors):
             return choose_cell(self._tallies, scores, mechanism, self._entropy)
@@ -81,6 +81,20 @@ class Session:
             weight * (int(distance[0]) - penalty)
             for distance, weight, penalty in zip(distances, scores.weights, scores.penalties, strict=True)
         ]
+
+
+def chooser(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
+    """The mechanism of a selection at a loss.
+
+    Raises:
+        DomainError, QueryError, SizeError: the scores cannot be computed.
+    """
+    return _chooser(loss, selection_sensitivity(domain, scores))
+
+
+def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
+    """What one selection at a loss costs: of an epsilon, a quarter of the rho that it implies in general."""
+    return mechanism.charge if isinstance(loss, Epsilon) else charge_for(loss)
 
 
 @lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again

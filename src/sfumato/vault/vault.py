@@ -30,8 +30,7 @@ from sfumato.vault.payload import Payload, decode, encode
 from sfumato.vault.promise import billed, promise
 from sfumato.vault.purse import Purse
 from sfumato.vault.questions import Measurable, Measurement, Scores, beyond_bounds
-from sfumato.vault.sensitivity import selection_sensitivity
-from sfumato.vault.session import Session
+from sfumato.vault.session import Session, chooser, selection_charge
 from sfumato.vault.tallies import Tallies
 
 
@@ -135,6 +134,7 @@ class Vault:
         loss: Loss | Charge,
         run: Callable[[Doors], Payload],
         *,
+        charge: Charge | None = None,
         retry_key: str | None = None,
     ) -> Settled:
         """Reserve ``loss``, run a method on doors that can spend no more, store its payload, return it.
@@ -142,10 +142,17 @@ class Vault:
         A request that was answered before returns the stored payload and costs the dataset nothing.  If ``run``
         raises after noise was drawn, the release stays charged and is never answered; asking again is charged again.
 
+        Args:
+            request: what is asked.
+            loss: what the release is promised to cost.
+            run: the method.
+            charge: what is reserved, where the mechanisms of ``run`` cost less in some measure than any of that loss.
+            retry_key: the same for all attempts at one request.
+
         Raises:
             BudgetError: the ledger refuses the charge, or the method asks for more than it reserved.
         """
-        charge = loss if isinstance(loss, Charge) else charge_for(loss)
+        charge = charge or (loss if isinstance(loss, Charge) else charge_for(loss))
         noise = DrawnEntropy(self.entropy)
         return self._settle(
             request,
@@ -198,9 +205,10 @@ class Vault:
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.doors.Doors.select`; one journal entry."""
-        selection_sensitivity(self.domain, scores)  # refuses what cannot be computed, before anything is charged
+        mechanism = chooser(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
+        charge = selection_charge(mechanism, loss)
         request = Request("vault", "select", {"scores": canonical.question(scores)})
-        settled = self.release(request, loss, lambda doors: {"index": doors.select(scores, loss)})
+        settled = self.release(request, loss, lambda doors: {"index": doors.select(scores, loss)}, charge=charge)
         return int(settled.payload["index"])
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
