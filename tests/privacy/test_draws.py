@@ -1,9 +1,10 @@
 """What ``draw`` and ``add`` hand out, against the exact probabilities: the whole way, not only the table of it.
 
-Each test compares 400 000 draws with probabilities that come from enclosures of exp, and not from the sampler.  One
-fails by chance with probability below 2e-10 (6.4 standard deviations of the variance, or p < 1e-10 of a chi-square), all
-together below 3e-9.  With a tenth less variance its ratio is off by more than 20 standard deviations, so that the chance
-to miss it is below 1e-12; that the same draws reject a variance of a ninth more is tested beside.
+Each test compares 400 000 draws with probabilities that come from enclosures of exp, and not from the sampler.
+One fails by chance with probability below 2e-10 (6.4 standard deviations of the variance, or p < 1e-10 of a
+chi-square), all together below 3e-9.  With a tenth less variance its ratio is off by more than 20 standard
+deviations, so that the chance to miss it is below 1e-12; that the same draws reject a variance of a ninth more is
+tested beside.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""The canonical form of every kind of question, as ledgers know it: a change would charge again for what was answered."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.ledger.question import Question
+from sfumato.ledger.question import canonical as spelled
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.vault import canonical
+from sfumato.vault.questions import (
+    AbsoluteErrors,
+    Bins,
+    Counting,
+    Distance,
+    Dropped,
+    Marginal,
+    MarginalErrors,
+    Moments,
+    RankErrors,
+    Sum,
+    Units,
+    Weighted,
+)
+
+WHERE = All((Any((Among("b", frozenset({2, 0})), Not(Among("a", frozenset({1}))))), Among("a", frozenset({0}))))
+COUNTING = Counting(("a", "b"), np.array([[1, 0, 1, 1], [0, 0, 1, 0]], dtype=bool))
+NEAR = Distance(("a", "b"), np.arange(4), groups=(None, (0, 0)))
+QUESTIONS = {
+    "count": Marginal(()),
+    "marginal": Marginal(("a", "b"), where=WHERE),
+    "coarse marginal": Marginal(("a", "b"), groups=((0, 1), None)),
+    "counting": COUNTING,
+    "weighted": Weighted(("a",), np.array([[3, -1], [0, 5]])),
+    "distance": Distance(("a",), np.array([2, 0])),
+    "coarse distance": NEAR,
+    "sum": Sum("b", ("a",), Fraction(1, 3), WHERE),
+    "moments": Moments("b", (), Fraction(1, 2), 2),
+    "units": Units(("b", "a"), Among("b", frozenset({1}))),
+    "bins": Bins("b", (-2.0, -0.5, 1.0), ("a",)),
+    "many bins": Bins("b", tuple(float(edge) for edge in range(70)), ("a",), WHERE),
+    "dropped": Dropped(3, WHERE),
+    "absolute errors": AbsoluteErrors(COUNTING, np.array([4, -1])),
+    "marginal errors": MarginalErrors((NEAR,), (Fraction(1, 3),), (Fraction(5, 2),)),
+    "rank errors": RankErrors("b", Fraction(1, 4), (-2.0, 1.0), 8, WHERE),
+}
+LOSSES = {
+    "epsilon": Epsilon("0.1"),
+    "rho": Rho("1/3"),
+    "both": EpsilonDelta(1, "1e-9"),
+    "charge": Charge(Fraction(1, 2), Fraction(1, 8), Fraction(1, 10**6)),
+    "zero-concentrated charge": Charge(None, Fraction(1, 8), Fraction(0)),
+}
+
+IDENTITIES = {
+    "count": "1bd5630ece4e1f8358187ca7ae77ae27343ac58168c36684790b987b611c64f1",
+    "marginal": "5ac217dfd178613603fd13f1a3d00b950950f82f2fa4cb1a8d07630aaeb33289",
+    "coarse marginal": "4dd9ff6e312bd998e6de3820a9ff5cfb954c85d5a320b34a356206c6e194ebba",
+    "counting": "acb20e54bbedd4ea0312fd8f026b1dc9fe0f0d037f4a81e65d6241b36adc658a",
+    "weighted": "2383764c84d184c7de6f9a0830ba8e8c3735a25044a742bf847f848314f20e0d",
+    "distance": "4fb121bc0d0ba650b39ac3374cf488469908eeff48d1377ea9c8d24152eaed52",
+    "coarse distance": "85efbc44e2be00057b321da2905c9dc537b728f88d1206197792ed7d247b033c",
+    "sum": "89473039912388d5bd71ccff39458fa874c99ebc7189e930b7704ee6ee514922",
+    "moments": "6c067ad774c92a2ae2dbf4180c1774fad1e95ee0d574f84300ee5e3eab943988",
+    "units": "209f990e6ec2adc05d01adb071b9285d35f4353f4fa305a9dbc5213798c73c67",
+    "bins": "830a96e4846b8a113187176d9c0b99119b5b4b3c012e911c3bb0849ad9b32515",
+    "many bins": "c96773b733f74fac3a6af63775023f5a1b581cd4154e44c49424e4845832d718",
+    "dropped": "23a395143905b70357b36787907e20fd06e8cf9025191108267f5c051b916fbb",
+    "absolute errors": "1e3a5f08c2b7a06627997d0cb4976bec301104c0d7b974ccd7a7184c8a53f036",
+    "marginal errors": "9cc5601286ec644148366dc1dbecae2b053679dae601e6ecb6054e33ac46b4a2",
+    "rank errors": "3ba4227bef2175a40687f3ee41f9134449a64dfdebf0585d21d254bdc3e6e4ac",
+}
+SPELLED = {
+    "epsilon": '{"epsilon":"0.1"}',
+    "rho": '{"rho":"1/3"}',
+    "both": '{"delta":"1e-09","epsilon":"1"}',
+    "charge": '{"delta":"1e-06","epsilon":"0.5","rho":"0.125"}',
+    "zero-concentrated charge": '{"delta":"0","epsilon":null,"rho":"0.125"}',
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_keeps_its_canonical_form(name) -> None:
+    assert hashlib.sha256(spelled(canonical.question(QUESTIONS[name])).encode()).hexdigest() == IDENTITIES[name]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_keeps_its_canonical_form(name) -> None:
+    assert spelled(canonical.loss(LOSSES[name])) == SPELLED[name]
+
+
+def test_the_name_of_a_whole_question_stays() -> None:
+    parameters = {
+        "questions": [canonical.question(asked) for asked in QUESTIONS.values()],
+        "shares": None,
+        "loss": canonical.loss(Epsilon("0.1")),
+    }
+    assert (
+        Question("vault", "measure", parameters, "version").key
+        == "8dd0c6076ef0fb2aabc4a6e2370f938aea12aa049afbbd4f4330c8c4520afb4d"
+    )
