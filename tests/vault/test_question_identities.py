@@ -1,4 +1,4 @@
-"""The canonical form of every kind of question, as ledgers know it: a change would charge again for what was answered."""
+"""The canonical form of each kind of question, as ledgers know it: what changes it charges again for old answers."""
 
 from __future__ import annotations
 
