@@ -67,7 +67,9 @@ def test_a_choice_under_rho_has_bounded_range_of_sqrt_8_rho(name, monkeypatch) -
 @pytest.mark.parametrize("name", SCORES)
 def test_a_selection_on_its_own_is_charged_what_it_costs(name, tmp_path) -> None:
     """Under an (epsilon, delta) limit rho binds, and bounded range costs epsilon^2 / 8, not epsilon^2 / 2."""
-    with open_ledger(f"sqlite:///{tmp_path / 'x.ledger'}", dataset="x", limit=EpsilonDelta(2, "1e-6")) as ledger:
+    with open_ledger(
+        f"sqlite:///{tmp_path / 'x.ledger'}", dataset="x", limit=EpsilonDelta(2, "1e-6"), create=True
+    ) as ledger:
         vault = Vault(table([(0, 0)] * 9), ledger)
         vault.select(SCORES[name], Epsilon("0.2"))
         assert ledger.spent() == Charge(Fraction(1, 5), Fraction(1, 200), Fraction(0))
