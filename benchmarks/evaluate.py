@@ -45,7 +45,7 @@ def people(count: int):
     import numpy as np
 
     from sfumato.data import domain
-    from sfumato.evaluate.rows import Rows, open_rows
+    from sfumato.evaluate.released import Rows, open_rows
 
     described = domain("adult")
     folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
@@ -57,12 +57,11 @@ def people(count: int):
 
 
 def ours(release, members, controls, attacks: int) -> dict[str, object]:
-    from sfumato.evaluate.attacks import nearest
-    from sfumato.evaluate.attacks.advantage import advantage
-    from sfumato.evaluate.attacks.similarity import Similarity
+    from sfumato.evaluate.attacks.row_attacks import test_row_attacks
+    from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
     from sfumato.evaluate.attacks.suite import attack_rows
-    from sfumato.evaluate.attacks.targets import draw_targets
     from sfumato.evaluate.claims import Claim
+    from sfumato.evaluate.intervals import advantage
     from sfumato.evaluate.released import Released
     from sfumato.model.simulation import generator
 
@@ -74,7 +73,7 @@ def ours(release, members, controls, attacks: int) -> dict[str, object]:
     # the same secret as the peer's, for the comparison of results: outside the time
     luck = generator(1)
     _, test = draw_targets(members, controls, count=2 * attacks, generator=luck)
-    right = nearest.test(Similarity.to(rows), test, release.domain.index(INFERRED), generator=luck).inferred
+    right = test_row_attacks(Similarity.to(rows), test, release.domain.index(INFERRED), generator=luck).inferred
     result = advantage("inference", "", right[: len(test)], right[len(test) :])
     counts["attribute inference"] = _counted(result)
     return {"cpu": spent, "counts": counts}
@@ -143,7 +142,7 @@ def audited(draws: int) -> dict[str, object]:
     import numpy as np
 
     from sfumato.evaluate.audit.audit import audit
-    from sfumato.evaluate.audit.subject import Subject
+    from sfumato.evaluate.audit.subjects import Subject
     from sfumato.privacy.loss import Epsilon
 
     here = [peer("diffprivlib"), str(Path(__file__)), "--diffprivlib", str(draws)]

@@ -56,8 +56,8 @@ ceiling is a sample of the same size, with replacement, of the table itself. Mad
 def people():
     """The excerpts as codes."""
     from sfumato.domain import Categorical, Domain, Integer, Unknown
-    from sfumato.evaluate.reading import read_release
-    from sfumato.evaluate.rows import Rows
+    from sfumato.evaluate.release_files import read_release
+    from sfumato.evaluate.released import Rows
 
     folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "nist"
     meaning = json.loads((folder / "data_dictionary.json").read_text(encoding="utf-8"))
@@ -75,10 +75,10 @@ def people():
 def main() -> None:
     import numpy as np
 
-    from sfumato.evaluate.grid import aim
+    from sfumato.evaluate.candidate_grid import aim
+    from sfumato.evaluate.population_split import independent
     from sfumato.evaluate.released import Released
-    from sfumato.evaluate.utility.baselines import independent
-    from sfumato.evaluate.utility.scores import marginal_score, rescaled
+    from sfumato.evaluate.utility.marginal_scores import marginal_score, rescaled
     from sfumato.privacy.loss import EpsilonDelta
 
     parser = argparse.ArgumentParser(description=__doc__)

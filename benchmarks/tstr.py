@@ -19,8 +19,8 @@ import numpy as np
 
 from sfumato import data, synthesize
 from sfumato.engine.arrays import ArrayTable
-from sfumato.evaluate.rows import Rows, open_rows
-from sfumato.evaluate.utility.learning import train_on_release
+from sfumato.evaluate.released import Rows, open_rows
+from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.workload import Marginals

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from sfumato.data import census, census_release, child_mental_health, domain
 from sfumato.engine.open import open_table
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows, open_rows
-from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.utility.scores import marginal_score
+from sfumato.evaluate.population_split import independent
+from sfumato.evaluate.released import Released, Rows, open_rows
+from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.ledger import open_ledger
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta

@@ -18,7 +18,7 @@ from sfumato.anonymize.microdata import Microdata
 from sfumato.domain import Attribute, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.rows import open_rows
+from sfumato.evaluate.released import open_rows
 
 Floats = NDArray[np.float64]
 Bounds = tuple[int, int]

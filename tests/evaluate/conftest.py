@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from sfumato.evaluate.panel import Panel, panel
+from sfumato.evaluate.population_split import PopulationSplit, split_population
 
 
 def _load(name: str) -> ModuleType:
@@ -26,7 +26,7 @@ def people() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def everyone(people) -> Panel:
+def everyone(people) -> PopulationSplit:
     """Two thousand members, and four thousand others of the same population."""
     rows = people.population(6000, seed=1)
-    return panel(rows.take(np.arange(2000)), rows.take(np.arange(2000, 6000)), seed=2)
+    return split_population(rows.take(np.arange(2000)), rows.take(np.arange(2000, 6000)), seed=2)

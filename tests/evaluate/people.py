@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.released import Rows
 
 DOMAIN = Domain(
     (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.domain import Categorical, Integer, Real, Unknown
-from sfumato.evaluate.cells import compatible
+from sfumato.evaluate.release_files import compatible
 
 AGE = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP)
 BINNED = Integer(name="age", minimum=0, maximum=99, edges=(0, 18, 65), unknown=Unknown.DROP)

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfumato.errors import TableError
-from sfumato.evaluate.estimates import Answered, Perturbed, onto_simplex
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.released import Answered, Perturbed, Released, Rows, onto_simplex
 
 
 @given(arrays(np.float64, st.integers(1, 6), elements=st.floats(-5, 5)))

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InfeasibleError, InputError
+from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Contender, frontier, without_exact_shares
-from sfumato.evaluate.grid import grid
-from sfumato.evaluate.panel import panel
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.verdict import Verdict
+from sfumato.evaluate.evaluation_result import EvaluationResult
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, without_exact_shares
+from sfumato.evaluate.population_split import split_population
+from sfumato.evaluate.released import Released, Rows
 from sfumato.privacy.loss import Epsilon
 
 
 @pytest.fixture(scope="module")
 def few(people):
     rows = people.population(900, seed=1)
-    return panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
+    return split_population(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
 
 
 def impossible(_):
@@ -34,9 +33,9 @@ def test_an_interrupted_run_goes_on_where_it_was(few, tmp_path):
         made.append(len(rows))
         return Released.of(rows.take(range(150)))
 
-    contenders = [
-        Contender("half", "sample", Claim(Epsilon(3)), half),
-        Contender("never", "sample", Claim(), impossible),
+    candidates = [
+        Candidate("half", "sample", Claim(Epsilon(3)), half),
+        Candidate("never", "sample", Claim(), impossible),
     ]
     seen = []
 
@@ -46,24 +45,24 @@ def test_an_interrupted_run_goes_on_where_it_was(few, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        frontier(contenders, few, target="rich", seed=0, cache=tmp_path, watch=watch)
+        frontier(candidates, few, target="rich", seed=0, cache=tmp_path, watch=watch)
     assert seen == [(RAW, 0, 5), (CEILING, 1, 5), (FLOOR, 2, 5), ("half", 3, 5), ("never", 4, 5)]
-    found = frontier(contenders, few, target="rich", seed=0, cache=tmp_path)
+    found = frontier(candidates, few, target="rich", seed=0, cache=tmp_path)
     assert made == [300]  # not made again
-    assert [verdict.name for verdict in found.verdicts] == [RAW, CEILING, FLOOR, "half"]
+    assert [result.name for result in found.results] == [RAW, CEILING, FLOOR, "half"]
     assert found.failed == (("never", "nothing can meet this"),)
-    again = frontier(contenders, few, target="rich", seed=0)
+    again = frontier(candidates, few, target="rich", seed=0)
     assert made == [300, 300]
-    assert [dumped(verdict) for verdict in again.verdicts] == [dumped(verdict) for verdict in found.verdicts]
+    assert [dumped(result) for result in again.results] == [dumped(result) for result in found.results]
 
 
-def dumped(verdict: Verdict) -> str:
-    return json.dumps(verdict.to_json())
+def dumped(result: EvaluationResult) -> str:
+    return json.dumps(result.to_json())
 
 
 def test_a_verdict_survives_json(few, tmp_path):
-    raw = frontier([], few, target="rich", seed=0).verdicts[0]
-    again = Verdict.from_json(json.loads(dumped(raw)))
+    raw = frontier([], few, target="rich", seed=0).results[0]
+    again = EvaluationResult.from_json(json.loads(dumped(raw)))
     assert dumped(again) == dumped(raw)
     assert again.headline == raw.headline
     assert again.attacks == raw.attacks
@@ -72,9 +71,9 @@ def test_a_verdict_survives_json(few, tmp_path):
 def test_the_cache_knows_its_people(few, people, tmp_path):
     first = frontier([], few, target="rich", seed=0, cache=tmp_path)
     rows = people.population(900, seed=7)
-    others = panel(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
+    others = split_population(rows.take(range(300)), rows.take(range(300, 900)), seed=2)
     second = frontier([], others, target="rich", seed=0, cache=tmp_path)
-    assert first.verdicts[1].marginals != second.verdicts[1].marginals
+    assert first.results[1].marginals != second.results[1].marginals
 
 
 @pytest.mark.parametrize("change", [lambda kept: kept.replace(b"raw", b"row"), lambda kept: kept[:-9], lambda _: b"{}"])
@@ -83,12 +82,12 @@ def test_a_verdict_that_was_spoiled_is_made_anew(few, tmp_path, change):
     for path in (tmp_path / "kept" / "here").iterdir():
         path.write_bytes(change(path.read_bytes()))
     again = frontier([], few, target="rich", seed=0, cache=tmp_path / "kept" / "here")
-    assert [dumped(verdict) for verdict in again.verdicts] == [dumped(verdict) for verdict in first.verdicts]
+    assert [dumped(result) for result in again.results] == [dumped(result) for result in first.results]
 
 
 def test_a_cache_that_cannot_be_written_to_is_refused_before_anything_is_made(few, tmp_path):
     (tmp_path / "file").write_text("")
-    made = [Contender("made", "sample", Claim(), pytest.fail)]
+    made = [Candidate("made", "sample", Claim(), pytest.fail)]
     for cache in (tmp_path / "file", tmp_path / "file" / "below", "a\0b", 5):
         with pytest.raises(InputError, match="folder"):
             frontier(made, few, target="rich", seed=0, cache=cache)
@@ -98,42 +97,42 @@ def test_what_cannot_be_judged_is_left_out_with_its_reason(few):
     other = few.domain.project(["rich"])
     narrow = Released.of(Rows(other, few.members.codes[:, [few.domain.index("rich")]]))
     for made in (narrow, None):
-        found = frontier([Contender("odd", "sample", Claim(), lambda _, made=made: made)], few, target="rich", seed=0)
+        found = frontier([Candidate("odd", "sample", Claim(), lambda _, made=made: made)], few, target="rich", seed=0)
         assert [name for name, _ in found.failed] == ["odd"]
 
 
 def test_what_is_shown_does_not_give_exact_shares_away(few):
     """A released share with its distance to all digits would: half the people have one of two values."""
-    contenders = [Contender("half", "sample", Claim(), lambda rows: Released.of(rows.take(range(0, 299, 2))))]
-    verdicts = frontier(contenders, few, target="rich", seed=0).verdicts
+    candidates = [Candidate("half", "sample", Claim(), lambda rows: Released.of(rows.take(range(0, 299, 2))))]
+    results = frontier(candidates, few, target="rich", seed=0).results
     place = few.domain.index("rich")
-    kept, public = verdicts[-1], without_exact_shares(verdicts[-1])
+    kept, public = results[-1], without_exact_shares(results[-1])
 
-    def told(verdict: Verdict) -> list[float]:
-        share, distance = verdict.columns["rich"][0], verdict.pair_distance[place][place]
+    def told(result: EvaluationResult) -> list[float]:
+        share, distance = result.columns["rich"][0], result.pair_distance[place][place]
         return [300 * (share + distance), 300 * (share - distance)]
 
     true = np.count_nonzero(few.members.codes[:, place] == 0)
     assert min(abs(count - true) for count in told(kept)) < 1e-9
     assert min(abs(count - true) for count in told(public)) > 1e-3
-    assert all(without_exact_shares(each).real_columns == {} for each in verdicts)
-    assert [bool(without_exact_shares(each).columns) for each in verdicts] == [False, False, False, True]
+    assert all(without_exact_shares(each).real_columns == {} for each in results)
+    assert [bool(without_exact_shares(each).columns) for each in results] == [False, False, False, True]
 
 
 def test_quasi_identifiers_tell_contenders_apart():
     """The cache goes by names."""
-    names = [{contender.name for contender in grid(quasi)} for quasi in (("age", "town"), ("age", "rich"), ())]
+    names = [{candidate.name for candidate in grid(quasi)} for quasi in (("age", "town"), ("age", "rich"), ())]
     assert len(names[0] & names[1]) == len(names[2]) < len(names[0])
 
 
 def test_names_are_distinct(few):
-    twice = [Contender("same", "sample", Claim(), Released.of)] * 2
+    twice = [Candidate("same", "sample", Claim(), Released.of)] * 2
     with pytest.raises(InputError, match="the same name"):
         frontier(twice, few, target="rich", seed=0)
 
 
 def test_verdicts_say_what_they_should(few):
-    raw, ceiling, floor = frontier([], few, target="rich", seed=0).verdicts
+    raw, ceiling, floor = frontier([], few, target="rich", seed=0).results
     assert raw.marginals == (1, 1, 1)
     assert floor.marginals[0] == 1
     assert floor.marginals[2] < ceiling.marginals[2]

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain
-from sfumato.evaluate.grid import aim, answered_pairs, grid, mondrian, randomised
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.utility.scores import marginal_score
+from sfumato.evaluate.candidate_grid import aim, answered_pairs, grid, mondrian, randomised
+from sfumato.evaluate.released import Released, Rows
+from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.privacy.loss import EpsilonDelta
 
 
@@ -20,15 +19,15 @@ def rows(people) -> Rows:
 
 
 def test_every_family_is_run_and_names_are_distinct():
-    contenders = grid(("town", "job"))
-    assert {each.family for each in contenders} == {
+    candidates = grid(("town", "job"))
+    assert {each.family for each in candidates} == {
         "synthetic table",
         "k-anonymity",
         "answered queries",
         "local reports",
     }
-    assert len({each.name for each in contenders}) == len(contenders)
-    assert all(each.claim.loss for each in contenders if each.family != "k-anonymity")
+    assert len({each.name for each in candidates}) == len(candidates)
+    assert all(each.claim.loss for each in candidates if each.family != "k-anonymity")
 
 
 @pytest.mark.parametrize(

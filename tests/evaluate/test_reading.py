@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.reading import from_arrow, read_hierarchy, read_release
+from sfumato.evaluate.release_files import from_arrow, read_hierarchy, read_release
 
 DOMAIN = Domain(
     (

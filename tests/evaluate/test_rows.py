@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.released import Rows
 
 
 def test_rows_never_print_the_protected_table(people):

@@ -13,9 +13,8 @@ from sfumato import evaluate
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError, TableError
 from sfumato.evaluate.claims import parse_claim
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.verdict import Entry
+from sfumato.evaluate.evaluation_result import Entry
+from sfumato.evaluate.released import Released, Rows
 from sfumato.privacy.loss import Epsilon, Rho
 
 ODD = (None, 5, 10**400, -1, 1.5, float("nan"), True, "", "x", b"x", [], [None], {}, {1: 2}, np.ones(1), ...)
@@ -27,9 +26,9 @@ ENTRY = Entry("half", "sample", NOTHING)
 
 
 @pytest.fixture(scope="module")
-def few(people) -> evaluate.Panel:
+def few(people) -> evaluate.PopulationSplit:
     rows = people.population(900, seed=1)
-    return evaluate.panel(rows.take(np.arange(300)), rows.take(np.arange(300, 900)), seed=2)
+    return evaluate.split_population(rows.take(np.arange(300)), rows.take(np.arange(300, 900)), seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +53,8 @@ def test_files_have_paths_a_domain_and_an_attribute(odd, file) -> None:
         lambda: evaluate.read_hierarchy(odd, AGE["age"]),
         lambda: evaluate.read_hierarchy(file, odd),
         lambda: evaluate.read_release(file, odd),
-        lambda: evaluate.open_panel(str(file), None, odd, seed=0),
-        lambda: evaluate.open_panel(odd, None, AGE, seed=0),
+        lambda: evaluate.open_population_split(str(file), None, odd, seed=0),
+        lambda: evaluate.open_population_split(odd, None, AGE, seed=0),
     ):
         with pytest.raises(InputError):
             refused()
@@ -121,8 +120,8 @@ def test_claims_are_said_once_and_in_numbers_that_can_be() -> None:
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_people_and_quasi_identifiers(odd, few) -> None:
     for refused in (
-        lambda: evaluate.panel(odd, few.members, seed=0),
-        lambda: evaluate.panel(few.members, odd, seed=0),
+        lambda: evaluate.split_population(odd, few.members, seed=0),
+        lambda: evaluate.split_population(few.members, odd, seed=0),
         lambda: evaluate.grid([odd] if not isinstance(odd, str) else odd),
     ):
         with pytest.raises(InputError):
@@ -134,8 +133,8 @@ def test_people_and_quasi_identifiers(odd, few) -> None:
 @pytest.mark.parametrize("odd", NO_SEED, ids=repr)
 def test_seeds_are_whole_numbers_from_0(odd, few, half, file) -> None:
     for refused in (
-        lambda: evaluate.open_panel(str(file), None, AGE, seed=odd),
-        lambda: evaluate.panel(few.members, few.controls, seed=odd),
+        lambda: evaluate.open_population_split(str(file), None, AGE, seed=odd),
+        lambda: evaluate.split_population(few.members, few.controls, seed=odd),
         lambda: evaluate.attack(half, few.members, few.controls, claim=NOTHING, seed=odd),
         lambda: evaluate.scorecard(half, few, target="rich", seed=odd),
         lambda: evaluate.judge(half, few, entry=ENTRY, target="rich", seed=odd),
@@ -149,7 +148,7 @@ def test_seeds_are_whole_numbers_from_0(odd, few, half, file) -> None:
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_releases_people_entries_and_targets(odd, few, half) -> None:
-    made = evaluate.Contender("odd", "sample", NOTHING, lambda _: odd)
+    made = evaluate.Candidate("odd", "sample", NOTHING, lambda _: odd)
     for refused in (
         lambda: evaluate.attack(odd, few.members, few.controls, claim=NOTHING, seed=0),
         lambda: evaluate.attack(half, odd, few.controls, claim=NOTHING, seed=0),
@@ -163,8 +162,8 @@ def test_releases_people_entries_and_targets(odd, few, half) -> None:
         lambda: evaluate.frontier([], odd, target="rich", seed=0),
         lambda: evaluate.frontier([], few, target=odd, seed=0),
         lambda: evaluate.frontier([odd], few, target="rich", seed=0),
-        lambda: evaluate.Contender("odd", "sample", odd, made.make),
-        lambda: evaluate.Contender("odd", "sample", NOTHING, odd),
+        lambda: evaluate.Candidate("odd", "sample", odd, made.make),
+        lambda: evaluate.Candidate("odd", "sample", NOTHING, odd),
     ):
         with pytest.raises(InputError):
             refused()

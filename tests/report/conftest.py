@@ -5,10 +5,9 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.frontier import Contender, Frontier, frontier
-from sfumato.evaluate.panel import panel
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.frontier import Candidate, Frontier, frontier
+from sfumato.evaluate.population_split import split_population
+from sfumato.evaluate.released import Released, Rows
 from sfumato.privacy.loss import Epsilon
 
 DOMAIN = Domain(
@@ -32,9 +31,9 @@ def judged() -> Frontier:
     luck = np.random.default_rng(0)
     age = luck.integers(0, 80, 900)
     rows = Rows(DOMAIN, np.column_stack([age, luck.integers(0, 3, 900), age + luck.integers(0, 60, 900) > 70]))
-    people = panel(rows.take(np.arange(300)), rows.take(np.arange(300, 900)), seed=1)
-    contenders = [
-        Contender("half, epsilon 3", "sample", Claim(Epsilon(3)), lambda rows: Released.of(rows.take(np.arange(150)))),
-        Contender("<i>quarter", "sample", Claim(), lambda rows: Released.of(rows.take(np.arange(75)))),
+    people = split_population(rows.take(np.arange(300)), rows.take(np.arange(300, 900)), seed=1)
+    candidates = [
+        Candidate("half, epsilon 3", "sample", Claim(Epsilon(3)), lambda rows: Released.of(rows.take(np.arange(150)))),
+        Candidate("<i>quarter", "sample", Claim(), lambda rows: Released.of(rows.take(np.arange(75)))),
     ]
-    return frontier(contenders, people, target="rich", seed=0)
+    return frontier(candidates, people, target="rich", seed=0)

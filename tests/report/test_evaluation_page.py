@@ -32,7 +32,7 @@ class Elements(HTMLParser):
 @pytest.fixture(scope="module", params=[False, True], ids=["public", "internal"])
 def page(request, judged, breaking_domain):
     drawn = evaluation_page(
-        "Trial", judged.verdicts, breaking_domain, findings=FINDINGS, journal=JOURNAL, internal=request.param
+        "Trial", judged.results, breaking_domain, findings=FINDINGS, journal=JOURNAL, internal=request.param
     )
     return request.param, render_interactive(drawn)
 
@@ -93,7 +93,7 @@ def test_exact_shares_are_shown_to_the_steward_only(page, judged):
 
 
 def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breaking_domain):
-    baselines = [verdict for verdict in judged.verdicts if verdict.family == BASELINES]
+    baselines = [verdict for verdict in judged.results if verdict.family == BASELINES]
     text = render_interactive(evaluation_page("Nothing was made", baselines, breaking_domain))
     assert not [name for name in charts(text) if name.startswith("columns")]
     assert "columns-0" in charts(

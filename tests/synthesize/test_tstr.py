@@ -7,8 +7,8 @@ import pytest
 
 from sfumato import data
 from sfumato.engine.arrays import ArrayTable
-from sfumato.evaluate.rows import Rows, open_rows
-from sfumato.evaluate.utility.learning import train_on_release
+from sfumato.evaluate.released import Rows, open_rows
+from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.simulation import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize import Summed, aim

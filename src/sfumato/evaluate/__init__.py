@@ -5,30 +5,30 @@ Everything here is computed from the protected table without noise: results are 
 
 from sfumato.evaluate.attacks.suite import attack
 from sfumato.evaluate.audit.audit import audit_all
-from sfumato.evaluate.audit.subject import Subject, subject_of
+from sfumato.evaluate.audit.subjects import Subject, subject_of
+from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.files import open_panel
-from sfumato.evaluate.frontier import Contender, frontier
-from sfumato.evaluate.grid import grid
-from sfumato.evaluate.panel import Panel, panel
-from sfumato.evaluate.reading import read_hierarchy, read_release
+from sfumato.evaluate.evaluation_result import judge
+from sfumato.evaluate.frontier import Candidate, frontier
+from sfumato.evaluate.population_split import PopulationSplit, split_population
+from sfumato.evaluate.release_files import read_hierarchy, read_release
+from sfumato.evaluate.submissions import open_population_split
 from sfumato.evaluate.utility.scorecard import scorecard
-from sfumato.evaluate.verdict import judge
 
 __all__ = [
+    "Candidate",
     "Claim",
-    "Contender",
-    "Panel",
+    "PopulationSplit",
     "Subject",
     "attack",
     "audit_all",
     "frontier",
     "grid",
     "judge",
-    "open_panel",
-    "panel",
+    "open_population_split",
     "read_hierarchy",
     "read_release",
     "scorecard",
+    "split_population",
     "subject_of",
 ]

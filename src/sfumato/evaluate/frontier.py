@@ -13,19 +13,22 @@ import numpy as np
 
 from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError, SfumatoError
-from sfumato.evaluate.attacks.advantage import Advantage
-from sfumato.evaluate.checks import refuse_wrong_panel, refuse_wrong_release
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.panel import Panel
-from sfumato.evaluate.released import Marginals, Released
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.verdict import Entry, Verdict, judge
-from sfumato.evaluate.watching import Watch, unwatched
+from sfumato.evaluate.evaluation_result import Entry, EvaluationResult, judge
+from sfumato.evaluate.intervals import Advantage
+from sfumato.evaluate.population_split import (
+    PopulationSplit,
+    Progress,
+    independent,
+    no_progress,
+    refuse_wrong_release,
+    refuse_wrong_split,
+)
+from sfumato.evaluate.released import Marginals, Released, Rows
 from sfumato.model.simulation import generator
 
-VERSION = 3
-"""Of the stored verdicts: raise it when their meaning changes."""
+VERSION = 4
+"""Of the stored results: raise it when their meaning changes."""
 
 _SHOWN_DIGITS = 3
 """Decimals of a distance from the table that leave the owner's hands."""
@@ -35,7 +38,7 @@ FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """A release to be made and judged: its name, family and claim, and how it is made from the members."""
 
     name: str
@@ -46,110 +49,110 @@ class Contender:
     def __post_init__(self) -> None:
         _ = Entry(self.name, self.family, self.claim)
         if not callable(self.make):
-            raise InputError("a contender is made by a function of the members", culprit=self.make)
+            raise InputError("a candidate is made by a function of the members", culprit=self.make)
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Verdicts in the order of the contenders, the baselines first; ``failed`` says why a release was not made."""
+    """Results in the order of the candidates, the baselines first; ``failed`` says why a release was not made."""
 
-    verdicts: tuple[Verdict, ...]
+    results: tuple[EvaluationResult, ...]
     failed: tuple[tuple[str, str], ...]
 
 
-def baselines(panel: Panel, *, seed: int) -> tuple[Contender, ...]:
+def baselines(split: PopulationSplit, *, seed: int) -> tuple[Candidate, ...]:
     """The ends of both scales: the table itself, other people, and independent columns."""
     return (
-        Contender(RAW, BASELINES, Claim(), Released.of),
-        Contender(CEILING, BASELINES, Claim(), lambda _: Released.of(panel.others)),
-        Contender(FLOOR, BASELINES, Claim(), lambda rows: Released.of(independent(rows, generator(seed)))),
+        Candidate(RAW, BASELINES, Claim(), Released.of),
+        Candidate(CEILING, BASELINES, Claim(), lambda _: Released.of(split.others)),
+        Candidate(FLOOR, BASELINES, Claim(), lambda rows: Released.of(independent(rows, generator(seed)))),
     )
 
 
 def frontier(
-    contenders: Sequence[Contender],
-    panel: Panel,
+    candidates: Sequence[Candidate],
+    split: PopulationSplit,
     *,
     target: str,
     seed: int,
     cache: str | Path | None = None,
     watch: Callable[[str, int, int], None] | None = None,
-    stage: Watch = unwatched,
+    stage: Progress = no_progress,
 ) -> Frontier:
-    """Make and judge every contender, after the baselines.
+    """Make and judge every candidate, after the baselines.
 
-    A contender that cannot be made (infeasible, too large) is left out with its reason; the others go on.
+    A candidate that cannot be made (infeasible, too large) is left out with its reason; the others go on.
 
     Args:
-        contenders: what to run; names are distinct.
-        panel: the people.
+        candidates: what to run; names are distinct.
+        split: the people.
         target: the attribute that learners predict.
         seed: the same people are attacked, and the same queries asked, for all.
-        cache: folder that keeps verdicts, so that an interrupted run goes on where it was; as secret as the table.
-        watch: told the name of each contender before it starts, its number and how many there are.
-        stage: told what comes next for that contender.
+        cache: folder that keeps results, so that an interrupted run goes on where it was; as secret as the table.
+        watch: told the name of each candidate before it starts, its number and how many there are.
+        stage: told what comes next for that candidate.
 
     Raises:
-        InputError: two contenders of one name, what are no contenders, people or target, or a folder that cannot be
+        InputError: two candidates of one name, what are no candidates, people or target, or a folder that cannot be
             written to.
     """
-    refuse_wrong_panel(panel, target=target, seed=seed)
-    expect_all(contenders, Contender, "contenders are a list of Contender, such as grid returns")
+    refuse_wrong_split(split, target=target, seed=seed)
+    expect_all(candidates, Candidate, "candidates are a list of Candidate, such as grid returns")
     folder = None if cache is None else _opened(cache)
-    everyone = (*baselines(panel, seed=seed), *contenders)
-    if len({contender.name for contender in everyone}) != len(everyone):
-        raise InputError("two contenders of a frontier have the same name", culprit=tuple(c.name for c in everyone))
-    people = _fingerprint(panel)
-    verdicts, failed = [], []
-    for number, contender in enumerate(everyone):
+    everyone = (*baselines(split, seed=seed), *candidates)
+    if len({candidate.name for candidate in everyone}) != len(everyone):
+        raise InputError("two candidates of a frontier have the same name", culprit=tuple(c.name for c in everyone))
+    people = _fingerprint(split)
+    results, failed = [], []
+    for number, candidate in enumerate(everyone):
         if watch is not None:
-            watch(contender.name, number, len(everyone))
-        key = json.dumps([VERSION, people, contender.name, contender.family, str(contender.claim), target, seed])
+            watch(candidate.name, number, len(everyone))
+        key = json.dumps([VERSION, people, candidate.name, candidate.family, str(candidate.claim), target, seed])
         path = None if folder is None else folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
         if path is not None and (kept := _kept(path)) is not None:
-            verdicts.append(kept)
+            results.append(kept)
             continue
         try:
-            release = contender.make(panel.members)
-            refuse_wrong_release(release, panel.domain)
+            release = candidate.make(split.members)
+            refuse_wrong_release(release, split.domain)
         except SfumatoError as error:
-            failed.append((contender.name, str(error)))
+            failed.append((candidate.name, str(error)))
             continue
         found = judge(
             release,
-            panel,
-            entry=Entry(contender.name, contender.family, contender.claim),
+            split,
+            entry=Entry(candidate.name, candidate.family, candidate.claim),
             target=target,
             seed=seed,
             watch=stage,
         )
-        verdicts.append(found)
+        results.append(found)
         if path is not None:
             _keep(path, found)
-    return Frontier(tuple(verdicts), tuple(failed))
+    return Frontier(tuple(results), tuple(failed))
 
 
-def without_exact_shares(verdict: Verdict) -> Verdict:
-    """The verdict without shares of real people, for whoever may see scores but not the table.
+def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
+    """The result without shares of real people, for whoever may see scores but not the table.
 
     Distances from the table are rounded: with all their digits, a released share and its distance give the
     exact one away.
     """
-    exact = verdict.family == BASELINES
-    one, two, three = _rounded(verdict.marginals)
+    exact = result.family == BASELINES
+    one, two, three = _rounded(result.marginals)
     return replace(
-        verdict,
+        result,
         real_columns={},
-        columns={} if exact else verdict.columns,
+        columns={} if exact else result.columns,
         marginals=(one, two, three),
-        pair_distance=tuple(map(_rounded, verdict.pair_distance)),
-        association_difference=tuple(map(_rounded, verdict.association_difference)),
+        pair_distance=tuple(map(_rounded, result.pair_distance)),
+        association_difference=tuple(map(_rounded, result.association_difference)),
     )
 
 
-def told(verdict: Verdict) -> dict[str, Any]:
-    """What the page shows of a verdict, as JSON values: no exact shares, and no numbers of people."""
-    public = without_exact_shares(verdict)
+def told(result: EvaluationResult) -> dict[str, Any]:
+    """What the page shows of a result, as JSON values: no exact shares, and no numbers of people."""
+    public = without_exact_shares(result)
     attacks = [_told(each) for each in public.attacks]
     return {**public.to_json(), "samples": public.sampled, "attacks": attacks, "headline": _told(public.headline)}
 
@@ -178,39 +181,39 @@ def _opened(cache: str | Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot keep verdicts in the folder {folder}: {_reason(error)}", culprit=cache) from None
+        raise InputError(f"cannot keep results in the folder {folder}: {_reason(error)}", culprit=cache) from None
     return folder
 
 
-def _keep(path: Path, verdict: Verdict) -> None:
-    """With its digest ahead, whole or not at all: a half-written verdict would be taken for one."""
-    text = json.dumps(verdict.to_json()).encode()
+def _keep(path: Path, result: EvaluationResult) -> None:
+    """With its digest ahead, whole or not at all: a half-written result would be taken for one."""
+    text = json.dumps(result.to_json()).encode()
     partial = path.with_suffix(".partial")
     try:
         partial.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
         partial.replace(path)
     except OSError as error:
-        raise InputError(f"cannot keep verdicts in the folder {path.parent}: {_reason(error)}", culprit=path) from None
+        raise InputError(f"cannot keep results in the folder {path.parent}: {_reason(error)}", culprit=path) from None
 
 
-def _kept(path: Path) -> Verdict | None:
-    """The verdict that was kept, None where there is none or its digest is another: then it is made anew."""
+def _kept(path: Path) -> EvaluationResult | None:
+    """The result that was kept, None where there is none or its digest is another: then it is made anew."""
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
     except OSError:
         return None
     if hashlib.sha256(text).hexdigest().encode() != digest:
         return None
-    return Verdict.from_json(json.loads(text))
+    return EvaluationResult.from_json(json.loads(text))
 
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or "it cannot be written"
 
 
-def _fingerprint(panel: Panel) -> str:
-    digest = hashlib.sha256(panel.domain.hash.encode())
-    for rows in (panel.members, panel.controls, panel.others):
+def _fingerprint(split: PopulationSplit) -> str:
+    digest = hashlib.sha256(split.domain.hash.encode())
+    for rows in (split.members, split.controls, split.others):
         digest.update(np.ascontiguousarray(rows.codes, dtype=np.int64).tobytes())
         digest.update(b"|")
     return digest.hexdigest()

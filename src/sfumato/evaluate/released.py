@@ -1,18 +1,97 @@
-"""A release as an outsider sees it: rows of cells, each cell a set of compatible leaves."""
+"""Raw rows of real people, and releases as an outsider sees them: whatever can say a marginal.
+
+A released row is a row of cells, each cell a set of compatible leaves.  Releases without rows of people are answered
+workloads and locally perturbed reports.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
+from sfumato.engine.exact import reveal
 from sfumato.errors import SizeError, TableError
-from sfumato.evaluate.rows import Codes, Rows
+
+Codes = NDArray[np.intp]
+
+_LARGEST = 1 << 62  # of a key, before keys are numbered anew
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of real people: ``codes`` has shape ``(rows, attributes)``, in the order of the domain.
+
+    Raises:
+        TableError: the shape does not fit the domain, or a code is out of range or no whole number.
+    """
+
+    domain: Domain
+    codes: Codes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        if codes.ndim != 2 or codes.shape[1] != len(self.domain):  # noqa: PLR2004
+            raise TableError(f"codes need one column for each of the {len(self.domain)} attributes", culprit=self)
+        if codes.size and codes.dtype.kind not in "iu":
+            raise TableError("codes are whole numbers", culprit=self)
+        if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.array(self.domain.shape)).any()):
+            raise TableError("a code is outside its attribute's cells", culprit=self)
+        object.__setattr__(self, "codes", np.asfortranarray(codes, dtype=np.intp))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, chosen: NDArray[np.intp]) -> Rows:
+        """The rows at positions ``chosen``, in that order."""
+        return Rows(self.domain, self.codes[chosen])
+
+    def sample(self, count: int, generator: np.random.Generator) -> Rows:
+        """``count`` rows (all, where there are fewer), without replacement, in random order."""
+        return self.take(generator.permutation(len(self))[:count])
+
+
+def keys(codes: Codes, shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """A number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
+
+    Args:
+        codes: of shape ``(rows, columns)``, not below zero.
+        shape: a number above all codes of each column.
+
+    >>> keys(np.array([[0, 2], [1, 0], [0, 2]]), (2, 3)).tolist()
+    [0, 1, 0]
+    """
+    found, cells = np.zeros(len(codes), dtype=np.intp), 1
+    for column, size in enumerate(shape):
+        if cells * size >= _LARGEST:
+            values, found = np.unique(found, return_inverse=True)
+            cells = len(values)
+        found = found * size + codes[:, column]
+        cells *= size
+    return np.unique(found, return_inverse=True)[1].astype(np.intp)
+
+
+def open_rows(path: str | Path, domain: Domain) -> Rows:
+    """The rows of a table in any form the engine reads, encoded and bounded by ``domain``.
+
+    Raises:
+        TableError: the table cannot be read or does not fit the domain.
+    """
+    from sfumato.engine.open import open_table
+
+    batches = reveal(open_table(path, csv=domain.csv).encode(domain).batches(domain.names))
+    parts = [np.column_stack([column.to_numpy() for column in batch.columns]) for batch in batches]
+    if not parts:
+        raise TableError("the table has no rows that fit the domain", culprit=str(path))
+    return Rows(domain, np.concatenate(parts))
+
 
 Shares = NDArray[np.float64]
 Weights = NDArray[np.float32]
@@ -148,3 +227,120 @@ class Released:
 def spread(sets: NDArray[np.bool_]) -> Weights:
     """Weights of cells given as sets of leaves: shape ``(cells, leaves)``, every row summing to one."""
     return np.asarray(sets / sets.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+_CELLS = 1 << 25  # cells kept in all (256 MiB); what comes after is computed again
+
+
+@dataclass(eq=False)
+class KeptMarginals:
+    """A source that keeps its small marginals."""
+
+    source: Marginals
+    _kept: dict[tuple[str, ...], Shares] = field(default_factory=dict, repr=False)
+    _cells: int = 0
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table."""
+        return self.source.domain
+
+    def marginal(self, attributes: tuple[str, ...]) -> Shares:
+        """As the source says."""
+        if attributes in self._kept:
+            return self._kept[attributes]
+        found = self.source.marginal(attributes)
+        if len(attributes) <= 2 and self._cells + found.size <= _CELLS:  # noqa: PLR2004
+            found.setflags(write=False)
+            self._kept[attributes] = found
+            self._cells += found.size
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Noisy counts of some marginals, and nothing else.
+
+    What was not asked is not known: a marginal is projected from an answered one that contains it;
+    otherwise it is the product of the largest answered pieces, and uniform where nothing was answered.
+    """
+
+    domain: Domain
+    answers: Mapping[tuple[str, ...], NDArray[np.float64]]
+
+    def marginal(self, attributes: tuple[str, ...]) -> Shares:
+        """Estimated shares from the answers alone, projected to the simplex."""
+        left, pieces = set(attributes), []
+        while left:
+            best = max(self.answers, key=lambda clique: len(left & set(clique)), default=())
+            known = tuple(name for name in attributes if name in left and name in best)
+            if not known:
+                break
+            pieces.append((known, self._projected(known)))
+            left -= set(known)
+        pieces += [((name,), np.full(self.domain[name].size, 1 / self.domain[name].size)) for name in sorted(left)]
+        order = [name for names, _ in pieces for name in names]
+        table = pieces[0][1]
+        for _, piece in pieces[1:]:
+            table = np.multiply.outer(table, piece)
+        return np.transpose(table, [order.index(name) for name in attributes])
+
+    def _projected(self, names: tuple[str, ...]) -> Shares:
+        """All answers that contain ``names``, averaged: each as much as it has fewer noisy cells to sum."""
+        total = np.zeros([self.domain[name].size for name in names])
+        for clique, answer in self.answers.items():
+            if set(names) <= set(clique):
+                gone = tuple(axis for axis, name in enumerate(clique) if name not in names)
+                shape = [self.domain[name].size for name in clique]
+                kept = [name for name in clique if name in names]
+                summed = np.asarray(answer, dtype=np.float64).reshape(shape).sum(axis=gone)
+                weight = 1 / math.prod(shape[axis] for axis in gone)
+                total += weight * np.transpose(summed, [kept.index(name) for name in names])
+        return onto_simplex(total.ravel()).reshape(total.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbed:
+    """One report a person and attribute, each passed through a known channel.
+
+    ``channels[j]`` has shape ``(leaves, leaves)``: entry (v, y) is the probability to report y for v.
+    """
+
+    reports: Released
+    channels: tuple[NDArray[np.float64], ...]
+
+    def __post_init__(self) -> None:
+        shapes = [channel.shape for channel in self.channels]
+        if shapes != [(size, size) for size in self.reports.domain.shape]:
+            raise TableError("every attribute needs a square channel over its cells", culprit=self.reports.domain)
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table."""
+        return self.reports.domain
+
+    def marginal(self, attributes: tuple[str, ...]) -> Shares:
+        """Shares of reports, through the inverse of each channel, projected to the simplex."""
+        table = self.reports.marginal(attributes)
+        for axis, name in enumerate(attributes):
+            channel = self.channels[self.domain.index(name)]
+            solved = np.linalg.solve(channel.T, np.moveaxis(table, axis, 0).reshape(len(channel), -1))
+            moved = solved.reshape(len(channel), *np.delete(table.shape, axis))
+            table = np.asarray(np.moveaxis(moved, 0, axis), dtype=np.float64)
+        return onto_simplex(table.ravel()).reshape(table.shape)
+
+
+def onto_simplex(values: NDArray[np.float64]) -> Shares:
+    """Shares nearest to ``values`` after scaling them to sum one (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
+
+    >>> onto_simplex(np.array([3.0, 2.0, -1.0])).tolist()
+    [0.625, 0.375, 0.0]
+    >>> onto_simplex(np.array([-1.0, -1.0])).tolist()
+    [0.5, 0.5]
+    """
+    total = float(values.sum())
+    scaled = values / total if total > 0 else np.full(values.shape, 1 / math.prod(values.shape))
+    descending = np.sort(scaled)[::-1]
+    excess = np.cumsum(descending) - 1
+    kept = np.nonzero(descending - excess / np.arange(1, len(scaled) + 1) > 0)[0][-1]
+    return np.asarray(np.maximum(scaled - excess[kept] / (kept + 1), 0.0), dtype=np.float64)

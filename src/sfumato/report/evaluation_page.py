@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from sfumato.domain import Domain
 from sfumato.evaluate.audit.audit import Finding
+from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, without_exact_shares
-from sfumato.evaluate.utility.scores import rescaled
-from sfumato.evaluate.verdict import Verdict
+from sfumato.evaluate.utility.marginal_scores import rescaled
 from sfumato.ledger import Entry
 from sfumato.ledger.entry import Kind
 from sfumato.report.page import Page, Row, Table
@@ -39,7 +39,7 @@ _INTERNAL = (
 
 def evaluation_page(
     title: str,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[EvaluationResult],
     domain: Domain,
     *,
     findings: Sequence[Finding] = (),
@@ -113,7 +113,7 @@ def journal_rows(entries: Iterable[Entry]) -> Table:
     return tuple(rows)
 
 
-def _utility(verdicts: Sequence[Verdict]) -> Table:
+def _utility(verdicts: Sequence[EvaluationResult]) -> Table:
     floor, ceiling = baseline(verdicts, FLOOR), baseline(verdicts, CEILING)
     rows: list[Row] = []
     for verdict in verdicts:
@@ -136,7 +136,7 @@ def _utility(verdicts: Sequence[Verdict]) -> Table:
     return tuple(rows)
 
 
-def _risk(verdicts: Sequence[Verdict]) -> Table:
+def _risk(verdicts: Sequence[EvaluationResult]) -> Table:
     return tuple(
         {
             "release": verdict.name,
@@ -150,7 +150,7 @@ def _risk(verdicts: Sequence[Verdict]) -> Table:
     )
 
 
-def _samples(verdicts: Sequence[Verdict]) -> Table:
+def _samples(verdicts: Sequence[EvaluationResult]) -> Table:
     """Where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
     rows: list[Row] = []
     for verdict in verdicts:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import BASELINES
-from sfumato.evaluate.verdict import Verdict
 from sfumato.report.page import Row
 
 PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6a51a3")
@@ -30,7 +30,7 @@ def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # no
     return found
 
 
-def family_colour(verdicts: Sequence[Verdict]) -> Any:  # noqa: ANN401
+def family_colour(verdicts: Sequence[EvaluationResult]) -> Any:  # noqa: ANN401
     """One colour a family, the same in every picture of the page."""
     import altair as alt
 
@@ -39,9 +39,9 @@ def family_colour(verdicts: Sequence[Verdict]) -> Any:  # noqa: ANN401
     return alt.Color("family:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=3))
 
 
-def selected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def selected(verdicts: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
     """Of each family the most useful release, at most four: for pictures with a panel a release."""
-    best: dict[str, Verdict] = {}
+    best: dict[str, EvaluationResult] = {}
     for verdict in verdicts:
         if verdict.family == BASELINES:
             continue
@@ -53,11 +53,11 @@ def selected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     return tuple(best.values())[:SHOWN] or tuple(verdicts)[:1]
 
 
-def released(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def released(verdicts: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
     """All but the baselines; the baselines where there is nothing else."""
     return tuple(verdict for verdict in verdicts if verdict.family != BASELINES) or tuple(verdicts)
 
 
-def baseline(verdicts: Sequence[Verdict], name: str) -> Verdict | None:
+def baseline(verdicts: Sequence[EvaluationResult], name: str) -> EvaluationResult | None:
     """The baseline of that name, where it was judged."""
     return next((verdict for verdict in verdicts if verdict.family == BASELINES and verdict.name == name), None)

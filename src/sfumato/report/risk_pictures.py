@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.evaluate.audit.audit import Finding
+from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR
-from sfumato.evaluate.verdict import Verdict
 from sfumato.report.page import Chart, Plot, Row
 from sfumato.report.pictures import baseline, family_colour, over, released, sized
 
@@ -14,7 +14,7 @@ _CLASSES = ("1 (unique)", "2 to 4", "5 to 9", "10 to 49", "50 and more")
 _LOWEST_RATE = 1e-3
 
 
-def frontier_picture(verdicts: Sequence[Verdict]) -> Plot:
+def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Utility against the worst attack, with floor, ceiling and theoretical bounds."""
     import altair as alt
 
@@ -88,7 +88,7 @@ def frontier_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def attack_picture(verdicts: Sequence[Verdict]) -> Plot:
+def attack_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Success of every attack on members beside controls."""
     import altair as alt
 
@@ -147,7 +147,7 @@ def attack_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> Plot:
+def claim_picture(verdicts: Sequence[EvaluationResult], findings: Sequence[Finding]) -> Plot:
     """What was promised against what could be proved."""
     import altair as alt
 
@@ -196,7 +196,7 @@ def claim_picture(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> P
     )
 
 
-def curve_picture(verdicts: Sequence[Verdict]) -> Plot:
+def curve_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Membership curves on logarithmic axes."""
     import altair as alt
 
@@ -242,7 +242,7 @@ def curve_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def class_picture(verdicts: Sequence[Verdict]) -> Plot:
+def class_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """How many released rows share all their cells."""
     import altair as alt
 
@@ -285,11 +285,11 @@ def class_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def _bound(verdict: Verdict) -> float | None:
+def _bound(verdict: EvaluationResult) -> float | None:
     """What the guarantee allows against one person, where it allows less than everything."""
     found = [result.bound for result in verdict.attacks if result.bound is not None and result.attack == "membership"]
     return found[0] if found and found[0] < 1 else None
 
 
-def _at(verdict: Verdict, rate: float) -> float:
+def _at(verdict: EvaluationResult, rate: float) -> float:
     return max((true for false, true in verdict.curve if false <= rate), default=0.0)

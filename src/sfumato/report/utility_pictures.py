@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.domain import Domain
+from sfumato.evaluate.evaluation_result import SELECTIVITIES, EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR
-from sfumato.evaluate.verdict import SELECTIVITIES, Verdict
 from sfumato.report.page import Chart, Plot, Row
 from sfumato.report.pictures import baseline, family_colour, over, released, selected, sized
 
@@ -18,7 +18,7 @@ _ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
 _CELLS = 60  # cells of a column drawn; wider ones are drawn in runs
 
 
-def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: bool) -> Plot:
+def column_picture(verdicts: Sequence[EvaluationResult], domain: Domain, *, internal: bool) -> Plot:
     """Every column of one release; with the exact shares where the report is internal."""
     import altair as alt
 
@@ -83,7 +83,7 @@ def column_picture(verdicts: Sequence[Verdict], domain: Domain, *, internal: boo
     )
 
 
-def pair_picture(verdicts: Sequence[Verdict]) -> Plot:
+def pair_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Total variation of every pair of columns, as a heat map."""
     shown = selected(verdicts)
     table: list[Row] = [
@@ -112,7 +112,7 @@ def pair_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def association_picture(verdicts: Sequence[Verdict]) -> Plot:
+def association_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Released minus real correlation or Cramér's V."""
     shown = selected(verdicts)
     table: list[Row] = [
@@ -148,7 +148,7 @@ def association_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def query_picture(verdicts: Sequence[Verdict]) -> Plot:
+def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     """Errors of random conjunctions by how many people they count."""
     import altair as alt
 
@@ -208,7 +208,7 @@ def query_picture(verdicts: Sequence[Verdict]) -> Plot:
     )
 
 
-def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Plot:
+def learning_picture(verdicts: Sequence[EvaluationResult], journal: Sequence[Row]) -> Plot:
     """Scores of learners trained on releases, beside what the releases cost."""
     import altair as alt
 
@@ -276,7 +276,7 @@ def learning_picture(verdicts: Sequence[Verdict], journal: Sequence[Row]) -> Plo
 
 
 def _heat(
-    verdict: Verdict,
+    verdict: EvaluationResult,
     matrix: tuple[tuple[float, ...], ...],
     scheme: Any,  # noqa: ANN401  (one of Vega's names)
     domain: tuple[float, float],

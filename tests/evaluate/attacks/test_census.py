@@ -7,8 +7,8 @@ import pytest
 
 from sfumato.domain import Domain
 from sfumato.errors import SizeError
-from sfumato.evaluate.attacks.census import rebuild
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.attacks.answer_attacks import rebuild
+from sfumato.evaluate.released import Rows
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 

@@ -6,8 +6,7 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
-from sfumato.evaluate.attacks.interface import averaging, differencing
-from sfumato.evaluate.attacks.linear import linear_reconstruction
+from sfumato.evaluate.attacks.answer_attacks import averaging, differencing, linear_reconstruction
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.questions import Counting

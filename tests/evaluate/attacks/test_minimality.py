@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks.minimality import downcode
-from sfumato.evaluate.released import Released, spread
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.attacks.row_attacks import downcode
+from sfumato.evaluate.released import Released, Rows, spread
 
 
 def locally_recoded(rows: Rows, columns: list[int], k: int) -> Released:

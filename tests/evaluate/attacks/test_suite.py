@@ -5,13 +5,11 @@ import pytest
 
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.attacks.advantage import advantage, worst
 from sfumato.evaluate.attacks.suite import attack_rows
 from sfumato.evaluate.claims import Claim, advantage_bound, parse_claim
-from sfumato.evaluate.intervals import newcombe
-from sfumato.evaluate.released import Released, spread
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.utility.baselines import independent
+from sfumato.evaluate.intervals import advantage, newcombe, worst
+from sfumato.evaluate.population_split import independent
+from sfumato.evaluate.released import Released, Rows, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.histogram import histogram
 from sfumato.synthesize.total import Summed

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from sfumato.evaluate.attacks.answer_attacks import homer_distance
 from sfumato.evaluate.attacks.suite import attack_marginals
-from sfumato.evaluate.attacks.tracing import homer_distance
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.estimates import Answered
-from sfumato.evaluate.released import Released
+from sfumato.evaluate.released import Answered, Released
 
 
 def test_homer_tells_members_of_a_small_study_from_their_means():

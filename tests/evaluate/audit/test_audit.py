@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import FALSE_ALARMS, audit, audit_all
-from sfumato.evaluate.audit.subject import Subject, subject_of
+from sfumato.evaluate.audit.subjects import Subject, subject_of
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.evaluate.audit.bounds import Concentrated, Gaussian, PureOrApproximate, lower_bounds, measure_of
+from sfumato.evaluate.audit.loss_bounds import Concentrated, Gaussian, PureOrApproximate, lower_bounds, measure_of
 from sfumato.evaluate.intervals import Share, clopper_pearson_high, clopper_pearson_low
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.evaluate.audit.scores import likelihood_ratio, lowest_bit, scores_for
+from sfumato.evaluate.audit.audit import likelihood_ratio, lowest_bit, scores_for
 
 
 @given(st.floats(-1e6, 1e6, allow_subnormal=False).filter(bool))

@@ -5,9 +5,8 @@ import pytest
 from scipy.stats.contingency import association
 
 from sfumato.domain import Categorical, Domain, Unknown
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.utility.association import associations, cramers_v, largest_gap
+from sfumato.evaluate.released import Released, Rows
+from sfumato.evaluate.utility.marginal_scores import associations, cramers_v, largest_gap
 
 
 def test_associations_against_numpy_and_scipy(everyone):

@@ -7,9 +7,9 @@ import pytest
 
 from sfumato.domain import Domain
 from sfumato.errors import TableError
-from sfumato.evaluate.rows import Rows
-from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.utility.learning import propensity, train_on_release
+from sfumato.evaluate.population_split import independent
+from sfumato.evaluate.released import Rows
+from sfumato.evaluate.utility.learners import propensity, train_on_release
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.evaluate.estimates import Answered
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.utility.association import associations
+from sfumato.evaluate.released import Answered, Released
+from sfumato.evaluate.utility.marginal_scores import associations
 from sfumato.evaluate.utility.scorecard import scorecard
 
 

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released
-from sfumato.evaluate.utility.baselines import independent
-from sfumato.evaluate.utility.scores import marginal_score, rescaled, sampled_score
+from sfumato.evaluate.utility.marginal_scores import marginal_score, rescaled, sampled_score
 
 
 def test_u2_by_hand(people):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.evaluate.utility.workload import workload_error
+from sfumato.evaluate.utility.query_errors import workload_error
 
 
 @pytest.mark.parametrize("answers", [np.zeros(3), np.zeros(0)])

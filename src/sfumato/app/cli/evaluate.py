@@ -18,9 +18,9 @@ from sfumato.errors import InputError
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.evaluate.attacks.advantage import Advantage
-    from sfumato.evaluate.files import Submitted
-    from sfumato.evaluate.verdict import Verdict
+    from sfumato.evaluate.evaluation_result import EvaluationResult
+    from sfumato.evaluate.intervals import Advantage
+    from sfumato.evaluate.submissions import Submitted
     from sfumato.report.page import Row
 
 _DRAWS = 6400
@@ -74,8 +74,8 @@ def evaluate(
     """
     from sfumato.domain import load
     from sfumato.engine.address import shown
-    from sfumato.evaluate.files import open_panel, submissions
-    from sfumato.evaluate.frontier import Contender, frontier, told
+    from sfumato.evaluate.frontier import Candidate, frontier, told
+    from sfumato.evaluate.submissions import open_population_split, submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
     from sfumato.report.page import render_interactive
     from sfumato.vault.rows import save_text
@@ -89,15 +89,15 @@ def evaluate(
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        people = open_panel(real, holdout, described, seed=seed)
+        people = open_population_split(real, holdout, described, seed=seed)
     journal: tuple[Row, ...] = ()
     if ledger is not None:
         with existing(ledger, dataset) as opened:
             journal = journal_rows(opened.journal())
-    contenders = [Contender(each.name, "release", each.claim, each.made) for each in submitted]
+    candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
     with working("Scoring and attacking"):
         found = frontier(
-            contenders,
+            candidates,
             people,
             target=described[target].name if target else described.names[-1],
             seed=seed,
@@ -105,7 +105,7 @@ def evaluate(
             stage=lambda step: remark(f"      {step}"),
         )
     title = f"Evaluation of {len(submitted)} releases"
-    page = evaluation_page(title, found.verdicts, described, journal=journal, internal=internal)
+    page = evaluation_page(title, found.results, described, journal=journal, internal=internal)
     save_text(out, render_interactive(page), overwrite=overwrite)
     lines = [
         {
@@ -121,11 +121,11 @@ def evaluate(
             "low": verdict.headline.interval.low,
             "high": verdict.headline.interval.high,
         }
-        for verdict in found.verdicts
+        for verdict in found.results
     ]
     result(
-        {"page": str(out), "releases": [told(each) for each in found.verdicts]},
-        f"{columns(lines)}\n\n{_sample_lines(found.verdicts)}\n\nPage: {out}",
+        {"page": str(out), "releases": [told(each) for each in found.results]},
+        f"{columns(lines)}\n\n{_sample_lines(found.results)}\n\nPage: {out}",
         as_json=as_json,
     )
 
@@ -149,14 +149,14 @@ def attack(
     from sfumato.domain import load
     from sfumato.engine.address import shown
     from sfumato.evaluate.attacks.suite import attack_rows
-    from sfumato.evaluate.files import open_panel, submissions
+    from sfumato.evaluate.submissions import open_population_split, submissions
 
     described = load(domain)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        panel = open_panel(real, holdout, described, seed=seed)
+        panel = open_population_split(real, holdout, described, seed=seed)
     lines = []
     for each in submitted:
         with working(f"Attacking {each.name}"):
@@ -183,8 +183,8 @@ def audit(
     All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
     """
     from sfumato.evaluate.audit.audit import audit_all
-    from sfumato.evaluate.audit.callables import subject_from_text
     from sfumato.evaluate.audit.shipped import chosen, subjects
+    from sfumato.evaluate.audit.subjects import subject_from_text
     from sfumato.privacy.entropy import OsEntropy
 
     if not mechanisms:
@@ -243,9 +243,9 @@ def frontier(
     from sfumato.engine.address import shown
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
-    from sfumato.evaluate.files import open_panel
+    from sfumato.evaluate.candidate_grid import grid
     from sfumato.evaluate.frontier import frontier as run
-    from sfumato.evaluate.grid import grid
+    from sfumato.evaluate.submissions import open_population_split
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
@@ -257,7 +257,7 @@ def frontier(
     described = load(domain)
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
     with working(f"Reading {shown(table)}"):
-        people = open_panel(table, holdout, described, seed=seed)
+        people = open_population_split(table, holdout, described, seed=seed)
     found = run(
         grid(names),
         people,
@@ -273,7 +273,7 @@ def frontier(
         findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=6400)
     page = evaluation_page(
         f"The utility-risk frontier of {Path(shown(table)).name}",
-        found.verdicts,
+        found.results,
         described,
         findings=findings,
         internal=internal,
@@ -289,7 +289,7 @@ def frontier(
             "low": verdict.headline.interval.low,
             "high": verdict.headline.interval.high,
         }
-        for verdict in found.verdicts
+        for verdict in found.results
     ]
     result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
 
@@ -323,7 +323,7 @@ def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantag
     ]
 
 
-def _sample_lines(verdicts: Sequence[Verdict]) -> str:
+def _sample_lines(verdicts: Sequence[EvaluationResult]) -> str:
     """A line for each release: where all was looked at and where a sample, and the standard errors."""
     lines = []
     for verdict in verdicts:

@@ -2,6 +2,8 @@
 
 The similarity of target q to row r over some columns counts 1 for a cell that is q's own, and 1/|set| for a
 generalised cell whose set holds q's.  (The distance is the number of columns minus that.)
+
+Attacks are tried on equally many members and controls, one half to fit and one half to test.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.evaluate.released import Released, Weights
-from sfumato.evaluate.rows import Codes
+from sfumato.errors import TableError
+from sfumato.evaluate.intervals import FEWEST_TESTED
+from sfumato.evaluate.released import Codes, Released, Rows, Weights
 
 _CHUNK = 1 << 19  # similarities held at once: few enough for a processor's cache
 
@@ -76,3 +79,35 @@ class Similarity:
             dtype=np.float64,
         )
         return counts if cells is None else np.asarray(counts @ cells.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Codes of the people attacked, each of shape ``(people, attributes)``."""
+
+    members: Codes
+    controls: Codes
+
+    @property
+    def stacked(self) -> Codes:
+        """Members, then controls."""
+        return np.concatenate([self.members, self.controls])
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def draw_targets(
+    members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
+) -> tuple[Targets, Targets]:
+    """``count`` members and as many controls (fewer where there are fewer), as a fitting and a testing half.
+
+    Raises:
+        TableError: too few rows for an interval.
+    """
+    each = min(count, len(members), len(controls))
+    if each < 2 * FEWEST_TESTED:
+        raise TableError(f"too few rows for an interval: attacks need {2 * FEWEST_TESTED} of each kind", culprit=each)
+    chosen = [table.sample(each, generator).codes for table in (members, controls)]
+    half = each // 2
+    return Targets(chosen[0][:half], chosen[1][:half]), Targets(chosen[0][half : 2 * half], chosen[1][half : 2 * half])

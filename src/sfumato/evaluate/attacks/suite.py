@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sfumato.arguments import expect
-from sfumato.evaluate.attacks import nearest
-from sfumato.evaluate.attacks.advantage import Advantage, advantage, worst
-from sfumato.evaluate.attacks.inference import KNOWLEDGE as INFERENCE_KNOWLEDGE
-from sfumato.evaluate.attacks.linkage import KNOWLEDGE as LINKAGE_KNOWLEDGE
-from sfumato.evaluate.attacks.membership import KNOWLEDGE as MEMBERSHIP_KNOWLEDGE
-from sfumato.evaluate.attacks.membership import Roc, guess_members, roc
-from sfumato.evaluate.attacks.similarity import Similarity
-from sfumato.evaluate.attacks.singling_out import KNOWLEDGE as SINGLING_OUT_KNOWLEDGE
-from sfumato.evaluate.attacks.singling_out import singled_out
-from sfumato.evaluate.attacks.targets import draw_targets
-from sfumato.evaluate.attacks.tracing import KNOWLEDGE as TRACING_KNOWLEDGE
-from sfumato.evaluate.attacks.tracing import tracing_scores
-from sfumato.evaluate.checks import refuse_wrong_people, refuse_wrong_release
+from sfumato.evaluate.attacks.answer_attacks import TRACING_KNOWLEDGE, tracing_scores
+from sfumato.evaluate.attacks.row_attacks import (
+    INFERENCE_KNOWLEDGE,
+    LINKAGE_KNOWLEDGE,
+    MEMBERSHIP_KNOWLEDGE,
+    SINGLING_OUT_KNOWLEDGE,
+    Roc,
+    fit_row_attacks,
+    guess_members,
+    roc,
+    singled_out,
+    test_row_attacks,
+)
+from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
 from sfumato.evaluate.claims import Claim, advantage_bound
-from sfumato.evaluate.estimates import Perturbed
-from sfumato.evaluate.released import Marginals, Released
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.intervals import Advantage, advantage, worst
+from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
+from sfumato.evaluate.released import Marginals, Perturbed, Released, Rows
 from sfumato.model.simulation import generator, seeded
 
 _PEOPLE = 1000  # of each kind: half of them fit, half of them test
@@ -47,7 +48,7 @@ def attack(release: Marginals, members: Rows, controls: Rows, *, claim: Claim, s
         InputError: what is no release, people, claim or seed.
         TableError: too few rows for an interval.
     """
-    expect(members, Rows, "members and controls are Rows, such as those of a Panel")
+    expect(members, Rows, "members and controls are Rows, such as those of a PopulationSplit")
     for people in (members, controls):
         refuse_wrong_people(people, members.domain)
     refuse_wrong_release(release, members.domain)
@@ -82,8 +83,8 @@ def attack_rows(
     fitting, testing = draw_targets(members, controls, count=people, generator=luck)
     similarity = Similarity.to(release)
     half = len(testing)
-    fitted = nearest.fit(similarity, fitting, generator=luck)
-    tested = nearest.test(similarity, testing, fitted.secret, generator=luck)
+    fitted = fit_row_attacks(similarity, fitting, generator=luck)
+    tested = test_row_attacks(similarity, testing, fitted.secret, generator=luck)
     guesses, scores = guess_members(fitted.scores, tested.scores)
     alone = singled_out(release, members, controls, count=half, generator=luck)
     knowledge = INFERENCE_KNOWLEDGE.format(secret=release.domain.names[fitted.secret])

@@ -5,20 +5,169 @@ The bound is one-sided.  A mechanism that passes has not been proved private; on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arguments import expect, expect_all, whole
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.bounds import lower_bounds, measure_of
-from sfumato.evaluate.audit.events import best_event
-from sfumato.evaluate.audit.subject import Subject, outputs
+from sfumato.evaluate.audit.loss_bounds import Measure, lower_bounds, measure_of
+from sfumato.evaluate.audit.subjects import Outputs, Subject, outputs
+
+_THRESHOLDS = 256  # thresholds tried of each score
+_ATOMS = 32  # most frequent values tried as events of their own
+
+
+class Side(StrEnum):
+    """How an event compares a score with its threshold."""
+
+    AT_MOST = "<="
+    ABOVE = ">"
+    EQUAL = "="
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """A set of outputs, said to be likelier on the first input, or on the second where ``reverse``."""
+
+    name: str
+    score: Score
+    side: Side
+    threshold: float
+    reverse: bool
+
+    def holds(self, drawn: Outputs) -> NDArray[np.bool_]:
+        """Which outputs are in the event."""
+        return _compare(self.score(drawn), self.side, self.threshold)
+
+    def __str__(self) -> str:
+        order = "second input against first" if self.reverse else "first input against second"
+        return f"{self.name} {self.side} {self.threshold:.6g}, {order}"
+
+
+def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[Event, float]:
+    """The event with the largest lower bound on these outputs, and that bound.
+
+    Having been chosen on them, the bound proves nothing here: it has to be taken again on other outputs.
+    """
+    best, largest = None, -np.inf
+    for name, score in scores_for(first, second).items():
+        one, two = score(first), score(second)
+        for side, thresholds in _candidates(one, two):
+            held = [_count(scores, side, thresholds) for scores in (one, two)]
+            for reverse in (False, True):
+                more, less = (held[1], held[0]) if reverse else (held[0], held[1])
+                bounds = lower_bounds(measure, more, less, len(first), error=error)
+                place = int(np.argmax(bounds))
+                if best is None or bounds[place] > largest:
+                    largest = float(bounds[place])
+                    best = Event(name, score, side, float(thresholds[place]), reverse)
+    assert best is not None  # there is always the likelihood ratio
+    return best, largest
+
+
+def _candidates(one: ScoreTable, two: ScoreTable) -> Iterator[tuple[Side, ScoreTable]]:
+    values, counts = np.unique(np.concatenate([one, two]), return_counts=True)
+    spaced = values[np.unique(np.linspace(0, len(values) - 1, _THRESHOLDS).astype(np.intp))]
+    yield Side.AT_MOST, spaced
+    yield Side.ABOVE, spaced
+    yield Side.EQUAL, values[np.argsort(counts)[-_ATOMS:]]
+
+
+def _count(scores: ScoreTable, side: Side, thresholds: ScoreTable) -> NDArray[np.intp]:
+    ordered = np.sort(scores)
+    upto = np.searchsorted(ordered, thresholds, side="right")
+    match side:
+        case Side.AT_MOST:
+            return upto
+        case Side.ABOVE:
+            return np.asarray(len(scores) - upto, dtype=np.intp)
+        case Side.EQUAL:
+            return np.asarray(upto - np.searchsorted(ordered, thresholds, side="left"), dtype=np.intp)
+
+
+def _compare(scores: ScoreTable, side: Side, threshold: float) -> NDArray[np.bool_]:
+    match side:
+        case Side.AT_MOST:
+            return np.asarray(scores <= threshold)
+        case Side.ABOVE:
+            return np.asarray(scores > threshold)
+        case Side.EQUAL:
+            return np.asarray(scores == threshold)
+
+
+ScoreTable: TypeAlias = NDArray[np.float64]
+Score: TypeAlias = Callable[[Outputs], ScoreTable]
+
+_COORDINATES = 16  # coordinates scored on their own; all enter the sum and the likelihood ratio
+_BINS = 16  # cells of a coordinate's histogram: few, so that it cannot learn the first half by heart
+_ZERO = 4096.0  # exponent given to zero: above that of every double
+
+
+def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
+    """ScoreTable by name; the likelihood ratio is fitted on the outputs given."""
+    coordinates = range(min(first.shape[1], _COORDINATES))
+    found: dict[str, Score] = {}
+    for place in coordinates:
+        found[f"coordinate {place}"] = lambda drawn, place=place: drawn[:, place]  # type: ignore[misc]
+        if not _whole(first[:, place], second[:, place]):
+            found[f"lowest bit of coordinate {place}"] = lambda drawn, place=place: (
+                lowest_bit(  # type: ignore[misc]
+                    drawn[:, place]
+                )
+                - (drawn[:, place] < 0)
+            )  # below zero, rounding a shifted sum costs one bit more
+    if first.shape[1] > 1:
+        found["sum of coordinates"] = lambda drawn: drawn.sum(axis=1)
+    found["likelihood ratio"] = likelihood_ratio(first, second)
+    return found
+
+
+def lowest_bit(values: ScoreTable) -> ScoreTable:
+    """Exponent of the least significant bit set in each double (Mironov 2012); 4096 for zero.
+
+    >>> lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
+    [0.0, -2.0, 1.0, 4096.0]
+    """
+    fraction, exponent = np.frexp(values)
+    mantissa = np.abs(fraction * (1 << 53)).astype(np.int64)
+    lowest = (mantissa & -mantissa).astype(np.float64)
+    place = np.frexp(np.maximum(lowest, 1.0))[1] - 1
+    return np.where(values == 0, _ZERO, exponent - 53.0 + place)
+
+
+def likelihood_ratio(first: Outputs, second: Outputs) -> Score:
+    """Sum over coordinates of the log ratio of two smoothed histograms with cells of equal mass."""
+    edges, logs = [], []
+    for one, two in zip(first.T, second.T, strict=True):
+        inner = np.unique(np.quantile(np.concatenate([one, two]), np.linspace(0, 1, _BINS + 1)[1:-1]))
+        counts = [
+            np.bincount(np.searchsorted(inner, side, side="left"), minlength=len(inner) + 1) for side in (one, two)
+        ]
+        smooth = [(count + 1) / (count.sum() + len(count)) for count in counts]
+        edges.append(inner)
+        logs.append(np.log(smooth[0]) - np.log(smooth[1]))
+
+    def score(drawn: Outputs) -> ScoreTable:
+        total = np.zeros(len(drawn))
+        for column, inner, log in zip(drawn.T, edges, logs, strict=True):
+            total += log[np.searchsorted(inner, column, side="left")]
+        return total
+
+    return score
+
+
+def _whole(first: ScoreTable, second: ScoreTable) -> bool:
+    return bool((first == np.rint(first)).all() and (second == np.rint(second)).all())
+
 
 FALSE_ALARMS = 1e-3
 """Probability that a whole run rejects at least one mechanism that keeps its word."""
-FEWEST = 20
+FEWEST_DRAWS = 20
 _MOST = 10**9
 _ERROR = "the error of an audit is a probability between 0 and 1"
 
@@ -52,8 +201,10 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
     """
     draws = whole(draws, "draws are a whole number")
     _refuse_wrong_error(error)
-    if not FEWEST <= draws <= _MOST:
-        raise InputError(f"an audit needs at least {FEWEST} draws on each input, and at most {_MOST:,}", culprit=draws)
+    if not FEWEST_DRAWS <= draws <= _MOST:
+        raise InputError(
+            f"an audit needs at least {FEWEST_DRAWS} draws on each input, and at most {_MOST:,}", culprit=draws
+        )
     first, second = outputs(subject.first, draws), outputs(subject.second, draws)
     if first.shape != second.shape or not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise InputError(f"{subject.name} returns outputs of different shapes, infinite or NaN", culprit=subject)

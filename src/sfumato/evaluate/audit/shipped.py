@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.subject import Draw, Subject
+from sfumato.evaluate.audit.subjects import Draw, Subject
 from sfumato.local.choice import Choice
 from sfumato.local.encodings import CountMeanSketch
 from sfumato.local.oracles import Method, oracle, symmetric

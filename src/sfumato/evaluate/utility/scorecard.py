@@ -8,15 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.evaluate.checks import refuse_wrong_panel, refuse_wrong_release
-from sfumato.evaluate.panel import Panel
-from sfumato.evaluate.released import Marginals, Released
-from sfumato.evaluate.remembered import Remembered
-from sfumato.evaluate.utility.association import associations, largest_gap
-from sfumato.evaluate.utility.learning import Learning, propensity, train_on_release
-from sfumato.evaluate.utility.queries import QueryErrors, draw_conjunctions, query_errors
-from sfumato.evaluate.utility.scores import Mean, marginal_distance, mean_of, sampled_score
-from sfumato.evaluate.watching import Watch, unwatched
+from sfumato.evaluate.population_split import (
+    PopulationSplit,
+    Progress,
+    no_progress,
+    refuse_wrong_release,
+    refuse_wrong_split,
+)
+from sfumato.evaluate.released import KeptMarginals, Marginals, Released
+from sfumato.evaluate.utility.learners import Learning, propensity, train_on_release
+from sfumato.evaluate.utility.marginal_scores import (
+    Mean,
+    associations,
+    largest_gap,
+    marginal_distance,
+    mean_of,
+    sampled_score,
+)
+from sfumato.evaluate.utility.query_errors import QueryErrors, draw_conjunctions, query_errors
 from sfumato.model.simulation import generator
 
 _QUERIES = 1000
@@ -37,43 +46,45 @@ class Scorecard:
     propensity: Mean | None
 
 
-def scorecard(release: Marginals, panel: Panel, *, target: str, seed: int, watch: Watch = unwatched) -> Scorecard:
-    """Score a release against the members of ``panel``.
+def scorecard(
+    release: Marginals, split: PopulationSplit, *, target: str, seed: int, watch: Progress = no_progress
+) -> Scorecard:
+    """Score a release against the members of ``split``.
 
     Args:
         release: rows, answers or reports.
-        panel: the members it was made from, and real people it was not made from.
+        split: the members it was made from, and real people it was not made from.
         target: the attribute that learners predict.
         seed: of the marginals and queries drawn and the learners, so that releases are compared on the same ones.
         watch: told what comes next.
 
     Raises:
-        InputError: what is no release, panel or target.
+        InputError: what is no release, split or target.
     """
-    refuse_wrong_panel(panel, target=target, seed=seed)
-    refuse_wrong_release(release, panel.domain)
-    real, seen = panel.truth, Remembered(release)
+    refuse_wrong_split(split, target=target, seed=seed)
+    refuse_wrong_release(release, split.domain)
+    real, seen = split.truth, KeptMarginals(release)
     watch("all pairs of columns")
     distances = _pair_distances(real, seen)
     released, true = associations(seen), associations(real)
     watch("three-way marginals and queries")
     three = _triples(real, release, distances, seed=seed)
-    queries = draw_conjunctions(panel.domain, count=_QUERIES, generator=generator(seed))
+    queries = draw_conjunctions(split.domain, count=_QUERIES, generator=generator(seed))
     errors = query_errors(real.source, release, queries)
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
         watch(f"a learner of {target}")
-        learned = train_on_release(rows, panel.controls, target=target, seed=seed)
+        learned = train_on_release(rows, split.controls, target=target, seed=seed)
         if len(rows) >= _DISTINCT:
             watch("telling released from real rows")
-            distinguished = propensity(panel.members, rows, seed=seed)
+            distinguished = propensity(split.members, rows, seed=seed)
     return Scorecard(
         marginals=(_one_way(distances), _two_way(distances), three),
         queries=errors,
         pair_distance=distances,
         association_difference=released - true,
-        association_gap=largest_gap(true, released, panel.domain),
+        association_gap=largest_gap(true, released, split.domain),
         learning=learned,
         propensity=distinguished,
     )

@@ -19,11 +19,9 @@ import numpy as np
 from sfumato.arguments import expect_all
 from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.estimates import Answered, Perturbed
-from sfumato.evaluate.frontier import Contender
-from sfumato.evaluate.reading import from_arrow
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows
+from sfumato.evaluate.frontier import Candidate
+from sfumato.evaluate.release_files import from_arrow
+from sfumato.evaluate.released import Answered, Perturbed, Released, Rows
 from sfumato.model.simulation import generator
 from sfumato.privacy.entropy import OsEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
@@ -33,13 +31,14 @@ if TYPE_CHECKING:
     from sfumato.vault.fake import FakeVault
     from sfumato.vault.vault import Vault
 
+
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(10))
 LOCAL_EPSILONS = (Fraction(10), Fraction(60))
 CLASS_SIZES = (2, 5, 25, 100)
 DELTA = "1e-9"
 
 
-def grid(quasi: Sequence[str]) -> tuple[Contender, ...]:
+def grid(quasi: Sequence[str]) -> tuple[Candidate, ...]:
     """Contenders of all families.
 
     Args:
@@ -52,18 +51,18 @@ def grid(quasi: Sequence[str]) -> tuple[Contender, ...]:
     return (*_synthetic(), *_anonymised(tuple(quasi)), *_answered(), *_local())
 
 
-def _synthetic() -> Iterator[Contender]:
+def _synthetic() -> Iterator[Candidate]:
     for epsilon in EPSILONS:
         loss = EpsilonDelta(epsilon, DELTA)
-        yield Contender(f"AIM, epsilon {plain(epsilon)}", "synthetic table", Claim(loss), partial(aim, loss=loss))
+        yield Candidate(f"AIM, epsilon {plain(epsilon)}", "synthetic table", Claim(loss), partial(aim, loss=loss))
 
 
-def _anonymised(quasi: tuple[str, ...]) -> Iterator[Contender]:
+def _anonymised(quasi: tuple[str, ...]) -> Iterator[Candidate]:
     for k in CLASS_SIZES:
-        yield Contender(f"Mondrian on all columns, k = {k}", "k-anonymity", Claim(class_size=k), partial(mondrian, k=k))
+        yield Candidate(f"Mondrian on all columns, k = {k}", "k-anonymity", Claim(class_size=k), partial(mondrian, k=k))
         if quasi:
             # k speaks of the quasi-identifiers only, so it bounds no attacker who knows other columns
-            yield Contender(
+            yield Candidate(
                 f"Mondrian on {', '.join(quasi)}, k = {k}",
                 "k-anonymity",
                 Claim(),
@@ -71,10 +70,10 @@ def _anonymised(quasi: tuple[str, ...]) -> Iterator[Contender]:
             )
 
 
-def _answered() -> Iterator[Contender]:
+def _answered() -> Iterator[Candidate]:
     for epsilon in EPSILONS:
         loss = EpsilonDelta(epsilon, DELTA)
-        yield Contender(
+        yield Candidate(
             f"All pairs answered, epsilon {plain(epsilon)}",
             "answered queries",
             Claim(loss),
@@ -82,9 +81,9 @@ def _answered() -> Iterator[Contender]:
         )
 
 
-def _local() -> Iterator[Contender]:
+def _local() -> Iterator[Candidate]:
     for epsilon in LOCAL_EPSILONS:
-        yield Contender(
+        yield Candidate(
             f"Randomised response, epsilon {plain(epsilon)}",
             "local reports",
             Claim(Epsilon(epsilon)),

@@ -13,10 +13,9 @@ from sfumato.domain import Domain
 from sfumato.engine.address import shown
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.claims import Claim, parse_claim
-from sfumato.evaluate.panel import Panel, panel
-from sfumato.evaluate.reading import Hierarchies, Oddities, oddities, read_hierarchy, read_release
-from sfumato.evaluate.released import Released
-from sfumato.evaluate.rows import Rows, open_rows
+from sfumato.evaluate.population_split import PopulationSplit, split_population
+from sfumato.evaluate.release_files import Hierarchies, Oddities, oddities, read_hierarchy, read_release
+from sfumato.evaluate.released import Released, Rows, open_rows
 from sfumato.model.simulation import generator, seeded
 
 _MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
@@ -32,11 +31,11 @@ class Submitted:
     oddities: Oddities
 
     def made(self, _: Rows) -> Released:
-        """The release, which was made before: for a frontier, which makes its other contenders."""
+        """The release, which was made before: for a frontier, which makes its other candidates."""
         return self.release
 
 
-def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) -> Panel:
+def open_population_split(table: str, holdout: str | None, domain: Domain, *, seed: int) -> PopulationSplit:
     """The people of an evaluation from files.
 
     Args:
@@ -50,14 +49,14 @@ def open_panel(table: str, holdout: str | None, domain: Domain, *, seed: int) ->
         InputError: what is no domain, or no seed.
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
-    expect(domain, Domain, "a panel is described by a Domain, such as sfumato.domain.load returns")
+    expect(domain, Domain, "a population is described by a Domain, such as sfumato.domain.load returns")
     luck = generator(seeded(seed))
     rows = _people(table, domain)
     if holdout is not None:
-        return panel(rows, _people(holdout, domain), seed=seed)
+        return split_population(rows, _people(holdout, domain), seed=seed)
     shuffled = rows.sample(len(rows), luck)
     members = len(rows) // _MEMBERS_OF_SPLIT
-    return panel(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
+    return split_population(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
 
 
 def submissions(

@@ -1,6 +1,6 @@
 """Everything an evaluation found out about one release, as plain values that can be kept and drawn.
 
-A verdict is computed from the protected table without noise: it is as secret as the table.
+A result is computed from the protected table without noise: it is as secret as the table.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.arguments import expect
-from sfumato.evaluate.attacks.advantage import Advantage
-from sfumato.evaluate.attacks.membership import Roc
+from sfumato.evaluate.attacks.row_attacks import Roc
 from sfumato.evaluate.attacks.suite import Attacks, attack
-from sfumato.evaluate.audit.bounds import PureOrApproximate, lower_bounds
+from sfumato.evaluate.audit.loss_bounds import PureOrApproximate, lower_bounds
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.intervals import Interval, Share
-from sfumato.evaluate.panel import Panel
-from sfumato.evaluate.released import Marginals, Released
-from sfumato.evaluate.rows import keys
-from sfumato.evaluate.utility.queries import QueryErrors
+from sfumato.evaluate.intervals import Advantage, Interval, Share
+from sfumato.evaluate.population_split import PopulationSplit, Progress, no_progress
+from sfumato.evaluate.released import Marginals, Released, keys
+from sfumato.evaluate.utility.query_errors import QueryErrors
 from sfumato.evaluate.utility.scorecard import Scorecard, scorecard
-from sfumato.evaluate.watching import Watch, unwatched
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
@@ -50,7 +47,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EvaluationResult:
     """One release.  Matrices are nested tuples in the order of ``attributes``; shares are of all rows."""
 
     name: str
@@ -83,45 +80,45 @@ class Verdict:
         return {what: "all" if taken == whole else "a sample" for what, (taken, whole) in self.samples.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, from which ``from_json`` makes an equal verdict."""
+        """Plain values, from which ``from_json`` makes an equal result."""
         return asdict(self)
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Verdict:
-        """The verdict that ``to_json`` described."""
+    def from_json(value: Mapping[str, Any]) -> EvaluationResult:
+        """The result that ``to_json`` described."""
         fields = {key: _tuples(part) for key, part in value.items()}
         for key in ("columns", "real_columns", "samples"):
             fields[key] = {name: _tuples(part) for name, part in value[key].items()}
         fields["standard_errors"] = dict(value["standard_errors"])
         fields["attacks"] = tuple(_advantage(part) for part in value["attacks"])
         fields["headline"] = _advantage(value["headline"])
-        return Verdict(**fields)
+        return EvaluationResult(**fields)
 
 
 def judge(
-    release: Marginals, panel: Panel, *, entry: Entry, target: str, seed: int, watch: Watch = unwatched
-) -> Verdict:
+    release: Marginals, split: PopulationSplit, *, entry: Entry, target: str, seed: int, watch: Progress = no_progress
+) -> EvaluationResult:
     """Score and attack one release.
 
     Args:
         release: rows, answers, or reports.
-        panel: the people it was made from, and others.
+        split: the people it was made from, and others.
         entry: what it is called, and what it claims.
         target: the attribute that learners predict.
         seed: of queries, targets and learners: the same for releases that are compared.
         watch: told what comes next.
 
     Raises:
-        InputError: what is no release, panel, entry or target.
+        InputError: what is no release, split, entry or target.
     """
     expect(entry, Entry, "what is judged is called by an Entry(name, family, claim)")
-    scored = scorecard(release, panel, target=target, seed=seed, watch=watch)
+    scored = scorecard(release, split, target=target, seed=seed, watch=watch)
     watch("attacks")
-    attacked = attack(release, panel.members, panel.controls, claim=entry.claim, seed=seed)
-    names = panel.domain.names
+    attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
+    names = split.domain.names
     learned = scored.learning
     one, two, three = scored.marginals
-    return Verdict(
+    return EvaluationResult(
         name=entry.name,
         family=entry.family,
         claim=str(entry.claim),
@@ -136,14 +133,14 @@ def judge(
         pair_distance=_tuples(scored.pair_distance.tolist()),
         learning=None if learned is None else (learned.target, learned.measure, learned.score),
         standard_errors=_standard_errors(scored),
-        samples=_samples(scored, attacked, release, panel),
+        samples=_samples(scored, attacked, release, split),
         propensity=None if scored.propensity is None else scored.propensity.value,
         attacks=attacked.results,
         headline=attacked.headline,
         curve=_thinned(attacked.curve),
         proven_epsilon=_proven(attacked),
         columns={each: _shares(release, each) for each in names},
-        real_columns={each: _shares(panel.truth, each) for each in names},
+        real_columns={each: _shares(split.truth, each) for each in names},
         class_sizes=_class_sizes(release) if isinstance(release, Released) else None,
     )
 
@@ -160,18 +157,20 @@ def _standard_errors(scored: Scorecard) -> dict[str, float]:
     return found
 
 
-def _samples(scored: Scorecard, attacked: Attacks, release: Marginals, panel: Panel) -> dict[str, tuple[int, int]]:
+def _samples(
+    scored: Scorecard, attacked: Attacks, release: Marginals, split: PopulationSplit
+) -> dict[str, tuple[int, int]]:
     """What was looked at, and how much there is: exact figures have all."""
     three = scored.marginals[2]
     found = {"three-way marginals": (three.taken, three.all)}
     if scored.learning is not None and isinstance(release, Released):
         found["rows learned from"] = (scored.learning.trained, len(release))
-        found["people tested on"] = (scored.learning.tested, len(panel.controls))
+        found["people tested on"] = (scored.learning.tested, len(split.controls))
     if scored.propensity is not None:
         found["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
     tested = attacked.results[0].members.trials
-    found["members tested by attacks"] = (tested, len(panel.members))
-    found["controls tested by attacks"] = (tested, len(panel.controls))
+    found["members tested by attacks"] = (tested, len(split.members))
+    found["controls tested by attacks"] = (tested, len(split.controls))
     return found
 
 

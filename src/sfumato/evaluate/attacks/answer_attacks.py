@@ -1,0 +1,197 @@
+"""Attacks that read answers, not rows.
+
+Tracing a person in published marginals (Homer et al. 2008); averaging and differencing on a query interface; secrets
+from random subset queries by linear programming; and rows of a small area from its published tables, as was done with
+the census of 2010 (Garfinkel, Abowd, Martindale 2018, "Understanding database reconstruction attacks on public data").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.errors import InfeasibleError, SizeError
+from sfumato.evaluate.intervals import Share
+from sfumato.evaluate.released import Codes, Marginals, Released, Rows
+
+TRACING_KNOWLEDGE = "the whole row of the target, and rows of other people of the population"
+
+
+def tracing_scores(published: Marginals, reference: Rows, targets: Codes) -> NDArray[np.float64]:
+    """How much more each target's cells weigh in the published marginals than in the reference.
+
+    The statistic sums (published - reference)/reference over the cells of the target in all one- and
+    two-way marginals: the inner product of Dwork, Smith, Steinke, Ullman and Vadhan (2015), whitened.
+    """
+    domain = published.domain
+    known = Released.of(reference)
+    scores = np.zeros(len(targets))
+    floor = 1 / len(reference)
+    pairs = combinations(domain.names, 2) if len(domain) > 1 else iter(())
+    for attributes in [*((name,) for name in domain.names), *pairs]:
+        expected = known.marginal(attributes)
+        gain = (published.marginal(attributes) - expected) / np.maximum(expected, floor)
+        scores += gain[tuple(targets[:, domain.index(name)] for name in attributes)]
+    return scores
+
+
+def homer_distance(
+    means: NDArray[np.float64], reference: NDArray[np.float64], people: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Homer's statistic sum_j |y_j - reference_j| - |y_j - mean_j|: large where y is nearer the published means.
+
+    Args:
+        means: published shares of each yes/no attribute, shape ``(attributes,)``.
+        reference: shares in the population, shape ``(attributes,)``.
+        people: the rows tested, shape ``(people, attributes)``.
+    """
+    far = np.abs(people - reference) - np.abs(people - means)
+    return np.asarray(far.sum(axis=1), dtype=np.float64)
+
+
+Ask: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
+"""How many of the people in each subset have the secret: subsets ``(queries, people)``, answers ``(queries,)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Guessed secrets, boolean ``(people,)``."""
+
+    guesses: NDArray[np.bool_]
+
+    def against(self, truth: NDArray[np.bool_]) -> Share:
+        """How many guesses are right."""
+        return Share(int((self.guesses == truth).sum()), len(truth))
+
+
+def averaging(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
+    """Ask about one person at a time, ``repeats`` times, and average: fresh noise on every answer cancels."""
+    alone = np.eye(people, dtype=np.bool_)
+    answers = np.stack([ask(alone) for _ in range(repeats)])
+    return Reconstruction(answers.mean(axis=0) > 1 / 2)
+
+
+def differencing(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
+    """Ask about everybody, then about everybody but one: large subsets only, so no minimum size stops it."""
+    everybody = np.ones((1, people), dtype=np.bool_)
+    all_but_one = ~np.eye(people, dtype=np.bool_)
+    gaps = [ask(everybody) - ask(all_but_one) for _ in range(repeats)]
+    return Reconstruction(np.mean(gaps, axis=0) > 1 / 2)
+
+
+MOST_PEOPLE = 200  # people; beyond that the programme takes minutes
+
+
+def linear_reconstruction(ask: Ask, *, people: int, queries: int, generator: np.random.Generator) -> Reconstruction:
+    """The fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
+
+    The L1 decoder of Dwork, McSherry and Talwar 2007: minimise sum |A x - answers| over 0 <= x <= 1.  With
+    noise far below sqrt(people) an answer, it recovers nearly every secret from a few times ``people`` queries.
+
+    Args:
+        ask: the query interface, called once.
+        people: number of secrets, at most 200.
+        queries: number of random subsets.
+        generator: draws the subsets.
+
+    Raises:
+        SizeError: more than 200 people.
+    """
+    if people > MOST_PEOPLE:
+        raise SizeError(f"linear reconstruction is for at most {MOST_PEOPLE} people, not {people}", culprit=people)
+    from scipy.optimize import linprog
+
+    subsets = generator.random((queries, people)) < 1 / 2
+    answers = np.asarray(ask(subsets), dtype=np.float64)
+    matrix, slack = subsets.astype(np.float64), np.eye(queries)
+    lower = np.zeros(people + queries)
+    upper = np.concatenate([np.ones(people), np.full(queries, np.inf)])
+    solved = linprog(
+        np.concatenate([np.zeros(people), np.ones(queries)]),
+        A_ub=np.block([[matrix, -slack], [-matrix, -slack]]),  # |A x - answers| <= slack
+        b_ub=np.concatenate([answers, -answers]),
+        bounds=list(zip(lower, upper, strict=True)),
+        method="highs",
+    )
+    assert solved.x is not None  # any x between 0 and 1 is feasible, and errors are not below zero
+    return Reconstruction(np.asarray(solved.x[:people] > 1 / 2))
+
+
+MOST_CELLS = 20_000  # cells of the full contingency table
+_SECONDS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """Counts of every cell of the full contingency table, flat in C order."""
+
+    domain: Domain
+    counts: NDArray[np.int64]
+
+    def against(self, truth: Rows) -> Share:
+        """How many people were rebuilt: the overlap of the two multisets of rows."""
+        flat = np.ravel_multi_index(tuple(truth.codes.T), self.domain.shape)
+        real = np.bincount(flat, minlength=self.domain.size)
+        return Share(int(np.minimum(self.counts, real).sum()), len(truth))
+
+
+def rebuild(domain: Domain, tables: Mapping[tuple[str, ...], NDArray[np.number]]) -> Rebuilt:
+    """Whole, non-negative counts that agree best, in total absolute error, with the published marginals.
+
+    Args:
+        domain: public; its full contingency table has at most 20 000 cells.
+        tables: published counts of some marginals, exact or noisy, in the shape of their attributes.
+
+    Raises:
+        SizeError: the full table is larger.
+        InfeasibleError: the solver found no counts in its time.
+    """
+    if domain.size > MOST_CELLS:
+        raise SizeError(f"reconstruction is for at most {MOST_CELLS} cells, not {domain.size}", culprit=domain.names)
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    published = np.concatenate([np.asarray(table, dtype=np.float64).ravel() for table in tables.values()])
+    cells, answers = domain.size, len(published)
+    place = _places(domain, tuple(tables))  # (tables, cells): which answer each cell adds to
+    cell = np.tile(np.arange(cells), len(tables))
+    slack = np.arange(answers)
+    above = np.concatenate([place.ravel(), slack]), np.concatenate([cell, cells + slack])
+    signs = np.concatenate([np.ones(place.size), -np.ones(answers)])
+    both = csr_matrix(  # |A counts - published| <= slack, first from above, then from below
+        (
+            np.concatenate([signs, np.concatenate([-np.ones(place.size), -np.ones(answers)])]),
+            (np.concatenate([above[0], answers + above[0]]), np.tile(above[1], 2)),
+        ),
+        shape=(2 * answers, cells + answers),
+    )
+    solved = milp(
+        np.concatenate([np.zeros(cells), np.ones(answers)]),
+        constraints=LinearConstraint(both, ub=np.concatenate([published, -published])),
+        integrality=np.concatenate([np.ones(cells), np.zeros(answers)]),
+        bounds=Bounds(0, np.inf),
+        options={"time_limit": _SECONDS},
+    )
+    if solved.x is None:
+        raise InfeasibleError(
+            f"no reconstruction within {_SECONDS} seconds; publish fewer tables", culprit=tuple(tables)
+        )
+    return Rebuilt(domain, np.rint(solved.x[:cells]).astype(np.int64))
+
+
+def _places(domain: Domain, cliques: tuple[tuple[str, ...], ...]) -> NDArray[np.intp]:
+    """Number of the published answer that each cell of the full table adds to: shape ``(cliques, cells)``."""
+    full = np.indices(domain.shape).reshape(len(domain), -1)
+    places, start = [], 0
+    for names in cliques:
+        shape = tuple(domain[name].size for name in names)
+        places.append(start + np.ravel_multi_index(tuple(full[domain.index(name)] for name in names), shape))
+        start += math.prod(shape)
+    return np.array(places, dtype=np.intp)

@@ -1,0 +1,298 @@
+"""Attacks that read released rows: membership, linkage, inference, singling out, and downcoding of minimal recodings.
+
+Membership, linkage and inference read the same similarities, in one pass.
+
+Undo local recoding that is as fine as it can be: a minimal cell says what it covers (Cohen 2022).
+
+A recoding that cuts classes as small as possible writes, for each class, the smallest interval or set that
+covers its rows.  So both ends of an interval are values of somebody in the class, and in a set no larger than
+the class every value is.  An attacker who knows the method takes these values back: he downcodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Categorical
+from sfumato.errors import TableError
+from sfumato.evaluate.attacks.similarity import Similarity, Targets
+from sfumato.evaluate.intervals import Share
+from sfumato.evaluate.released import Codes, Released, Rows, Weights
+
+Scores = NDArray[np.float64]
+
+MEMBERSHIP_KNOWLEDGE = "the whole row of the target"
+_BANDWIDTH = 3.0  # one column of agreement multiplies a row's part in the density by e^3
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """True and false positive rates over all thresholds, on the testing half."""
+
+    false_positive: Scores
+    true_positive: Scores
+
+
+def membership_scores(close: Weights) -> tuple[Scores, Scores]:
+    """Two scores of each target: its nearest released row, and the density of rows around it.
+
+    ``close`` are similarities over all columns, shape ``(targets, rows)``.
+    """
+    nearest = close.max(axis=1).astype(np.float64)
+    weight = np.subtract(close, nearest[:, None], dtype=np.float32)
+    np.multiply(weight, _BANDWIDTH, out=weight)
+    np.exp(weight, out=weight)
+    return nearest, np.log(weight.sum(axis=1, dtype=np.float64)) + _BANDWIDTH * nearest
+
+
+def guess_members(fit: tuple[Scores, ...], test: tuple[Scores, ...]) -> tuple[NDArray[np.bool_], Scores]:
+    """Guesses on the testing half by the score and threshold that were best on the fitting half.
+
+    Scores are for members, then as many controls.  Returned are the guesses and the score chosen.
+    """
+    best, chosen, threshold = -1.0, 0, np.inf
+    for number, scores in enumerate(fit):
+        gain, at = _best_threshold(scores)
+        if gain > best:
+            best, chosen, threshold = gain, number, at
+    return test[chosen] >= threshold, test[chosen]
+
+
+def roc(scores: Scores) -> Roc:
+    """The curve of scores for members, then as many controls."""
+    half = len(scores) // 2
+    thresholds = np.unique(scores)[::-1]
+    members, controls = np.sort(scores[:half]), np.sort(scores[half:])
+    above = [1 - np.searchsorted(kind, thresholds, side="left") / half for kind in (controls, members)]
+    return Roc(np.concatenate([[0.0], above[0]]), np.concatenate([[0.0], above[1]]))
+
+
+def _best_threshold(scores: Scores) -> tuple[float, float]:
+    curve = roc(scores)
+    gains = curve.true_positive - curve.false_positive
+    place = int(np.argmax(gains))
+    thresholds = np.concatenate([[np.inf], np.unique(scores)[::-1]])
+    return float(gains[place]), float(thresholds[place])
+
+
+LINKAGE_KNOWLEDGE = "two disjoint halves of the target's columns, from two sources that do not share an identifier"
+
+
+def link_chances(first: Weights, second: Weights) -> NDArray[np.float64]:
+    """Probability that each target is linked: shape ``(targets,)``.
+
+    Every source picks one row at random among those nearest on its columns; the target is linked where
+    both picked the same.  ``first`` and ``second`` are similarities over either half of the columns,
+    shape ``(targets, rows)``.
+    """
+    nearest = [close == close.max(axis=1, keepdims=True) for close in (first, second)]
+    together = np.count_nonzero(nearest[0] & nearest[1], axis=1)
+    ways = [np.count_nonzero(rows, axis=1) for rows in nearest]
+    return np.asarray(together / (ways[0] * ways[1]), dtype=np.float64)
+
+
+INFERENCE_KNOWLEDGE = "every column of the target but {secret}"
+
+
+def infer(
+    similarity: Similarity, close: Weights, people: Codes, secret: int, *, generator: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Whether the secret of each target was guessed: shape ``(targets,)``.
+
+    The guess is the value with most weight among the rows nearest on all other columns.
+
+    Args:
+        similarity: the release.
+        close: similarities over all columns, shape ``(targets, rows)``.
+        people: the targets.
+        secret: position of the column that the attacker does not know.
+        generator: breaks ties.
+    """
+    others = close - similarity.of_column(people, secret)
+    votes = similarity.votes(others == others.max(axis=1, keepdims=True), secret)  # (targets, values)
+    ties = votes == votes.max(axis=1, keepdims=True)
+    guess = np.argmax(ties * (1 - generator.random(votes.shape)), axis=1)
+    return np.asarray(guess == people[:, secret])
+
+
+_SCOUTS = 80  # people of each kind on whom the choice of the secret is tried
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Of the fitting half: membership scores, and the column that the release gives away most."""
+
+    scores: tuple[NDArray[np.float64], NDArray[np.float64]]
+    secret: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Of the testing half, members then controls: membership scores, and who was linked and inferred."""
+
+    scores: tuple[NDArray[np.float64], NDArray[np.float64]]
+    linked: NDArray[np.bool_]
+    inferred: NDArray[np.bool_]
+
+
+def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.random.Generator) -> Fitted:
+    """Scores to choose a threshold by, and the secret with the largest advantage among some of the targets."""
+    people = targets.stacked
+    scores = np.empty((2, len(people)))
+    columns = range(people.shape[1])
+    for part in similarity.chunks(len(people)):
+        scores[:, part] = membership_scores(similarity.over(people[part], columns))
+    scouts = np.concatenate([targets.members[:_SCOUTS], targets.controls[:_SCOUTS]])
+    right = np.empty((len(columns), len(scouts)), dtype=np.bool_)
+    for part in similarity.chunks(len(scouts)):
+        close = similarity.over(scouts[part], columns)
+        for column in columns:
+            right[column, part] = infer(similarity, close, scouts[part], column, generator=generator)
+    half = len(scouts) // 2
+    gains = right[:, :half].mean(axis=1) - right[:, half:].mean(axis=1)
+    return Fitted((scores[0], scores[1]), int(np.argmax(gains)))
+
+
+def test_row_attacks(
+    similarity: Similarity, targets: Targets, secret: int, *, generator: np.random.Generator
+) -> Tested:
+    """The three attacks on people who chose nothing; columns are dealt to the two sources at random."""
+    people = targets.stacked
+    order = generator.permutation(people.shape[1])
+    middle = (len(order) + 1) // 2
+    scores, chances = np.empty((2, len(people))), np.empty(len(people))
+    inferred = np.empty(len(people), dtype=np.bool_)
+    for part in similarity.chunks(len(people)):
+        first, second = (_over(similarity, people[part], half) for half in (order[:middle], order[middle:]))
+        chances[part] = link_chances(first, second)
+        first += second
+        scores[:, part] = membership_scores(first)
+        inferred[part] = infer(similarity, first, people[part], secret, generator=generator)
+    return Tested((scores[0], scores[1]), generator.random(len(people)) < chances, inferred)
+
+
+def _over(similarity: Similarity, people: Codes, columns: NDArray[np.intp]) -> Weights:
+    if not len(columns):  # a domain of one attribute: the second source knows nothing
+        return np.zeros((len(people), similarity.rows), dtype=np.float32)
+    return similarity.over(people, columns.tolist())
+
+
+SINGLING_OUT_KNOWLEDGE = "nothing besides the release"
+_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on other conditions
+_TRIALS = 100  # conditions tried of each width
+_SUBSETS = 20  # sets of columns tried of each width
+
+Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
+
+
+def singled_out(
+    release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each of ``count`` conditions isolates one person among members, and among as many controls.
+
+    A condition copies the cells of one released row in some columns, and is used only where no other
+    released row has the same cells there.  Its number of columns is fitted on other conditions.
+    """
+    people = min(len(members), len(controls))
+    tables = [table.sample(people, generator) for table in (members, controls)]
+    widths = sorted({min(width, len(release.domain)) for width in _WIDTHS})
+    gains = []
+    for width in widths:
+        trial = _conditions(release, count=_TRIALS, width=width, generator=generator)
+        member, control = (_isolates(release, trial, table) for table in tables)
+        gains.append(int(member.sum()) - int(control.sum()))
+    final = _conditions(release, count=count, width=widths[int(np.argmax(gains))], generator=generator)
+    outcomes = [_isolates(release, final, table) for table in tables]
+    short = count - len(outcomes[0])  # conditions that the attacker could not find isolate nobody
+    return np.pad(outcomes[0], (0, short)), np.pad(outcomes[1], (0, short))
+
+
+def _conditions(release: Released, *, count: int, width: int, generator: np.random.Generator) -> Conditions:
+    """Conditions on ``width`` columns, each copied from a row that no other released row equals there."""
+    rows, used = [], []
+    factors = generator.integers(1, 1 << 62, size=len(release.domain), dtype=np.uint64)
+    hashed = release.codes.astype(np.uint64) * factors  # sums of these are equal for equal rows only, almost surely
+    share = -(-count // _SUBSETS)
+    for _ in range(_SUBSETS):
+        columns = generator.permutation(len(release.domain))[:width]
+        _, places, counts = np.unique(hashed[:, columns].sum(axis=1), return_index=True, return_counts=True)
+        alone = generator.permutation(places[counts == 1])[:share]
+        rows.append(alone)
+        used.append(np.tile(np.isin(np.arange(len(release.domain)), columns), (len(alone), 1)))
+    order = generator.permutation(sum(len(part) for part in rows))[:count]
+    return np.concatenate(rows)[order], np.concatenate(used)[order]
+
+
+def _isolates(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.bool_]:
+    return np.asarray(_matches(release, conditions, table) == 1)
+
+
+def _matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.intp]:
+    """How many rows of ``table`` lie in each condition."""
+    found = []
+    for row, used in zip(*conditions, strict=True):
+        inside = np.arange(len(table))
+        for column in np.flatnonzero(used):
+            leaves = release.cells[column][release.codes[row, column]] > 0
+            inside = inside[leaves[table.codes[inside, column]]]
+        found.append(len(inside))
+    return np.array(found, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Downcoding:
+    """Generalised cells that were undone: by reading minimality, and by guessing within the cell."""
+
+    minimality: Share
+    guessing: Share
+
+
+def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generator: np.random.Generator) -> Downcoding:
+    """Write a leaf into every generalised cell of the quasi-identifiers, and count those that are right.
+
+    Classes are the released rows that agree on ``quasi``.  Leaves are right as far as the multiset written
+    into a class agrees with the true one, so the order of rows inside a class is not asked for.
+
+    Args:
+        release: rows by local recoding, row n made from row n of ``truth``.
+        truth: the original rows, to judge by.
+        quasi: the quasi-identifiers.
+        generator: guesses leaves that minimality does not tell.
+
+    Raises:
+        TableError: the two tables have different numbers of rows.
+    """
+    if len(release) != len(truth):
+        raise TableError("downcoding compares a recoded table with its original, row by row", culprit=None)
+    columns = [release.domain.index(name) for name in quasi]
+    _, classes = np.unique(release.codes[:, columns], axis=0, return_inverse=True)
+    order = np.argsort(classes.ravel(), kind="stable")
+    starts = np.flatnonzero(np.diff(classes.ravel()[order], prepend=-1))
+    read = guessed = cells = 0
+    for members in np.split(order, starts[1:]):
+        for column in columns:
+            leaves = np.flatnonzero(release.cells[column][release.codes[members[0], column]])
+            if len(leaves) > 1:
+                real = truth.codes[members, column]
+                ordered = not isinstance(release.domain.attributes[column], Categorical)
+                certain = _certain(leaves, len(members), ordered=ordered)
+                filled = np.concatenate([certain, generator.choice(leaves, size=len(members) - len(certain))])
+                read += _overlap(filled, real)
+                guessed += _overlap(generator.choice(leaves, size=len(members)), real)
+                cells += len(members)
+    return Downcoding(Share(read, cells), Share(guessed, cells))
+
+
+def _certain(leaves: NDArray[np.intp], members: int, *, ordered: bool) -> NDArray[np.intp]:
+    """Leaves that a minimal cell proves to be in the class."""
+    if ordered:
+        return leaves[[0, -1]][:members]
+    return leaves if len(leaves) <= members else leaves[:0]
+
+
+def _overlap(one: NDArray[np.intp], two: NDArray[np.intp]) -> int:
+    size = int(max(one.max(), two.max())) + 1
+    return int(np.minimum(np.bincount(one, minlength=size), np.bincount(two, minlength=size)).sum())

@@ -1,0 +1,146 @@
+"""The people of an evaluation: members of the released table, controls who are not, and others for a ceiling.
+
+And what an evaluation refuses before it begins: anything but releases and people of one description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from sfumato.arguments import expect
+from sfumato.domain import Domain
+from sfumato.errors import InputError, TableError
+from sfumato.evaluate.intervals import Share, newcombe
+from sfumato.evaluate.released import KeptMarginals, Marginals, Released, Rows, keys
+from sfumato.model.simulation import generator, seeded
+
+FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
+_CERTAINTY = 1e-6  # error probability with which a control is called an overlap with the members
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationSplit:
+    """Disjoint real people of one population.
+
+    ``members`` are in the released table; ``controls`` are not, and attacks on them measure what anyone
+    can guess; ``others`` are not either, and stand for the best a release without any member could be.
+    """
+
+    members: Rows
+    controls: Rows
+    others: Rows
+
+    @property
+    def domain(self) -> Domain:
+        """The description that all of them share."""
+        return self.members.domain
+
+    @cached_property
+    def truth(self) -> KeptMarginals:
+        """Exact marginals of the members, which every release is compared with."""
+        return KeptMarginals(Released.of(self.members))
+
+
+def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSplit:
+    """Split the holdout at random into controls and others.
+
+    Raises:
+        InputError: what is no table of people, or no seed.
+        TableError: the domains differ, there are too few rows, or the holdout repeats members.
+    """
+    for rows in (members, holdout):
+        expect(rows, Rows, "the people of an evaluation are Rows; open_population_split reads them from files")
+    luck = generator(seeded(seed))
+    if members.domain != holdout.domain:
+        raise TableError("the table and its holdout are described by different domains", culprit=holdout.domain)
+    if len(members) < FEWEST_ROWS or len(holdout) < 2 * FEWEST_ROWS:
+        raise TableError(
+            f"an interval needs at least {FEWEST_ROWS} rows of the table and {2 * FEWEST_ROWS} of the holdout",
+            culprit=FEWEST_ROWS,
+        )
+    _refuse_overlap(members, holdout)
+    shuffled = holdout.sample(len(holdout), luck)
+    half = len(holdout) // 2
+    return PopulationSplit(members, shuffled.take(np.arange(half)), shuffled.take(np.arange(half, len(holdout))))
+
+
+def _refuse_overlap(members: Rows, holdout: Rows) -> None:
+    """Two samples of one population agree by chance as often as the members agree among themselves.
+
+    Equal rows alone prove nothing, so the test is against that rate; a handful of shared people passes.
+    """
+    numbers = keys(np.concatenate([members.codes, holdout.codes]), members.domain.shape)
+    counts = np.bincount(numbers[: len(members)], minlength=int(numbers.max()) + 1)
+    again = Share(int(counts[counts > 1].sum()), len(members))
+    shared = Share(int(np.count_nonzero(counts[numbers[len(members) :]])), len(holdout))
+    if newcombe(shared, again, error=_CERTAINTY).low > 0:
+        raise TableError(
+            "the holdout repeats people of the table far more often than chance; give people who are not in it",
+            culprit=shared.trials,
+        )
+
+
+def independent(rows: Rows, generator: np.random.Generator) -> Rows:
+    """The same columns, each shuffled on its own: the floor; the ceiling is other people's rows as they are."""
+    shuffled = np.empty_like(rows.codes)
+    for column in range(rows.codes.shape[1]):
+        shuffled[:, column] = generator.permutation(rows.codes[:, column])
+    return Rows(rows.domain, shuffled)
+
+
+_LARGEST_SEED = (1 << 32) - 1  # that scikit-learn takes
+
+
+def refuse_wrong_split(split: PopulationSplit, *, target: str, seed: int) -> None:
+    """Refuse what are no people, or a target that is no attribute of theirs.
+
+    Raises:
+        InputError, DomainError: as said, or no seed.
+    """
+    expect(
+        split,
+        PopulationSplit,
+        "the people of an evaluation are a PopulationSplit, such as open_population_split returns",
+    )
+    expect(target, str, "a target is the name of an attribute")
+    split.domain.index(target)
+    if seeded(seed) > _LARGEST_SEED:
+        raise InputError(f"a seed of learners is at most {_LARGEST_SEED}", culprit=seed)
+
+
+def refuse_wrong_people(people: Rows, domain: Domain) -> None:
+    """Refuse what are no rows of people of the domain.
+
+    Raises:
+        InputError, TableError: as said.
+    """
+    expect(people, Rows, "members and controls are Rows, such as those of a PopulationSplit")
+    _refuse_other_domain(people.domain, domain)
+
+
+def refuse_wrong_release(release: Marginals, domain: Domain) -> None:
+    """Refuse what is no release, or one of another domain.
+
+    Raises:
+        InputError, TableError: as said.
+    """
+    expect(release, Marginals, "a release is rows, answers or reports, such as read_release returns")
+    _refuse_other_domain(release.domain, domain)
+
+
+def _refuse_other_domain(found: Domain, domain: Domain) -> None:
+    if found != domain:
+        raise TableError("the release and the people are described by different domains", culprit=found)
+
+
+Progress: TypeAlias = Callable[[str], None]
+"""Told in a few words what comes next."""
+
+
+def no_progress(_: str) -> None:
+    """Nobody is told."""
