@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.local import Frequency, Hiera, Mean
-from sfumato.local.client import randomize
-from sfumato.local.hiera import DIVISIONS, aggregate
-from sfumato.local.oracles import Method
-from sfumato.local.server import summary
+from sfumato.local.protocol.client import randomize
+from sfumato.local.protocol.server import summary
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.hiera import DIVISIONS, aggregate
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,11 +25,10 @@ from scale import cpu
 
 from sfumato.engine.spark_fold import fold
 from sfumato.local import Frequency
-from sfumato.local.document import dumps
-from sfumato.local.folding import Folding
-from sfumato.local.oracles import Method
-from sfumato.local.reports import to_arrow
-from sfumato.local.simulation import simulate
+from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.reports import Folding, to_arrow
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.spec import dumps
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks" / "reports.md"

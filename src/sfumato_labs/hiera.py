@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.hiera import DIVISIONS, Hiera, aggregate, variance
-from sfumato.local.mean import Mean, MeanMethod
-from sfumato.local.simulation import simulate
+from sfumato.local.protocol.client import simulate
+from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, variance
+from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato_labs import printed_hiera
 from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
 from sfumato_labs.tables import scaled

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine.open import open_table
-from sfumato.local.bounds import proven
-from sfumato.local.hiera import DIVISIONS, attenuation, levels_of
-from sfumato.local.mean import Mean, MeanMethod, grid_codes
-from sfumato.local.table import Table as IntegerTable
+from sfumato.local.accounting.bounds import proven
+from sfumato.local.randomizers.table import Table as IntegerTable
+from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
+from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato_labs import printed_sgd
 from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.client import randomize
-from sfumato.local.estimate import Post
-from sfumato.local.mean import Mean
+from sfumato.local.estimators import Post
+from sfumato.local.protocol.client import randomize
+from sfumato.local.specs.mean import Mean
 from sfumato.privacy.entropy import Entropy
 
 Floats = NDArray[np.float64]

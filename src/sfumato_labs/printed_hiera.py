@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.hiera import levels_of
+from sfumato.local.specs.hiera import levels_of
 
 Floats = NDArray[np.float64]
 

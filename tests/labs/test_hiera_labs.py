@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato.local.hiera import DIVISIONS
+from sfumato.local.specs.hiera import DIVISIONS
 from sfumato_labs import hiera, ldp_sgd, printed_hiera
 from sfumato_labs.lab import Options
 from sfumato_labs.tables import scaled

@@ -9,14 +9,13 @@ import pytest
 
 from sfumato.errors import InputError, LossError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Several, amplify
-from sfumato.local.designs import Direct, Projective
-from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.hashing import Hashed
-from sfumato.local.hiera import DIVISIONS
-from sfumato.local.oracles import Method
-from sfumato.local.several import Bounds, Sharing
-from sfumato.local.sketch import HadamardSketch
-from sfumato.local.subset import Subset
+from sfumato.local.randomizers.finite_field import Hashed, Projective
+from sfumato.local.randomizers.two_valued import Direct, Subset
+from sfumato.local.randomizers.unary_encoding import HadamardSketch
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
+from sfumato.local.specs.hiera import DIVISIONS
+from sfumato.local.specs.multi_attribute import Bounds, Sharing
 
 MEAN = Mean.design(0, 10, epsilon=1)
 COLOURS = Frequency.design(["red", "green"], epsilon=1)

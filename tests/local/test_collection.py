@@ -17,18 +17,17 @@ from hypothesis import strategies as st
 
 from sfumato.errors import InputError, ReportError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Server, Several
-from sfumato.local.client import FileMemo, Reports
-from sfumato.local.document import dumps, fingerprint, loads
-from sfumato.local.estimate import Post
-from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.hiera import DIVISIONS
-from sfumato.local.mean import MeanMethod
-from sfumato.local.oracles import Method
-from sfumato.local.reports import from_arrow, read_column, read_reports, to_arrow, write_reports
-from sfumato.local.server import State, empty, summary
-from sfumato.local.several import Bounds, Sharing
-from sfumato.local.simulation import simulate
-from sfumato.local.spec import Spec
+from sfumato.local.estimators import Post
+from sfumato.local.protocol.client import FileMemo, Reports, simulate
+from sfumato.local.protocol.reports import from_arrow, read_column, read_reports, to_arrow, write_reports
+from sfumato.local.protocol.server import State, empty, summary
+from sfumato.local.specs.document import loads
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
+from sfumato.local.specs.hiera import DIVISIONS
+from sfumato.local.specs.mean import MeanMethod
+from sfumato.local.specs.multi_attribute import Bounds, Sharing
+from sfumato.local.specs.spec import Spec, dumps, fingerprint
 
 PEOPLE = 60
 RANDOM = np.random.default_rng(0)
@@ -354,7 +353,7 @@ def test_arrow_columns_are_taken_as_they_are() -> None:
 
 def test_the_client_loads_no_engine_and_no_data_frames() -> None:
     program = (
-        "import sys, sfumato.local.client; from sfumato.local import Client, Frequency; "
+        "import sys, sfumato.local.protocol.client; from sfumato.local import Client, Frequency; "
         "Client(Frequency.design(4, epsilon=1)).randomize(1); "
         "print(sorted(m for m in sys.modules if m.split('.')[0] in "
         "{'pandas','scipy','pyarrow','duckdb','sqlalchemy','polars','sklearn','altair','typer','jsonschema','yaml'}))"

@@ -31,11 +31,11 @@ from sfumato.local import (
     Several,
     Sharing,
 )
-from sfumato.local.mean import MeanMethod
-from sfumato.local.oracles import Method
-from sfumato.local.several import Bounds
-from sfumato.local.simulation import simulate
-from sfumato.local.spec import Spec
+from sfumato.local.protocol.client import simulate
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.mean import MeanMethod
+from sfumato.local.specs.multi_attribute import Bounds
+from sfumato.local.specs.spec import Spec
 
 CONFIDENCE = 0.95
 ALARM = 1e-6

@@ -8,23 +8,19 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError, LossError, SizeError
-from sfumato.local.auditing import audit, enumerate_ratio
-from sfumato.local.bits import Coins, Unary
-from sfumato.local.bounds import DENOMINATOR, exp_below, proven
-from sfumato.local.choice import Choice
-from sfumato.local.designs import Direct
-from sfumato.local.distribution import Distribution
-from sfumato.local.encodings import CountMeanSketch
-from sfumato.local.frequency import Frequency
-from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.hiera import DIVISIONS, Hiera
-from sfumato.local.keyvalue import KeyValue
-from sfumato.local.mean import Mean, MeanMethod
-from sfumato.local.memoised import Loloha, Rappor
-from sfumato.local.oracles import Method, symmetric
-from sfumato.local.ranges import Range
-from sfumato.local.several import Bounds, Several, Sharing
-from sfumato.local.spec import Spec
+from sfumato.local.accounting.bounds import DENOMINATOR, exp_below, proven
+from sfumato.local.accounting.guarantees import audit, enumerate_ratio
+from sfumato.local.randomizers.longitudinal import Loloha, Rappor
+from sfumato.local.randomizers.two_valued import Direct, TwoValued
+from sfumato.local.randomizers.unary_encoding import Coins, CountMeanSketch, Unary
+from sfumato.local.specs.distribution import Distribution, Range
+from sfumato.local.specs.frequency import Frequency, Method, symmetric
+from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
+from sfumato.local.specs.hiera import DIVISIONS, Hiera
+from sfumato.local.specs.key_value import KeyValue
+from sfumato.local.specs.mean import Mean, MeanMethod
+from sfumato.local.specs.multi_attribute import Bounds, Several, Sharing
+from sfumato.local.specs.spec import Spec
 
 MEMOISED = (Method.RAPPOR, Method.LOLOHA)
 METHODS = [method for method in Method if method not in MEMOISED]
@@ -132,8 +128,8 @@ def test_graded_tables_keep_the_smaller_budget_of_every_pair_and_twice_the_small
 
 def test_a_table_that_exceeds_its_claim_is_refused() -> None:
     honest = Frequency.design(4, epsilon=1, method=Method.GRR)
-    assert isinstance(honest.randomizer, Choice)
-    generous = Choice(Direct(4), honest.randomizer.numerator + DENOMINATOR // 10**6)
+    assert isinstance(honest.randomizer, TwoValued)
+    generous = TwoValued(Direct(4), honest.randomizer.numerator + DENOMINATOR // 10**6)
     with pytest.raises(InputError, match="does not keep"):
         Frequency(4, Fraction(1), Method.GRR, generous)
     with pytest.raises(InputError, match="does not keep"):

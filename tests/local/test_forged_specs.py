@@ -39,13 +39,13 @@ from sfumato.local import (
     dumps,
     loads,
 )
-from sfumato.local.composite import Joint, Labelled, Sampled
-from sfumato.local.mean import MeanMethod
-from sfumato.local.oracles import Method
-from sfumato.local.parsing import parse_spec
-from sfumato.local.simulation import simulate
-from sfumato.local.spec import Spec
-from sfumato.local.table import Table
+from sfumato.local.protocol.client import simulate
+from sfumato.local.randomizers.composite import Joint, Labelled, Sampled
+from sfumato.local.randomizers.table import Table
+from sfumato.local.specs.document import restore
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.mean import MeanMethod
+from sfumato.local.specs.spec import Spec
 
 UNIT = 1 << 64
 DRAWN = 2_000  # reports of each value that the second judge compares
@@ -177,12 +177,11 @@ def accepted(document: dict[str, Any]) -> Spec | None:
     try:
         return loads(json.dumps(document))
     except InputError:
-        pass
+        pass  # the proven epsilon may be another now
     try:
-        made = parse_spec(document)
-    except (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError):
+        return loads(dumps(restore(document)))
+    except InputError:
         return None
-    return loads(dumps(made))
 
 
 # -------------------------------------------------------------------------------------- the first judge: definitions

@@ -9,22 +9,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sfumato.local.choice import Choice
-from sfumato.local.designs import Direct
-from sfumato.local.frequency import Frequency
-from sfumato.local.graded import GradedMean
-from sfumato.local.hiera import DIVISIONS, Hiera, variance
-from sfumato.local.mean import Mean, MeanMethod, worst_variance
-from sfumato.local.optimal import GRID, Solution, variances
-from sfumato.local.oracles import Method, geometries, hash_designs
-from sfumato.local.randomizer import variance as report_variance
-from sfumato.local.sampling import smallest
+from sfumato.local.randomizers.sampling import smallest
+from sfumato.local.randomizers.two_valued import Direct, TwoValued
+from sfumato.local.specs.frequency import Frequency, Method, geometries, hash_designs
+from sfumato.local.specs.graded import GradedMean
+from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
+from sfumato.local.specs.mean import Mean, MeanMethod, worst_variance
+from sfumato.local.specs.optimal import GRID, Solution, variances
 
 EPSILONS = ("0.25", "0.5", "1", "1.5", "2", "2.5")
 
 
 def spread(method: Method, size: int, epsilon: str) -> float:
-    return report_variance(Frequency.design(size, epsilon=epsilon, method=method).randomizer, 1 / size)
+    return Frequency.design(size, epsilon=epsilon, method=method).randomizer.variance(1 / size)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def test_variances_relative_to_subset_selection(
     assert spread(Method.OLH, size, epsilon) / best == pytest.approx(olh, abs=digits)
     assert spread(Method.OUE, size, epsilon) / best == pytest.approx(oue, abs=digits)
     design = Frequency.design(size, epsilon=epsilon, method=Method.PGR).randomizer
-    assert isinstance(design, Choice)
+    assert isinstance(design, TwoValued)
     assert math.ceil(math.log2(design.design.outputs)) == bits
 
 
@@ -60,7 +57,7 @@ def test_automatic_choice_is_the_least_exact_variance() -> None:
             candidates += [Method.SS] if size <= 64 else []
             candidates += [Method.PGR] if geometries(size) else []
             least = min(spread(method, size, epsilon) for method in candidates)
-            assert report_variance(chosen.randomizer, 1 / size) == least
+            assert chosen.randomizer.variance(1 / size) == least
             expected = {Method.GRR, Method.SS} if size <= 64 else {Method.PGR, Method.GRR}
             assert chosen.method in (expected if size <= 1024 else {Method.OLH, Method.GRR})
 

@@ -7,10 +7,10 @@ import pytest
 
 from sfumato.errors import InputError
 from sfumato.local import HeavyHitters, KeyValue, Mean, Server, Several
-from sfumato.local.estimate import Post, likeliest, simplex
-from sfumato.local.graded import Block, GradedMean, PublicLevels
-from sfumato.local.several import Bounds, Sharing
-from sfumato.local.simulation import simulate
+from sfumato.local.estimators import Post, likeliest, simplex
+from sfumato.local.protocol.client import simulate
+from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
+from sfumato.local.specs.multi_attribute import Bounds, Sharing
 
 LIMIT = 9.3
 RANDOM = np.random.default_rng(11)

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.local.choice import Design
-from sfumato.local.counting import column_counts
-from sfumato.local.designs import Direct, Hadamard, Projective, points, transform
-from sfumato.local.field import field, prime_of, prime_powers
-from sfumato.local.hashing import Hashed
-from sfumato.local.sketch import HadamardSketch
-from sfumato.local.subset import Subset, _Subsets
+from sfumato.local.randomizers.finite_field import Hashed, Projective, finite_field, points, prime_of, prime_powers
+from sfumato.local.randomizers.sampling import column_counts
+from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, _Subsets, transform
+from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.privacy.entropy import SimulatedEntropy
 
 DESIGNS: list[Design] = [
@@ -33,7 +30,7 @@ DESIGNS: list[Design] = [
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27])
 def test_fields_obey_their_laws(size: int) -> None:
-    arithmetic = field(size)
+    arithmetic = finite_field(size)
     add, multiply = arithmetic.add.astype(int), arithmetic.multiply.astype(int)
     a, b, c = np.ogrid[:size, :size, :size]
     assert (add[a, add[b, c]] == add[add[a, b], c]).all()
@@ -56,7 +53,7 @@ def test_designs_have_the_shares_that_they_state(design: Design) -> None:
     incidence = design.incidence()
     assert incidence.shape == (design.inputs, design.outputs)
     assert set(incidence.sum(axis=1)) == {int(design.share * design.outputs)}
-    inside, outside = design.meeting
+    inside, outside = design.pair_support
     for first in range(design.inputs):
         for second in set(range(design.inputs)) - {first}:
             met = int((incidence[first] & incidence[second]).sum())

@@ -8,20 +8,17 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from sfumato.local.bits import unpack
-from sfumato.local.choice import Choice
-from sfumato.local.composite import Sampled
-from sfumato.local.distribution import Distribution
-from sfumato.local.estimate import Post
-from sfumato.local.frequency import Frequency
-from sfumato.local.keyvalue import SignedUnary
-from sfumato.local.mean import Mean, MeanMethod
-from sfumato.local.memoised import Rappor
-from sfumato.local.oracles import Method
-from sfumato.local.ranges import Range
-from sfumato.local.sampling import Sampler, below, coins
-from sfumato.local.simulation import simulate
-from sfumato.local.subset import Subset
+from sfumato.local.estimators import Post
+from sfumato.local.protocol.client import simulate
+from sfumato.local.randomizers.composite import Sampled
+from sfumato.local.randomizers.longitudinal import Rappor
+from sfumato.local.randomizers.sampling import Sampler, below, coins
+from sfumato.local.randomizers.two_valued import Subset, TwoValued
+from sfumato.local.randomizers.unary_encoding import unpack
+from sfumato.local.specs.distribution import Distribution, Range
+from sfumato.local.specs.frequency import Frequency, Method
+from sfumato.local.specs.key_value import SignedUnary
+from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 
 FALSE_ALARM = 1e-20
@@ -47,7 +44,7 @@ def deviations(seen: np.ndarray, expected: np.ndarray) -> float:
 def outputs(spec: Frequency, reports: np.ndarray) -> np.ndarray:
     """Index of each report among the rows of the enumerated table."""
     randomizer = spec.randomizer
-    if isinstance(randomizer, Choice) and isinstance(randomizer.design, Subset):
+    if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, Subset):
         weights = 1 << np.arange(randomizer.inputs)
         order = {int(mask): place for place, mask in enumerate(weights @ randomizer.design.incidence())}
         return np.array([order[mask] for mask in (unpack(reports, randomizer.inputs) @ weights).tolist()])
@@ -294,7 +291,7 @@ def test_the_system_draws_new_noise_every_time() -> None:
 
 
 def test_signed_unary_samples_follow_the_table() -> None:
-    from sfumato.local.keyvalue import KeyValue
+    from sfumato.local.specs.key_value import KeyValue
 
     spec = KeyValue.design(("a", "b"), -1, 1, pairs=1, epsilon=1)
     randomizer = spec.randomizer

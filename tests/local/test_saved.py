@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sfumato.local import Post, Reports, Server, dumps, loads
-from sfumato.local.document import fingerprint
-from sfumato.local.server import State
-from sfumato.local.simulation import simulate
+from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.server import State
+from sfumato.local.specs.spec import fingerprint
 
 SAVED = sorted((Path(__file__).parent / "saved").glob("*.json"))
 SAMPLED = {"range", "several", "heavy_hitters"}  # whose stated variance once left out who answered

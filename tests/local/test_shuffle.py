@@ -10,10 +10,9 @@ from math import factorial, prod
 
 import pytest
 
-from sfumato.local.frequency import Frequency
-from sfumato.local.mean import Mean, MeanMethod
-from sfumato.local.oracles import Method
-from sfumato.local.shuffle import amplify, divergence
+from sfumato.local.accounting.guarantees import amplify, divergence
+from sfumato.local.specs.frequency import Frequency, Method
+from sfumato.local.specs.mean import Mean, MeanMethod
 
 
 def histograms(rows: list[list[float]], people: tuple[int, ...]) -> dict[tuple[int, ...], float]:

@@ -13,13 +13,11 @@ from tests.engine import cluster
 from sfumato.engine.spark_fold import fold
 from sfumato.errors import InputError
 from sfumato.local import Frequency, HeavyHitters, Server
-from sfumato.local.document import dumps
-from sfumato.local.folding import Folding
-from sfumato.local.oracles import Method
-from sfumato.local.reports import to_arrow
-from sfumato.local.server import State
-from sfumato.local.simulation import simulate
-from sfumato.local.spec import Spec
+from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.reports import Folding, to_arrow
+from sfumato.local.protocol.server import State
+from sfumato.local.specs.frequency import Method
+from sfumato.local.specs.spec import Spec, dumps
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -125,7 +125,7 @@ def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> Answered:
 
 def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:
     """One report a person and column by generalised randomised response, epsilon split evenly over the columns."""
-    from sfumato.local.oracles import Method, oracle
+    from sfumato.local.specs.frequency import Method, oracle
 
     share, entropy = epsilon / len(rows.domain), OsEntropy()
     reports, channels = rows.codes.copy(), []

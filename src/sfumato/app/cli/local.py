@@ -12,8 +12,8 @@ from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, rem
 from sfumato.errors import InputError, ReportError
 
 if TYPE_CHECKING:
-    from sfumato.local.estimate import Estimate
-    from sfumato.local.spec import Spec
+    from sfumato.local.estimators import Estimate
+    from sfumato.local.specs.spec import Spec
 
 app = typer.Typer(
     no_args_is_help=True, help="Perturb values before they leave their owners, and estimate from the reports."
@@ -70,7 +70,7 @@ def randomize(
 ) -> None:
     """Randomise a column of a table to reports: one report a row, so a row must be a person."""
     from sfumato.local import Client
-    from sfumato.local.reports import write_reports
+    from sfumato.local.protocol.reports import write_reports
 
     agreed = _read(path)
     refuse_clashes([out], inputs=[path, table], overwrite=overwrite)
@@ -94,8 +94,8 @@ def estimate(
     Damaged files are refused and counted; where one was, the command leaves with code 1.  A file is counted once.
     """
     from sfumato.local import Server
-    from sfumato.local.estimate import Post
-    from sfumato.local.reports import digest, read_reports
+    from sfumato.local.estimators import Post
+    from sfumato.local.protocol.reports import digest, read_reports
 
     agreed = _read(path)
     server = Server(agreed)
@@ -207,8 +207,8 @@ class _Domain:
 
 def _design(kind: str, epsilon: str, method: str, first_report: str | None, domain: _Domain) -> Spec:
     from sfumato.local import Distribution, Frequency, HeavyHitters, Mean, Range
-    from sfumato.local.mean import MeanMethod
-    from sfumato.local.oracles import Method
+    from sfumato.local.specs.frequency import Method
+    from sfumato.local.specs.mean import MeanMethod
 
     if kind not in {"frequency", "mean"} and (method != "auto" or first_report is not None):
         raise InputError(f"a {kind} spec has one method only")
@@ -255,7 +255,7 @@ def _read(path: Path) -> Spec:
 
 def _column(table: str, column: str) -> Any:  # noqa: ANN401 -- a NumPy array of whatever the column holds
     """The values of a column, one a person."""
-    from sfumato.local.reports import complete_column, read_column
+    from sfumato.local.protocol.reports import complete_column, read_column
 
     if "://" not in table and not table.startswith("spark:"):
         return read_column(table, column)

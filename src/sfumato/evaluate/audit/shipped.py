@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.subjects import Draw, Subject
-from sfumato.local.choice import Choice
-from sfumato.local.encodings import CountMeanSketch
-from sfumato.local.oracles import Method, oracle, symmetric
-from sfumato.local.randomizer import FrequencyOracle, Reports
-from sfumato.local.sketch import HadamardSketch
+from sfumato.local.randomizers.randomizer import FrequencyOracle, Reports
+from sfumato.local.randomizers.two_valued import TwoValued
+from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
+from sfumato.local.specs.frequency import Method, oracle, symmetric
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
@@ -151,7 +150,7 @@ def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
 
 def _supports(randomizer: FrequencyOracle, reports: Reports) -> NDArray[np.int64]:
     """Which values each report supports, shape ``(reports, values)``: the part of it that estimates are made of."""
-    if isinstance(randomizer, Choice) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
+    if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
         return randomizer.design.incidence()[:, reports].T.astype(np.int64)
     distinct, places = np.unique(reports, axis=0, return_inverse=True)
     found = [randomizer.support(randomizer.tally(distinct[n : n + 1])) for n in range(len(distinct))]

@@ -1,0 +1,1 @@
+"""What specs prove and guarantee."""

@@ -1,0 +1,1 @@
+"""Clients, servers, and how reports travel between them."""

@@ -1,0 +1,238 @@
+"""The client: what runs where the values are.  It needs NumPy and cryptography only."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from sfumato.errors import InputError
+from sfumato.local.randomizers.longitudinal import TwoRounds
+from sfumato.local.randomizers.randomizer import Codes
+from sfumato.local.randomizers.randomizer import Reports as Data
+from sfumato.local.specs.spec import Spec, fingerprint
+from sfumato.privacy.entropy import Entropy, OsEntropy, SimulatedEntropy
+from sfumato.strict_json import read_json
+
+_CHUNK_BITS = 1 << 21  # report bits randomised at a time: their words stay in the second-level cache
+_LONGEST_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Randomised values: safe to send, and of no use without the spec whose hash they carry.
+
+    Attributes:
+        spec: hash of the spec they were made under.
+        data: ``(n,)`` or ``(n, bytes)``, in the layout of the spec's randomizer.
+    """
+
+    spec: str
+    data: Data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class Memo(Protocol):
+    """Where a client keeps its permanent answers; one store a person."""
+
+    def get(self, key: str) -> bytes | None:
+        """What was kept under a key, or None."""
+        ...
+
+    def keep(self, key: str, fresh: bytes) -> bytes:
+        """Keep ``fresh`` for ever unless something is kept already, in one step; what is kept from now on."""
+        ...
+
+
+class FileMemo:
+    """Permanent answers in a JSON file, replaced atomically, readable by its owner only.
+
+    Processes and threads may share it: whoever keeps an answer holds a lock on the file beside it that ends in
+    ``.lock``, and reads again what others kept.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def get(self, key: str) -> bytes | None:
+        """What was kept under a key, or None.
+
+        Raises:
+            InputError: the file is damaged; a fresh answer in its place would cost epsilon again.
+        """
+        kept = self._read().get(key)
+        return None if kept is None else bytes.fromhex(kept)
+
+    def keep(self, key: str, fresh: bytes) -> bytes:
+        """Keep it unless something is kept already; on disk before this returns.
+
+        Raises:
+            InputError: the file is damaged, cannot be written, or the system has no locks on files.
+        """
+        try:
+            with self._locked():
+                kept = self._read()
+                if key not in kept:
+                    self._write(kept | {key: fresh.hex()})
+                    return fresh
+                return bytes.fromhex(kept[key])
+        except OSError as error:
+            raise InputError(f"cannot keep an answer in {self._path}: {error.strerror}", culprit=self._path) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            import fcntl
+        except ImportError:
+            raise InputError("this system has no locks on files: keep answers in a memo of your own") from None
+        target = self._path.resolve()
+        with open(target.with_name(f"{target.name}.lock"), "ab", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by the end of the process
+            yield
+
+    def _write(self, everything: dict[str, str]) -> None:
+        target = self._path.resolve()
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.new")
+        try:
+            with open(draft, "x", encoding="utf-8", opener=_private) as file:
+                json.dump(everything, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, survives a loss of power
+        finally:
+            os.close(folder)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        with suppress(InputError, ValueError, TypeError):
+            kept = read_json(text)
+            if isinstance(kept, dict) and all(map(bytes.fromhex, kept.values())):
+                return kept
+        raise InputError(f"the memo {self._path} is damaged: restore it, or stop reporting", culprit=self._path)
+
+
+class Client:
+    """Randomises values under a spec, with entropy from the operating system.
+
+    Args:
+        spec: the agreement with the server.
+        memo: where permanent answers are kept, for the memoised methods (RAPPOR, LOLOHA); without one every report
+            is a first report.
+    """
+
+    def __init__(self, spec: Spec, *, memo: Memo | None = None) -> None:
+        if memo is not None and not isinstance(spec.randomizer, TwoRounds):
+            raise InputError("only the memoised methods, rappor and loloha, keep answers", culprit=spec)
+        self._spec = spec
+        self._memo = memo
+        self._entropy = OsEntropy()
+
+    def randomize(self, value: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
+        """One report about one value: a scalar, a dictionary of several, or the columns of one person.
+
+        Raises:
+            InputError: a value that the spec does not know.
+        """
+        codes = self._spec.encode(_alone(value), self._entropy)
+        if self._memo is None:
+            return Reports(fingerprint(self._spec), self._spec.randomizer.draw(codes, self._entropy))
+        return Reports(fingerprint(self._spec), self._remembered(codes, self._memo))
+
+    def randomize_batch(self, values: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
+        """One report for every value; values of different people, so no memo is used.
+
+        Args:
+            values: a NumPy array or sequence, an Arrow array, or what else the spec's ``encode`` takes.
+
+        Raises:
+            InputError: a value that the spec does not know; nothing is reported then.
+        """
+        return randomize(self._spec, values, self._entropy)
+
+    def _remembered(self, codes: Codes, memo: Memo) -> Data:
+        randomizer = self._spec.randomizer
+        assert isinstance(randomizer, TwoRounds)
+        key = f"{fingerprint(self._spec)}/{int(codes[0])}"
+        kept = memo.get(key)
+        if kept is None:
+            kept = memo.keep(key, randomizer.permanent(codes, self._entropy).tobytes())
+        layout = self._spec.randomizer.layout
+        whole = len(kept) == layout.dtype.itemsize * layout.width
+        answer = np.frombuffer(kept, dtype=layout.dtype if whole else np.uint8)
+        if not whole or not self._spec.randomizer.possible(answer.reshape(layout.empty(1).shape)):
+            raise InputError("the memo is damaged: what it kept is no answer under this spec")
+        return randomizer.instant(answer.reshape(layout.empty(1).shape), self._entropy)
+
+
+def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: ANN401 -- each spec states its values
+    """Reports with words from ``entropy``: releases use :class:`Client`, simulations their own seeded words."""
+    column = values.to_numpy(zero_copy_only=False) if _is_arrow(values) else values
+    if not isinstance(column, np.ndarray):
+        codes = spec.encode(column, entropy)
+        return Reports(fingerprint(spec), _drawn(spec, codes, entropy))
+    data = spec.randomizer.layout.empty(len(column))
+    for piece in _chunks(len(column), spec.randomizer.layout.width):
+        data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
+    return Reports(fingerprint(spec), data)
+
+
+def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 -- each spec states its values
+    """Reports whose noise follows from ``seed``, for planning and tests, never for a release.
+
+    Whoever knows the seed knows the values.
+
+    Raises:
+        InputError: a value that the spec does not know.
+    """
+    return randomize(spec, values, SimulatedEntropy(seed))
+
+
+def _drawn(spec: Spec, codes: Codes, entropy: Entropy) -> Data:
+    data = spec.randomizer.layout.empty(len(codes))
+    for piece in _chunks(len(codes), spec.randomizer.layout.width):
+        data[piece] = spec.randomizer.draw(codes[piece], entropy)
+    return data
+
+
+def _chunks(size: int, width: int) -> Iterator[slice]:
+    step = min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * width)))
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
+
+
+def _alone(value: Any) -> Any:  # noqa: ANN401 -- each spec states its values
+    """One person's value as a batch: a tuple holds the columns of one person already."""
+    match value:
+        case dict():
+            return {name: np.asarray([part]) for name, part in value.items()}
+        case tuple():
+            return value
+        case _:
+            return np.asarray([value])
+
+
+def _is_arrow(values: object) -> bool:
+    """Whether values are an Arrow array, without importing Arrow."""
+    return type(values).__module__.startswith("pyarrow.")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

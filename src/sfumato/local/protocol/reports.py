@@ -1,0 +1,233 @@
+"""Reports outside of memory: in files, and in the batches of a distributed job.
+
+Files are Arrow or Parquet with the spec's hash and a checksum in the schema's metadata.  In a distributed job batches
+of rows become a state, and states become one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError, ReportError
+from sfumato.local.protocol.client import Reports
+from sfumato.local.protocol.server import Server, State, empty
+from sfumato.local.randomizers.randomizer import Reports as Data
+from sfumato.local.randomizers.randomizer import from_bytes, to_bytes
+from sfumato.local.specs.document import loads
+from sfumato.local.specs.spec import Spec, fingerprint
+
+_COLUMN = "report"
+_SPEC = b"sfumato.local.spec"
+_CHECK = b"sfumato.local.sha256"
+_FORMATS = {".parquet", ".arrow"}
+
+
+def digest(reports: Reports) -> str:
+    """Names the reports, whatever file they are in, hexadecimal."""
+    return hashlib.sha256(to_bytes(reports.data).tobytes()).hexdigest()
+
+
+def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
+    """Reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec."""
+    import pyarrow as pa
+
+    data = reports.data
+    if data.ndim == 1:
+        column = pa.array(data)
+    else:
+        packed = np.ascontiguousarray(data, dtype=np.uint8)
+        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(data.shape[1]), len(data), [None, pa.py_buffer(packed)])
+    check = digest(reports).encode()
+    schema = pa.schema([pa.field(_COLUMN, column.type, nullable=False)], {_SPEC: reports.spec.encode(), _CHECK: check})
+    return pa.Table.from_arrays([column], schema=schema)
+
+
+def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
+    """Reports of a table that :func:`to_arrow` made.
+
+    Raises:
+        ReportError: the table has another form, belongs to another spec, or its content changed.
+    """
+    import pyarrow as pa
+
+    metadata = table.schema.metadata or {}
+    if table.column_names != [_COLUMN] or _SPEC not in metadata or _CHECK not in metadata:
+        raise ReportError("the table is not one of local reports")
+    if metadata[_SPEC].decode(errors="replace") != fingerprint(spec):
+        raise ReportError("these reports were made under another spec")
+    layout = spec.randomizer.layout
+    wanted = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.binary(layout.width)
+    column = table.column(_COLUMN).combine_chunks()
+    if column.type != wanted or column.null_count:
+        raise ReportError("the reports do not have the form that their spec asks for")
+    if layout.width == 1:
+        data = column.to_numpy(zero_copy_only=False)
+    else:
+        packed = np.frombuffer(column.buffers()[1], dtype=np.uint8, count=(column.offset + len(column)) * layout.width)
+        data = from_bytes(packed.reshape(-1, layout.width)[column.offset :], layout)
+    if hashlib.sha256(to_bytes(data).tobytes()).hexdigest().encode() != metadata[_CHECK]:
+        raise ReportError("the reports do not match their checksum: the table is damaged or incomplete")
+    return Reports(fingerprint(spec), data)
+
+
+def write_reports(path: str | Path, reports: Reports) -> None:
+    """Write a file of reports, whole or not at all.
+
+    Raises:
+        InputError: the name ends neither in .parquet nor in .arrow, or the file cannot be written.
+    """
+    from pyarrow import feather, parquet
+
+    target = _named(path)
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        if target.suffix == ".parquet":
+            parquet.write_table(to_arrow(reports), draft, compression="zstd")
+        else:
+            feather.write_feather(to_arrow(reports), draft, compression="uncompressed")
+        draft.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}", culprit=target) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_reports(path: str | Path, spec: Spec) -> Reports:
+    """Read a file of reports.
+
+    Raises:
+        InputError: no such file, or another ending.
+        ReportError: damaged, truncated, or made under another spec.
+    """
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    source = _named(path)
+    if not source.is_file():
+        raise InputError(f"there is no file {source}", culprit=source)
+    try:
+        table = parquet.read_table(source) if source.suffix == ".parquet" else feather.read_table(source)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError):
+        raise ReportError(f"{source} is damaged, truncated, or no file of reports", culprit=source) from None
+    return from_arrow(table, spec)
+
+
+def _named(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in _FORMATS:
+        raise InputError(f"files of reports end in .parquet or .arrow, not {target.suffix or 'nothing'}", culprit=path)
+    return target
+
+
+def read_column(path: str | Path, column: str) -> NDArray[Any]:
+    """A column of a CSV, Parquet or Arrow file, for a client to randomise.
+
+    Raises:
+        InputError: no such file or column, or missing values: decide what they stand for first.
+    """
+    import pyarrow as pa
+    from pyarrow import csv, feather, parquet
+
+    source = Path(path)
+    readers = {".csv": csv.read_csv, ".parquet": parquet.read_table, ".arrow": feather.read_table}
+    if source.suffix not in readers:
+        raise InputError(f"cannot read {source}: name a .csv, .parquet or .arrow file", culprit=path)
+    try:
+        table = readers[source.suffix](str(source))
+    except (pa.ArrowException, OSError):
+        raise InputError(f"cannot read {source}: missing, damaged, or not of the format of its ending") from None
+    if column not in table.column_names:
+        raise InputError(f"{source} has no column {column!r}", culprit=column)
+    return complete_column(table.column(column), column)
+
+
+def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- a pyarrow.ChunkedArray, imported lazily
+    """A column in memory, for a client to randomise.
+
+    Raises:
+        InputError: missing values: decide what they stand for first.
+    """
+    if values.null_count:
+        raise InputError(f"{values.null_count} values of {name!r} are missing: decide what they stand for first")
+    read: NDArray[Any] = values.to_numpy()
+    return read
+
+
+@dataclass(frozen=True)
+class Folding:
+    """The two functions that a distributed job needs; picklable, and the same in whatever order they are called.
+
+    On Spark: ``State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge))`` with
+    :func:`sfumato.engine.spark_fold.fold`.
+
+    Attributes:
+        text: the spec as JSON, as ``dumps`` writes it.
+
+    Raises:
+        InputError: no spec.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Refuse here what every executor would trip over."""
+        loads(self.text)
+
+    @cached_property
+    def _spec(self) -> Spec:
+        return loads(self.text)
+
+    def absorb(self, batches: Iterable[Any]) -> bytes:
+        """The state of Arrow batches whose first column holds reports, integers or bytes, as files of reports have it.
+
+        A batch that cannot have been made under the spec is refused as a whole, and counted as refused.
+        """
+        server = Server(self._spec)
+        for batch in batches:
+            found = self._reports(batch.column(0))
+            if found is None:
+                server.refuse()
+                continue
+            with suppress(ReportError):  # the server has counted the refusal
+                server.update(Reports(fingerprint(self._spec), found))
+        return server.state().to_bytes()
+
+    def merge(self, states: Sequence[bytes]) -> bytes:
+        """One state of several.
+
+        Raises:
+            ReportError: damaged bytes, or states of another spec.
+        """
+        return reduce(State.merge, map(State.from_bytes, states), empty(self._spec)).to_bytes()
+
+    def _reports(self, column: Any) -> Data | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
+        """The reports in the spec's layout; None where they cannot be."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        layout = self._spec.randomizer.layout
+        if column.null_count:
+            return None
+        # Spark has no unsigned integers and no bytes of a fixed size, so reports come back in wider types
+        kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
+        try:
+            packed = column.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        if layout.width == 1:
+            numbers: Data = packed.to_numpy(zero_copy_only=False)
+            return numbers
+        if not pc.all(pc.equal(pc.binary_length(packed), layout.width)).as_py():
+            return None
+        content = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint8)
+        return from_bytes(content.reshape(len(column), layout.width), layout)

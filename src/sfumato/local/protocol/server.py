@@ -1,0 +1,210 @@
+"""The server: reports to states, states to estimates."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arguments import expect
+from sfumato.errors import InputError, ReportError
+from sfumato.local.estimators import Estimate, Post
+from sfumato.local.protocol.client import Reports
+from sfumato.local.randomizers.composite import Composite
+from sfumato.local.randomizers.randomizer import Counts
+from sfumato.local.specs.heavy_hitters import HeavyHitters
+from sfumato.local.specs.spec import Spec, fingerprint
+
+_MAGIC = b"SFLS"
+_MOST = 1 << 62  # reports of a state: its counts stay within 64-bit integers
+_HEAD = struct.Struct("<4s32sQQQQ")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a server knows: mergeable in any order and grouping, so it is what a distributed job reduces.
+
+    Attributes:
+        spec: hash of the spec.
+        reports: number of reports counted.
+        refused: number of batches refused.
+        tally: their tally, adding up; empty where reports are kept.
+        kept: the reports themselves in canonical order, for heavy hitters; empty elsewhere.
+    """
+
+    spec: str
+    reports: int
+    refused: int
+    tally: Counts
+    kept: NDArray[np.uint8]
+
+    def merge(self, other: State) -> State:
+        """The state of both: associative and commutative.
+
+        Raises:
+            ReportError: the states belong to different specs.
+        """
+        if self.spec != other.spec:
+            raise ReportError("states of different specs cannot be merged", culprit=(self.spec, other.spec))
+        if max(self.reports + other.reports, self.refused + other.refused) > _MOST:
+            raise ReportError("the states together count more reports than a state can hold", culprit=(self, other))
+        held = [state.kept for state in (self, other) if state.kept.size]  # an empty one in bytes has no width
+        kept = np.concatenate(held) if held else self.kept
+        return State(
+            self.spec,
+            self.reports + other.reports,
+            self.refused + other.refused,
+            self.tally + other.tally,
+            kept[np.lexsort(kept.T[::-1])] if len(kept) else kept,
+        )
+
+    def to_bytes(self) -> bytes:
+        """A compact form with a checksum, for files and messages."""
+        head = _HEAD.pack(_MAGIC, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.kept.size)
+        body = head + self.tally.astype("<i8").tobytes() + self.kept.tobytes()
+        return body + hashlib.sha256(body).digest()
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> State:
+        """Undo :meth:`to_bytes`.
+
+        Raises:
+            ReportError: the bytes are damaged or no state.
+        """
+        body, check = packed[:-32], packed[-32:]
+        if len(body) < _HEAD.size or not body.startswith(_MAGIC) or hashlib.sha256(body).digest() != check:
+            raise ReportError("these bytes are no state, or are damaged")
+        _, spec, reports, refused, tally, kept = _HEAD.unpack_from(body)
+        whole = len(body) == _HEAD.size + 8 * tally + kept and not (kept % reports if reports else kept)
+        if not whole or max(reports, refused) > _MOST:
+            raise ReportError("these bytes are no state: its parts do not have the sizes that it names")
+        numbers = np.frombuffer(body, dtype="<i8", count=tally, offset=_HEAD.size).astype(np.int64)
+        rest = np.frombuffer(body, dtype=np.uint8, count=kept, offset=_HEAD.size + 8 * tally)
+        return cls(
+            spec.hex(),
+            reports,
+            refused,
+            numbers,
+            rest.reshape(reports, -1) if kept else rest.reshape(0, 0),
+        )
+
+
+class Server:
+    """Counts reports made under one spec and estimates from them.
+
+    Args:
+        spec: the agreement with the clients.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
+        self._spec = spec
+        self._state = empty(spec)
+
+    @property
+    def refused(self) -> int:
+        """Number of batches refused so far."""
+        return self._state.refused
+
+    def update(self, reports: Reports) -> None:
+        """Count a batch of reports, all of it or nothing.
+
+        Raises:
+            ReportError: made under another spec, of the wrong form, or impossible; the refusal is counted.
+        """
+        try:
+            self._state = self._state.merge(summary(self._spec, reports))
+        except ReportError:
+            self.refuse()
+            raise
+
+    def refuse(self) -> None:
+        """Count a batch that could not even be read."""
+        nothing = empty(self._spec)
+        self._state = self._state.merge(State(nothing.spec, 0, 1, nothing.tally, nothing.kept))
+
+    def merge(self, state: State) -> None:
+        """Add what another server counted.
+
+        Raises:
+            ReportError: it counted reports of another spec, its size is wrong, or no reports can have made it.
+        """
+        expect(state, State, "what is merged is the State of a server")
+        if state.tally.shape != self._state.tally.shape or state.kept.shape[1:] not in {(0,), *_kept_shape(self._spec)}:
+            raise ReportError("the state does not have the size that its spec asks for")
+        if not _countable(self._spec, state):
+            raise ReportError("no reports can have made this state: it is corrupt")
+        self._state = self._state.merge(state)
+
+    def state(self) -> State:
+        """What has been counted."""
+        return self._state
+
+    def estimate(self, post: Post = Post.NONE) -> Estimate:
+        """Estimates with their variance; unbiased with ``Post.NONE``.
+
+        Raises:
+            InputError: too few reports, a post-processing that the spec does not offer, or heavy hitters, which are
+                found by :meth:`find`.
+        """
+        return self._spec.estimate(self._state.tally, self._state.reports, post)
+
+    def find(self, *, most: int) -> Estimate:
+        """The most frequent values of an open domain.
+
+        Raises:
+            InputError: the spec is not of heavy hitters, or there are too few reports.
+        """
+        if not isinstance(self._spec, HeavyHitters):
+            raise InputError("only a heavy-hitters spec finds values: use estimate")
+        return self._spec.find(self._state.kept, most=most)
+
+
+def summary(spec: Spec, reports: Reports) -> State:
+    """The state of one batch: what a worker of a distributed job computes.
+
+    Raises:
+        ReportError: the reports were made under another spec, have the wrong form, or are impossible.
+    """
+    expect(reports, Reports, "what is counted are the Reports of a client")
+    data = reports.data
+    if reports.spec != fingerprint(spec):
+        raise ReportError("these reports were made under another spec", culprit=reports.spec)
+    if not spec.randomizer.layout.fits(data):
+        raise ReportError(f"reports of this spec do not come as {data.dtype} of shape {data.shape}")
+    if not spec.randomizer.possible(data):
+        raise ReportError("some of these reports cannot have been made under the spec: they are corrupt")
+    nothing = empty(spec)
+    if isinstance(spec, HeavyHitters):
+        ordered = data[np.lexsort(data.T[::-1])].astype(np.uint8, copy=False)
+        return State(nothing.spec, len(data), 0, nothing.tally, ordered)
+    return State(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept)
+
+
+def empty(spec: Spec) -> State:
+    """The state before any report: the neutral element of merging."""
+    kept = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
+    size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
+    return State(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), kept)
+
+
+def _countable(spec: Spec, state: State) -> bool:
+    """Whether so many reports can have made the state."""
+    counts = (state.reports, state.refused)
+    if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:
+        return False
+    if isinstance(spec, HeavyHitters):
+        kept = state.kept
+        return (
+            kept.dtype == np.uint8 and len(kept) == state.reports and (not len(kept) or spec.randomizer.possible(kept))
+        )
+    if state.kept.size or np.any(state.tally < 0) or np.any(state.tally > state.reports):
+        return False
+    return not isinstance(spec.randomizer, Composite) or spec.randomizer.fits(state.tally, state.reports)
+
+
+def _kept_shape(spec: Spec) -> set[tuple[int, ...]]:
+    return {(spec.randomizer.layout.width,)} if isinstance(spec, HeavyHitters) else set()

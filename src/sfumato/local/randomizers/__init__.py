@@ -1,0 +1,1 @@
+"""Finite channels with exact integer probability tables."""

@@ -1,0 +1,191 @@
+"""Several randomizers for one person: one of them drawn at random, or all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.errors import InputError, SizeError
+from sfumato.local.randomizers.randomizer import (
+    Codes,
+    Counts,
+    Layout,
+    Randomizer,
+    Reports,
+    check_enumerable,
+    derive,
+    from_bytes,
+    to_bytes,
+)
+from sfumato.local.randomizers.sampling import below
+from sfumato.privacy.entropy import Entropy
+
+MOST_PARTS = 256
+"""The number of a part travels as one byte."""
+
+
+@dataclass(frozen=True)
+class Composite(Randomizer):
+    """Randomizers of one column of codes each.  A tally is, part by part, the number of its reports and its tally."""
+
+    parts: tuple[Randomizer, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse parts that are composites themselves: the proofs here are about one column of codes a part.
+
+        Raises:
+            InputError: no part, or one that is itself made of parts.
+        """
+        if not self.parts or any(isinstance(part, Composite) for part in self.parts):
+            raise InputError("a randomizer is made of at least one part, and no part is made of parts", culprit=self)
+        derive(self, inputs=prod(part.inputs for part in self.parts), layout=Layout(np.dtype(np.uint8), self._width()))
+        derive(self, tally_size=sum(1 + part.tally_size for part in self.parts))
+
+    def _width(self) -> int:
+        """Bytes of a report that is the number of the part, then its bytes, padded to the longest part.
+
+        Raises:
+            InputError: more parts than one byte can number.
+        """
+        if len(self.parts) > MOST_PARTS:
+            raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
+        return 1 + max(part.layout.size for part in self.parts)
+
+    def address(self, chosen: Codes, codes: Codes, entropy: Entropy) -> Reports:
+        """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
+        reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
+        reports[:, 0] = chosen
+        for index, part in enumerate(self.parts):
+            mine = np.flatnonzero(chosen == index)
+            reports[mine, 1 : 1 + part.layout.size] = to_bytes(part.draw(codes[mine, index], entropy))
+        return reports
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
+            return False
+        return all(
+            part.possible(mine) and not np.any(reports[reports[:, 0] == index, 1 + part.layout.size :])
+            for index, (part, mine) in enumerate(self.select(reports))
+        )
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        pieces = [np.concatenate([[len(mine)], part.tally(mine)]) for part, mine in self.select(reports)]
+        return np.concatenate(pieces)
+
+    def select(self, reports: Reports) -> list[tuple[Randomizer, Reports]]:
+        """The reports of each part, in the part's own layout."""
+        return [
+            (part, from_bytes(reports[reports[:, 0] == index, 1 : 1 + part.layout.size], part.layout))
+            for index, part in enumerate(self.parts)
+        ]
+
+    def split(self, tally: Counts) -> list[tuple[int, Counts]]:
+        """Number of reports and tally of each part."""
+        ends = np.cumsum([1 + part.tally_size for part in self.parts])
+        return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
+
+    def fits(self, tally: Counts, reports: int) -> bool:
+        """Whether the numbers of reports in a tally are those of so many people."""
+        return sum(count for count, _ in self.split(tally)) == reports
+
+
+@dataclass(frozen=True)
+class Sampled(Composite):
+    """One part, drawn uniformly whatever the values, is reported with its whole epsilon.
+
+    Codes have one column a part.
+    """
+
+    kind: ClassVar[str] = "sampled"
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return max(part.ratio() for part in self.parts)
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        tables = [part.rows() for part in self.parts]
+        check_enumerable(self.inputs, sum(len(table[0]) for table in tables))
+        share = Fraction(1, len(tables))
+        return [[share * chance for row in rows for chance in row] for rows in product(*tables)]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        return self.address(below(entropy, len(self.parts), len(codes)), codes, entropy)
+
+
+@dataclass(frozen=True)
+class Labelled(Composite):
+    """One part, named by a public label, is reported: nothing protects the label.
+
+    Codes are ``(n, 2)``: the label and the part's code.
+    """
+
+    kind: ClassVar[str] = "labelled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        derive(self, inputs=sum(part.inputs for part in self.parts))
+
+    def ratio(self) -> Fraction:
+        """The largest ratio between inputs *of the same label*."""
+        return max(part.ratio() for part in self.parts)
+
+    def rows(self) -> list[list[Fraction]]:
+        """Refused: reports of one label are impossible under another, so the parts are enumerated one by one."""
+        raise SizeError("the labels of these reports are public: enumerate the table of each label")
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        own = np.repeat(codes[:, 1:], len(self.parts), axis=1)
+        return self.address(codes[:, 0], own, entropy)
+
+
+@dataclass(frozen=True)
+class Joint(Composite):
+    """All parts are reported, and their epsilons add up.
+
+    Codes have one column a part; a report is the bytes of all parts in order.
+    """
+
+    kind: ClassVar[str] = "joint"
+
+    def _width(self) -> int:
+        return sum(part.layout.size for part in self.parts)
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return prod((part.ratio() for part in self.parts), start=Fraction(1))
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        tables = [part.rows() for part in self.parts]
+        check_enumerable(self.inputs, prod(len(table[0]) for table in tables))
+        return [[prod(chances, start=Fraction(1)) for chances in product(*rows)] for rows in product(*tables)]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        drawn = [to_bytes(part.draw(codes[:, index], entropy)) for index, part in enumerate(self.parts)]
+        reports = np.concatenate(drawn, axis=1)
+        return reports[:, 0] if self.layout.width == 1 else reports
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        return all(part.possible(mine) for part, mine in self.select(reports))
+
+    def select(self, reports: Reports) -> list[tuple[Randomizer, Reports]]:
+        """The reports of each part, in the part's own layout."""
+        ends = np.cumsum([part.layout.size for part in self.parts])
+        pieces = np.split(reports.reshape(len(reports), -1).astype(np.uint8, copy=False), ends[:-1], axis=1)
+        return [(part, from_bytes(piece, part.layout)) for part, piece in zip(self.parts, pieces, strict=True)]
+
+    def fits(self, tally: Counts, reports: int) -> bool:
+        """Whether every part of a tally counts so many people."""
+        return all(count == reports for count, _ in self.split(tally))

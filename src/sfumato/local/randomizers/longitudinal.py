@@ -1,0 +1,151 @@
+"""Two rounds for repeated collection: one permanent answer a value, kept for ever, and a fresh one each time.
+
+The permanent answer bounds what any number of reports can reveal about one value; the instantaneous one keeps
+single reports from being linked.  What is *not* covered: a value that changes shows itself as a change of the
+permanent answer, and a person with several values loses epsilon for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from sfumato.errors import InputError
+from sfumato.local.accounting.bounds import DENOMINATOR
+from sfumato.local.randomizers.finite_field import Hashed
+from sfumato.local.randomizers.randomizer import Codes, Counts, FrequencyOracle, Numerator, Reports, derive
+from sfumato.local.randomizers.sampling import below, coins
+from sfumato.local.randomizers.two_valued import TwoValued
+from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, unpack
+from sfumato.privacy.entropy import Entropy
+
+
+@runtime_checkable
+class TwoRounds(Protocol):
+    """A randomizer whose first round is meant to be kept."""
+
+    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+        """The answer that is kept for each value; it alone has the claimed epsilon."""
+        ...
+
+    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+        """Fresh reports from kept answers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rappor(FrequencyOracle):
+    """Basic RAPPOR (Erlingsson, Pihur, Korolova 2014): unary encoding, permanent and instantaneous coins."""
+
+    inputs: int
+    first: Coins = field(metadata={"name": "permanent"})
+    second: Coins = field(metadata={"name": "instant"})
+    _once: Unary = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "rappor"
+
+    def __post_init__(self) -> None:
+        once = Unary(self.inputs, self.first)
+        derive(self, _once=once, layout=once.layout, tally_size=self.inputs)
+        derive(self, p=self._chance(self.first.one), q=self._chance(self.first.zero))
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return self.first.ratio
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        return self._once.rows()
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to first reports."""
+        return self.instant(self.permanent(codes, entropy), entropy)
+
+    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+        """The answer that is kept for each value."""
+        return self._once.draw(codes, entropy)
+
+    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+        """Fresh reports from kept answers."""
+        bits = unpack(kept, self.inputs)
+        ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
+        zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
+        return pack(np.where(bits, ones, zeros))
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        return self._once.possible(reports)
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return self._once.tally(reports)
+
+    def _chance(self, numerator: int) -> float:
+        kept = Fraction(numerator, DENOMINATOR)
+        return float((kept * self.second.one + (1 - kept) * self.second.zero) / DENOMINATOR)
+
+
+@dataclass(frozen=True)
+class Loloha(FrequencyOracle):
+    """Longitudinal local hashing (Arcolezi et al. 2023): a permanent hashed answer, then direct response over it.
+
+    Every value is hashed anew, so d values lose d times epsilon, as with RAPPOR.  In the paper a person keeps one
+    hash for life, and loses no more than epsilon for each of its buckets.  ``first`` / 2^64 is the chance that the kept
+    bucket is the value's, ``second`` / 2^64 that a report repeats the kept bucket.
+    """
+
+    hashed: Hashed = field(metadata={"name": "design"})
+    first: Numerator = field(metadata={"name": "permanent"})
+    second: Numerator = field(metadata={"name": "instant"})
+    _kept: TwoValued = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "loloha"
+
+    def __post_init__(self) -> None:
+        hashed, buckets = self.hashed, self.hashed.buckets
+        if not DENOMINATOR < self.second * buckets <= DENOMINATOR * buckets:
+            raise InputError("the second round of a memoised randomizer says nothing or is no chance", culprit=self)
+        first, second = Fraction(self.first, DENOMINATOR), Fraction(self.second, DENOMINATOR)
+        derive(self, _kept=TwoValued(hashed, self.first), inputs=hashed.inputs, layout=hashed.layout)
+        derive(self, tally_size=hashed.tally_size, q=1 / buckets)
+        derive(self, p=float(first * second + (1 - first) * (1 - second) / (buckets - 1)))
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return self._kept.ratio()
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        return self._kept.rows()
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to first reports."""
+        return self.instant(self.permanent(codes, entropy), entropy)
+
+    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+        """The answer that is kept for each value."""
+        return self._kept.draw(codes, entropy)
+
+    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+        """Fresh reports from kept answers."""
+        buckets = self.hashed.buckets
+        bucket = kept % kept.dtype.type(buckets)
+        stay = coins(entropy, kept.size, self.second)
+        other = below(entropy, buckets - 1, kept.size).astype(kept.dtype)
+        other += other >= bucket
+        return kept - bucket + np.where(stay, bucket, other)
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        return self.hashed.possible(reports)
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return self.hashed.tally(reports)
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        return self.hashed.support(tally)

@@ -1,0 +1,158 @@
+"""What every local randomizer is: a finite channel with an exact integer probability table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NewType, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError, SizeError
+from sfumato.privacy.entropy import Entropy
+
+Codes: TypeAlias = NDArray[np.integer[Any]]
+Reports: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Counts: TypeAlias = NDArray[np.int64]
+
+Numerator = NewType("Numerator", int)
+"""A probability, over 2^64; in documents a decimal string, as JSON readers round large integers."""
+
+LARGEST_TABLE = 1 << 16
+"""Entries of a probability table that is written out for enumeration."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The form of one report, the same whatever the value: one unsigned integer, or ``width`` bytes."""
+
+    dtype: np.dtype[np.unsignedinteger[Any]]
+    width: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of one report."""
+        return self.dtype.itemsize * self.width
+
+    def empty(self, size: int) -> Reports:
+        """An array for so many reports: ``(size,)``, or ``(size, width)`` bytes."""
+        return np.empty(size if self.width == 1 else (size, self.width), dtype=self.dtype)
+
+    def fits(self, reports: NDArray[Any]) -> bool:
+        """Whether an array has the type and shape of reports."""
+        shape = () if self.width == 1 else (self.width,)
+        return reports.dtype == self.dtype and reports.shape[1:] == shape and reports.ndim == len(shape) + 1
+
+
+def derive(value: object, **attributes: object) -> None:
+    """Give a frozen value plain attributes that follow from its fields; for its ``__post_init__``."""
+    for name, attribute in attributes.items():
+        object.__setattr__(value, name, attribute)
+
+
+class Randomizer(ABC):
+    """A finite channel from input codes to reports.
+
+    Attributes:
+        kind: its name in documents.
+        inputs: number of input codes, which are ``0 .. inputs - 1``.
+        layout: the form of one report.
+        tally_size: length of a tally.
+    """
+
+    kind: ClassVar[str]
+    inputs: int
+    layout: Layout
+    tally_size: int
+
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        """The exact largest P(report | one input) / P(report | another): ``e^epsilon``."""
+
+    @abstractmethod
+    def rows(self) -> list[list[Fraction]]:
+        """P(report | input) written out, ``inputs`` rows; every row sums to one.
+
+        Raises:
+            SizeError: the table would have more than :data:`LARGEST_TABLE` entries.
+        """
+
+    @abstractmethod
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise valid codes ``(n,)`` to reports ``(n,)`` or ``(n, width)``."""
+
+    @abstractmethod
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can come out of this channel."""
+
+    @abstractmethod
+    def tally(self, reports: Reports) -> Counts:
+        """The statistic that estimates are made of; tallies of disjoint reports add up."""
+
+
+class FrequencyOracle(Randomizer):
+    """A randomizer whose reports *support* some inputs, "pure" in the sense of Wang et al. 2017.
+
+    Attributes:
+        p: P(report supports the value it was made from).
+        q: P(report supports another given value).
+    """
+
+    p: float
+    q: float
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each input, ``(inputs,)``."""
+        return tally
+
+    def variance(self, frequency: float) -> float:
+        """Exact variance of one report's estimate of a value with this share of the population.
+
+        The estimate from n reports has this divided by n (Wang et al. 2017, equation 2).
+        """
+        p, q = self.p, self.q
+        return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (p - q) ** 2
+
+
+def check(sound: bool, randomizer: object) -> None:  # noqa: FBT001 -- an assertion that stays
+    """Refuse parameters that make no randomizer: specs come from outside.
+
+    Raises:
+        InputError: says so.
+    """
+    if not sound:
+        raise InputError("the parameters of a randomizer contradict each other", culprit=randomizer)
+
+
+def check_enumerable(inputs: int, outputs: int) -> None:
+    """Refuse to write out a table of more than :data:`LARGEST_TABLE` entries.
+
+    Raises:
+        SizeError: says so.
+    """
+    if inputs * outputs > LARGEST_TABLE:
+        raise SizeError("the probability table of this randomizer is too large to enumerate", culprit=(inputs, outputs))
+
+
+def count_outputs(reports: Reports, outputs: int) -> Counts:
+    """How often each output occurs; shape ``(outputs,)``."""
+    return np.bincount(reports, minlength=outputs).astype(np.int64, copy=False)
+
+
+def all_below(reports: Reports, bound: int) -> bool:
+    """Whether every report is a number below a bound."""
+    return reports.size == 0 or int(reports.max()) < bound
+
+
+def to_bytes(reports: Reports) -> Reports:
+    """Reports as little-endian bytes, ``(n, bytes)``."""
+    packed = np.ascontiguousarray(reports).astype(reports.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+    return packed.reshape(len(reports), reports.dtype.itemsize * (reports.shape[1] if reports.ndim > 1 else 1))
+
+
+def from_bytes(packed: Reports, layout: Layout) -> Reports:
+    """Undo :func:`to_bytes`."""
+    reports = np.ascontiguousarray(packed).view(layout.dtype.newbyteorder("<")).astype(layout.dtype, copy=False)
+    return reports.reshape(-1) if layout.width == 1 else reports

@@ -1,0 +1,362 @@
+"""Two-valued randomizers: a coin decides whether the report supports the true value, the design picks it.
+
+Direct response, subset selection, projective geometry, Hadamard response and local hashing are all of this kind: every
+report is either in the support of a value or not, and all reports on the same side are equally likely.
+Such a channel is extremal (Kairouz, Oh, Viswanath 2016): its likelihood ratio takes two values only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from math import comb, prod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.accounting.bounds import DENOMINATOR, exp_below
+from sfumato.local.randomizers.randomizer import (
+    Codes,
+    Counts,
+    FrequencyOracle,
+    Layout,
+    Numerator,
+    Reports,
+    all_below,
+    check,
+    check_enumerable,
+    count_outputs,
+    derive,
+)
+from sfumato.local.randomizers.sampling import Sampler, below, coins, column_counts, smallest
+from sfumato.privacy.entropy import Entropy
+
+_BLOCK = 16  # positions of one block: its subsets are tabulated
+_WORD = 64
+
+
+class Design(ABC):
+    """Which reports support which values, and how to pick one of them uniformly.
+
+    Attributes:
+        inputs: number of values.
+        outputs: number of reports.
+        share: share of all reports that support a given value.
+        pair_support: P(another given value is supported | the true one is), and the same given that it is not.
+        layout: the form of one report.
+        tally_size: length of a tally.
+    """
+
+    kind: ClassVar[str]
+    inputs: int
+    outputs: int
+    share: Fraction
+    pair_support: tuple[Fraction, Fraction]
+    layout: Layout
+    tally_size: int
+
+    @abstractmethod
+    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report among those that support ``codes`` where ``inside``, otherwise among the rest."""
+
+    @abstractmethod
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+
+    @abstractmethod
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report belongs to the design."""
+        return all_below(reports, self.outputs)
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return count_outputs(reports, self.outputs)
+
+    def _numbered(self, outputs: int, share: Fraction, pair_support: tuple[Fraction, Fraction]) -> None:
+        """Attributes of a design whose reports are the numbers below ``outputs``, each counted."""
+        derive(self, outputs=outputs, share=share, pair_support=pair_support)
+        derive(self, layout=Layout(smallest(outputs)), tally_size=outputs)
+
+
+@dataclass(frozen=True)
+class TwoValued(FrequencyOracle):
+    """A design and the chance that a report supports the true value, ``numerator`` / 2^64."""
+
+    design: Design
+    numerator: Numerator = field(metadata={"name": "truth"})
+
+    kind: ClassVar[str] = "choice"
+
+    def __post_init__(self) -> None:
+        design, p = self.design, Fraction(self.numerator, DENOMINATOR)
+        if not design.share < p < 1:
+            raise InputError(
+                "a report must support its own value more often than by chance, and not always", culprit=self.numerator
+            )
+        inside, outside = design.pair_support
+        derive(self, inputs=design.inputs, layout=design.layout, tally_size=design.tally_size)
+        derive(self, p=self.numerator / DENOMINATOR, q=float(p * inside + (1 - p) * outside))
+
+    @classmethod
+    def within(cls, design: Design, epsilon: Fraction) -> TwoValued:
+        """The largest p that integers prove to be ``epsilon``-LDP."""
+        odds = exp_below(epsilon) * design.share / (1 - design.share)
+        return cls(design, Numerator(int(DENOMINATOR * odds / (1 + odds))))
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        share = self.design.share
+        inside = Fraction(self.numerator, DENOMINATOR) / share
+        outside = Fraction(DENOMINATOR - self.numerator, DENOMINATOR) / (1 - share)
+        return max(inside / outside, outside / inside)
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        check_enumerable(self.inputs, self.design.outputs)
+        incidence = self.design.incidence()
+        members = int(self.design.share * self.design.outputs)
+        inside = Fraction(self.numerator, DENOMINATOR * members)
+        outside = Fraction(DENOMINATOR - self.numerator, DENOMINATOR * (self.design.outputs - members))
+        return [[inside if member else outside for member in row] for row in incidence.tolist()]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        return self.design.pick(codes, coins(entropy, codes.size, self.numerator), entropy)
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        return self.design.possible(reports)
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return self.design.tally(reports)
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        return self.design.support(tally)
+
+
+@dataclass(frozen=True)
+class Direct(Design):
+    """Report a value itself: generalised (k-ary) randomised response (Warner 1965, Kairouz et al. 2014)."""
+
+    inputs: int
+
+    kind: ClassVar[str] = "direct"
+
+    def __post_init__(self) -> None:
+        check(self.inputs > 1, self)
+        self._numbered(self.inputs, Fraction(1, self.inputs), (Fraction(0), Fraction(1, self.inputs - 1)))
+
+    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
+        dtype = self.layout.dtype
+        true = codes.astype(dtype, copy=False)
+        other = below(entropy, self.inputs - 1, codes.size).astype(dtype, copy=False)
+        other += other >= true  # skip the true value
+        np.copyto(other, true, where=inside)
+        return other
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        return tally
+
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+        return np.eye(self.inputs, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Hadamard(Design):
+    """Rows of a Hadamard matrix: a report supports a value where the parity of ``report & (value + 1)`` is even.
+
+    Hadamard response for high privacy (Acharya, Sun, Zhang 2019).
+    """
+
+    inputs: int
+
+    kind: ClassVar[str] = "hadamard"
+
+    def __post_init__(self) -> None:
+        check(1 < self.inputs < 1 << 32, self)
+        half = Fraction(1, 2)
+        self._numbered(1 << self.inputs.bit_length(), half, (half, half))
+
+    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
+        dtype = self.layout.dtype
+        report = below(entropy, self.outputs, codes.size).astype(dtype)
+        row = (codes.astype(np.uint64) + np.uint64(1)).astype(dtype)
+        even = (np.bitwise_count(report & row) & 1) == 0
+        lowest = row & (~row + dtype.type(1))  # flipping one bit of the row flips the parity: a bijection of the halves
+        report ^= np.where(even == inside, dtype.type(0), lowest)
+        return report
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        counts: Counts = (int(tally.sum()) + transform(tally)[1 : self.inputs + 1]) // 2
+        return counts
+
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+        rows = np.arange(1, self.inputs + 1)[:, None]
+        even: NDArray[np.bool_] = (np.bitwise_count(rows & np.arange(self.outputs)[None, :]) & 1) == 0
+        return even
+
+
+@dataclass(frozen=True)
+class Subset(Design):
+    """Subsets of ``size`` out of ``inputs`` values, as packed little-endian bits.
+
+    Ye and Barg 2018; Wang et al. 2016: the least variance of all randomizers at every epsilon.
+    """
+
+    inputs: int
+    size: int
+
+    kind: ClassVar[str] = "subset"
+
+    def __post_init__(self) -> None:
+        check(0 < self.size < self.inputs, self)
+        others = self.inputs - 1
+        derive(self, outputs=comb(self.inputs, self.size), share=Fraction(self.size, self.inputs))
+        derive(self, pair_support=(Fraction(self.size - 1, others), Fraction(self.size, others)))
+        derive(self, layout=Layout(np.dtype(np.uint8), -(-self.inputs // 8)), tally_size=self.inputs)
+
+    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
+        if self.inputs > _WORD:
+            return self._pick_sequentially(codes, inside, entropy)
+        others = self._others.draw(inside, entropy)
+        position = codes.astype(np.uint64)
+        low = others & ((np.uint64(1) << position) - np.uint64(1))
+        # make room at the true value's position and fill it where it belongs to the subset
+        word = ((others ^ low) << np.uint64(1)) | low | (inside.astype(np.uint64) << position)
+        packed = word.astype("<u8").view(np.uint8).reshape(-1, 8)
+        return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
+        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(self.layout.width)
+        sizes = np.bitwise_count(packed if word is None else np.ascontiguousarray(packed).view(word))
+        if word is None:
+            sizes = sizes.sum(axis=1, dtype=np.int64)
+        spare = self.inputs % 8
+        return bool(np.all(sizes == self.size)) and (spare == 0 or not np.any(packed[:, -1] >> np.uint8(spare)))
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        return tally
+
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+        check_enumerable(self.inputs, self.outputs)
+        incidence = np.zeros((self.inputs, self.outputs), dtype=np.bool_)
+        for output, members in enumerate(combinations(range(self.inputs), self.size)):
+            incidence[list(members), output] = True
+        return incidence
+
+    @cached_property
+    def _others(self) -> _Subsets:
+        """Subsets of the other values: of full size, or of one less beside the true value."""
+        return _Subsets(self.inputs - 1, (self.size, self.size - 1))
+
+    def _pick_sequentially(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
+        missing = self.size - inside.astype(np.int64)
+        bits = np.zeros((codes.size, self.inputs), dtype=np.bool_)
+        for position in range(self.inputs):
+            true = codes == position
+            others_left = (self.inputs - position - (codes > position)).astype(np.uint32)
+            taken = below(entropy, others_left, codes.size) < missing
+            taken &= ~true
+            missing -= taken
+            bits[:, position] = np.where(true, inside, taken)
+        return np.packbits(bits, axis=1, bitorder="little")
+
+
+class _Subsets:
+    """Uniform subsets of ``count <= 64`` positions, of one of two sizes each, as words.
+
+    First the sizes of the parts in blocks of 16, from their exact joint distribution; then, in every block, one
+    of the tabulated subsets of that size.
+    """
+
+    def __init__(self, count: int, sizes: tuple[int, int]) -> None:
+        lengths = [min(_BLOCK, count - start) for start in range(0, max(count, 1), _BLOCK)]
+        splits = [_compositions(lengths, size) for size in sizes]
+        self._rejected = max(map(len, splits))
+        rows = []
+        starts, limits = np.zeros((2, len(lengths), 2, self._rejected + 1), dtype=np.uint32)
+        self._tables = []
+        for block, length in enumerate(lengths):
+            masks = np.arange(1 << length, dtype=np.uint32)
+            order = np.argsort(np.bitwise_count(masks), kind="stable")
+            self._tables.append(masks[order].astype(np.uint16))
+            first = np.cumsum([0, *(comb(length, k) for k in range(length + 1))])
+            for which, split in enumerate(splits):
+                parts = [each[block] for each in split]
+                starts[block, which, : len(split)] = first[parts]
+                limits[block, which, : len(split)] = [comb(length, part) for part in parts]
+        for split in splits:
+            weights = [prod(map(comb, lengths, parts)) for parts in split]
+            numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
+            unused = [0] * (self._rejected - len(split))
+            rows.append([*numerators, *unused, DENOMINATOR - sum(numerators)])
+        self._composition = Sampler(rows)
+        self._starts, self._limits = starts.reshape(len(lengths), -1), limits.reshape(len(lengths), -1)
+
+    def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
+        """One subset each, of the second size where ``which``."""
+        rows = which.view(np.uint8)
+        composition = self._composition.draw(rows, entropy).astype(np.intp)
+        again = np.flatnonzero(composition == self._rejected)
+        while again.size:
+            composition[again] = self._composition.draw(rows[again], entropy)
+            again = again[composition[again] == self._rejected]
+        composition += rows * np.intp(self._rejected + 1)
+        parts = np.zeros((which.size, _WORD // _BLOCK), dtype="<u2")
+        for block, table in enumerate(self._tables):
+            place = below(entropy, self._limits[block].take(composition), which.size)
+            place += self._starts[block].take(composition)
+            parts[:, block] = table.take(place)
+        return parts.view("<u8").ravel().astype(np.uint64, copy=False)
+
+
+def _compositions(lengths: list[int], size: int) -> list[tuple[int, ...]]:
+    """All ways to split ``size`` over blocks of the given lengths."""
+    if not lengths:
+        return [()] if size == 0 else []
+    return [
+        (first, *rest)
+        for first in range(min(lengths[0], size) + 1)
+        for rest in _compositions(lengths[1:], size - first)
+    ]
+
+
+def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fast Walsh-Hadamard transform of a vector whose length is a power of two.
+
+    >>> transform(np.array([1, 2, 3, 4])).tolist()
+    [10, -2, -4, 0]
+    """
+    result = vector.copy()
+    half = 1
+    while half < result.size:
+        pairs = result.reshape(-1, 2, half)
+        result = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
+        half *= 2
+    return result

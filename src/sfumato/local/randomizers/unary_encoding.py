@@ -1,0 +1,337 @@
+"""The comparison set: unary encoding and sketches, in which every bit has a coin of its own.
+
+Symmetric and optimised unary encoding (SUE, OUE) and thresholded histograms (THE) differ only in the two coins, ``one``
+where the value stands and ``zero`` elsewhere; the count-mean sketches (CMS, HCMS) report hashed cells and dBitFlip a
+run of buckets.  They are here to be compared with: at equal epsilon the two-valued randomizers need less variance or
+fewer bytes, and ``auto`` never takes one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InputError
+from sfumato.local.accounting.bounds import DENOMINATOR
+from sfumato.local.randomizers.finite_field import LARGEST_TALLY, Hashed
+from sfumato.local.randomizers.randomizer import (
+    Codes,
+    Counts,
+    FrequencyOracle,
+    Layout,
+    Numerator,
+    Reports,
+    all_below,
+    check,
+    check_enumerable,
+    derive,
+    to_bytes,
+)
+from sfumato.local.randomizers.sampling import below, coins, column_counts, leading, smallest
+from sfumato.local.randomizers.two_valued import Design
+from sfumato.privacy.entropy import Entropy
+
+
+@dataclass(frozen=True)
+class Coins:
+    """The two coins of a bit, as numerators over 2^64: the chance of a 1 at the value, and elsewhere."""
+
+    one: Numerator
+    zero: Numerator
+
+    def __post_init__(self) -> None:
+        if not 0 < self.zero < self.one < DENOMINATOR:
+            raise InputError("the coins of a unary randomizer must satisfy 0 < zero < one < 2^64", culprit=self)
+
+    @property
+    def ratio(self) -> Fraction:
+        """Odds ratio of the coins: the likelihood ratio when the value moves from one bit to another."""
+        return Fraction(self.one * (DENOMINATOR - self.zero), self.zero * (DENOMINATOR - self.one))
+
+    def then(self, second: Coins) -> Coins:
+        """The coins of ``second`` applied to the bits of this one, rounded away from each other's odds."""
+        one = self.one * second.one + (DENOMINATOR - self.one) * second.zero
+        zero = self.zero * second.one + (DENOMINATOR - self.zero) * second.zero
+        return Coins(Numerator(one // DENOMINATOR), Numerator(-(-zero // DENOMINATOR)))
+
+
+@dataclass(frozen=True)
+class Unary(FrequencyOracle):
+    """All ``inputs`` bits are reported, packed little-endian."""
+
+    inputs: int
+    coins: Coins
+
+    kind: ClassVar[str] = "unary"
+
+    def __post_init__(self) -> None:
+        check(self.inputs > 0, self)
+        derive(self, layout=Layout(np.dtype(np.uint8), -(-self.inputs // 8)), tally_size=self.inputs)
+        derive(self, p=self.coins.one / DENOMINATOR, q=self.coins.zero / DENOMINATOR)
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return self.coins.ratio
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        check_enumerable(self.inputs, 1 << self.inputs)
+        one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
+        chances = [
+            [one if position == value else zero for position in range(self.inputs)] for value in range(self.inputs)
+        ]
+        return [
+            [
+                prod((p if bit else 1 - p for p, bit in zip(row, bits, strict=True)), start=Fraction(1))
+                for bits in product((0, 1), repeat=self.inputs)
+            ]
+            for row in chances
+        ]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        return pack(self.bits(codes, entropy))
+
+    def bits(self, codes: Codes, entropy: Entropy) -> NDArray[np.bool_]:
+        """The bits before packing, ``(n, inputs)``."""
+        drawn = flips(entropy, (codes.size, self.inputs), self.coins.zero)
+        drawn[np.arange(codes.size), codes] = coins(entropy, codes.size, self.coins.one)
+        return drawn
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        spare = self.inputs % 8
+        tail = reports.reshape(-1, self.layout.width)[:, -1]
+        return spare == 0 or not np.any(tail >> np.uint8(spare))
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
+
+
+@dataclass(frozen=True)
+class CountMeanSketch(FrequencyOracle):
+    """CMS (Apple Differential Privacy Team 2017): hash to ``width`` cells, then symmetric unary encoding.
+
+    The report is the number of the hash function, then the packed bits.  All linear maps over GF(width) are the
+    hash family, in place of 65 536 public ones, so that estimates are unbiased for every value.
+    """
+
+    inputs: int
+    width: int
+    coins: Coins
+    _hashed: Hashed = field(init=False, repr=False, compare=False)
+    _cells: Unary = field(init=False, repr=False, compare=False)
+    _head: np.dtype[np.unsignedinteger[Any]] = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "sketch"
+
+    def __post_init__(self) -> None:
+        hashed, cells = Hashed(self.inputs, self.width), Unary(self.width, self.coins)
+        head = smallest(hashed.functions)
+        derive(self, _hashed=hashed, _cells=cells, _head=head, tally_size=hashed.functions * self.width)
+        check(self.tally_size <= LARGEST_TALLY, self)
+        one, zero = self.coins.one, self.coins.zero
+        derive(self, layout=Layout(np.dtype(np.uint8), head.itemsize + -(-self.width // 8)))
+        derive(self, p=cells.p, q=(one + (self.width - 1) * zero) / (self.width * DENOMINATOR))
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        return self.coins.ratio
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        functions = self._hashed.functions
+        check_enumerable(self.inputs, functions << self.width)
+        cells = [[share / functions for share in row] for row in self._cells.rows()]
+        hashed = self._hashed.hash(np.arange(self.inputs)[:, None], np.arange(functions)[None, :])
+        return [[share for cell in row for share in cells[cell]] for row in hashed.tolist()]
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        function = below(entropy, self._hashed.functions, codes.size)
+        cell = self._hashed.hash(codes, function)
+        return headed(function.astype(self._head), self._cells.draw(cell, entropy))
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        function, bits = split(reports, self._head)
+        return all_below(function, self._hashed.functions) and self._cells.possible(bits)
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        function, bits = split(reports, self._head)
+        cells = [
+            np.bincount(function[column], minlength=self._hashed.functions) for column in unpack(bits, self.width).T
+        ]
+        return np.stack(cells, axis=1).astype(np.int64, copy=False).ravel()
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        functions = np.arange(self._hashed.functions)
+        cells = self._hashed.hash(np.arange(self.inputs)[:, None], functions[None, :])
+        counts: Counts = tally[functions * self.width + cells].sum(axis=1)
+        return counts
+
+
+@dataclass(frozen=True)
+class BucketRun(FrequencyOracle):
+    """dBitFlip (Ding, Kulkarni, Yekhanin 2017): bits about ``run`` of the buckets only.
+
+    The published method draws a random set of buckets; here it is a random cyclic run, named by its first bucket,
+    which leaves the variance of every bucket the same and costs fewer bytes.
+    """
+
+    inputs: int
+    run: int
+    coins: Coins
+    _head: np.dtype[np.unsignedinteger[Any]] = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "run"
+
+    def __post_init__(self) -> None:
+        check(0 < self.run <= self.inputs, self)
+        covered, head = self.run / (self.inputs * DENOMINATOR), smallest(self.inputs)
+        derive(self, _head=head, layout=Layout(np.dtype(np.uint8), head.itemsize + -(-self.run // 8)))
+        derive(self, tally_size=self.inputs, p=self.coins.one * covered, q=self.coins.zero * covered)
+
+    def ratio(self) -> Fraction:
+        """The exact largest likelihood ratio of two inputs."""
+        one, zero = self.coins.one, self.coins.zero
+        moved = max(Fraction(one, zero), Fraction(DENOMINATOR - zero, DENOMINATOR - one))
+        return self.coins.ratio if self.run > 1 else moved
+
+    def rows(self) -> list[list[Fraction]]:
+        """The whole probability table."""
+        check_enumerable(self.inputs, self.inputs << self.run)
+        one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
+        table = []
+        for value in range(self.inputs):
+            row = []
+            for start in range(self.inputs):
+                offset = (value - start) % self.inputs
+                for bits in range(1 << self.run):
+                    chance = Fraction(1, self.inputs)
+                    for place in range(self.run):
+                        heads = one if place == offset else zero
+                        chance *= heads if bits >> place & 1 else 1 - heads
+                    row.append(chance)
+            table.append(row)
+        return table
+
+    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+        """Randomise codes to reports."""
+        start = below(entropy, self.inputs, codes.size).astype(self._head)
+        offset = (codes.astype(np.int64) - start) % self.inputs
+        bits = flips(entropy, (codes.size, self.run), self.coins.zero)
+        covered = np.flatnonzero(offset < self.run)
+        bits[covered, offset[covered]] = coins(entropy, covered.size, self.coins.one)
+        return headed(start, pack(bits))
+
+    def possible(self, reports: Reports) -> bool:
+        """Whether every report can occur."""
+        start, bits = split(reports, self._head)
+        spare = self.run % 8
+        return all_below(start, self.inputs) and (spare == 0 or not np.any(bits[:, -1] >> np.uint8(spare)))
+
+    def tally(self, reports: Reports) -> Counts:
+        """Counts that add up over disjoint reports."""
+        start, bits = split(reports, self._head)
+        counts = np.zeros(self.inputs, dtype=np.int64)
+        for place, column in enumerate(unpack(bits, self.run).T):
+            counts += np.roll(np.bincount(start[column], minlength=self.inputs), place)
+        return counts
+
+
+@dataclass(frozen=True)
+class HadamardSketch(Design):
+    """HCMS (Apple Differential Privacy Team 2017): hash to ``width`` cells, report the sign of one coefficient.
+
+    A report is ``(function * width + coefficient) * 2 + bit``.  The family is all linear maps over GF(width), in
+    place of 65 536 public ones, so that estimates are unbiased for every value.  ``width`` is a power of two.
+    """
+
+    inputs: int
+    width: int
+    _hashed: Hashed = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "hadamard_sketch"
+
+    def __post_init__(self) -> None:
+        check(self.width > 1 and self.width & (self.width - 1) == 0, self)
+        derive(self, _hashed=Hashed(self.inputs, self.width))
+        outputs = self._hashed.functions * self.width * 2
+        check(outputs <= LARGEST_TALLY, self)
+        agree = Fraction(self.width + 1, 2 * self.width)  # same cell, or an even parity by chance
+        self._numbered(outputs, Fraction(1, 2), (agree, 1 - agree))
+
+    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+        """A uniform report on the wanted side of each value."""
+        place = below(entropy, self.outputs // 2, codes.size)
+        function, coefficient = np.divmod(place, place.dtype.type(self.width))
+        cell = self._hashed.hash(codes, function)
+        even = (np.bitwise_count(cell & coefficient) & 1) == 0
+        dtype = self.layout.dtype
+        report: Reports = place.astype(dtype) * dtype.type(2)
+        report += (even != inside).astype(dtype)
+        return report
+
+    def support(self, tally: Counts) -> Counts:
+        """Number of reports that support each value."""
+        counts = np.empty(self.inputs, dtype=np.int64)
+        for value in range(self.inputs):
+            counts[value] = tally[self._supports(np.asarray(value))].sum()
+        return counts
+
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+        return self._supports(np.arange(self.inputs)[:, None])
+
+    def _supports(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
+        place, bit = np.divmod(np.arange(self.outputs), 2)
+        function, coefficient = np.divmod(place, self.width)
+        cell = self._hashed.hash(values, function)
+        met: NDArray[np.bool_] = (np.bitwise_count(cell & coefficient) & 1) == bit
+        return met
+
+
+def flips(entropy: Entropy, shape: tuple[int, int], numerator: int) -> NDArray[np.bool_]:
+    """Independent coins, true with probability ``numerator`` / 2^64: one random byte each, more where that ties."""
+    size = shape[0] * shape[1]
+    first = np.uint8(numerator >> 56)
+    byte = leading(entropy, size, np.uint8)
+    heads: NDArray[np.bool_] = byte < first
+    ties = np.flatnonzero(byte == first)
+    if ties.size:
+        heads[ties] = (entropy.words(ties.size) >> np.uint64(8)) < np.uint64(numerator & ((1 << 56) - 1))
+    return heads.reshape(shape)
+
+
+def pack(bits: NDArray[np.bool_]) -> Reports:
+    """Bits ``(n, m)`` as little-endian bytes, ``(n,)`` where they fit one byte and ``(n, bytes)`` otherwise."""
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    return packed[:, 0] if packed.shape[1] == 1 else packed
+
+
+def unpack(reports: Reports, width: int) -> NDArray[np.bool_]:
+    """The first ``width`` bits of packed reports, ``(n, width)``."""
+    packed = np.atleast_2d(reports.T).T.astype(np.uint8, copy=False)
+    return np.unpackbits(packed, axis=1, count=width, bitorder="little").astype(np.bool_)
+
+
+def headed(head: NDArray[Any], body: Reports) -> Reports:
+    """Bytes of ``head``, little-endian, followed by those of ``body``; ``(n, bytes)``."""
+    return np.concatenate([to_bytes(head), to_bytes(body)], axis=1)
+
+
+def split(reports: Reports, head: np.dtype[np.unsignedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Undo :func:`headed`: the heads ``(n,)`` and the remaining bytes ``(n, bytes)``."""
+    packed = reports.astype(np.uint8, copy=False)
+    heads = np.ascontiguousarray(packed[:, : head.itemsize]).view(head.newbyteorder("<"))[:, 0]
+    return heads, packed[:, head.itemsize :]

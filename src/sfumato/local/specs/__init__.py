@@ -1,0 +1,1 @@
+"""What is asked of a population: frozen agreements of clients and servers."""

@@ -1,0 +1,276 @@
+"""The mean of a bounded number: the spec, and its five mechanisms as finite tables.
+
+A value is scaled to [-1, 1] and rounded at random to one of two neighbouring grid inputs, which keeps its mean; the
+table randomises the grid input; every output stands for a number.  Estimates are unbiased whatever the values.
+Finite tables are not an approximation for convenience: as floats, the piecewise mechanism identifies from a
+single report which of two inputs was impossible with a probability of about one half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arguments import expect
+from sfumato.errors import InputError
+from sfumato.local.accounting.bounds import claimed, exp_below
+from sfumato.local.estimators import Estimate, Post
+from sfumato.local.randomizers.randomizer import Codes, Counts
+from sfumato.local.randomizers.table import Table
+from sfumato.local.specs.optimal import Solution, optimal, unbiased
+from sfumato.local.specs.spec import Spec
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import Number
+
+Floats = NDArray[np.float64]
+
+_PIECES = 129  # outputs of the piecewise mechanism
+_LAPLACE_INPUTS = 33
+_LAPLACE_REACH = 20  # outputs reach so many scales beyond the inputs; e^-20 of the noise folds into the ends
+_LAPLACE_OUTPUTS = 1025
+_HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
+
+
+LARGEST_GRID = 1 << 12
+"""Inputs of a table that randomises numbers."""
+
+
+class MeanMethod(StrEnum):
+    """Mechanisms for a mean."""
+
+    AUTO = "auto"  # the least worst-case variance of all but Laplace
+    LAPLACE = "laplace"  # Laplace noise on a grid
+    DUCHI = "duchi"  # one bit (Duchi, Jordan, Wainwright 2018), also known as Harmony
+    PIECEWISE = "pm"  # piecewise mechanism (Wang et al. 2019, Algorithm 2)
+    HYBRID = "hm"  # hybrid of the two (Wang et al. 2019, Section III-C)
+    OPTIMAL = "optimal"  # least worst-case variance of all tables on a grid
+
+
+@dataclass(frozen=True)
+class Mean(Spec):
+    """The mean of a number between ``low`` and ``high``.
+
+    Attributes:
+        low: the least value, public.
+        high: the largest value, public.
+        epsilon: what every report claims; integers prove it from ``randomizer``.
+        method: the mechanism's name.
+        randomizer: the table, one row an input of the grid from ``low`` to ``high``.
+        outputs: the number in [-1, 1] units that each report stands for.
+    """
+
+    low: float
+    high: float
+    epsilon: Fraction
+    method: MeanMethod
+    randomizer: Table
+    outputs: tuple[float, ...]
+
+    kind: ClassVar[str] = "mean"
+    neighbours: ClassVar[str] = "one person's value replaced by any other value between the bounds"
+
+    def _check(self) -> None:
+        check_bounds(self.low, self.high)
+        check_table(self.randomizer, LARGEST_GRID)
+        if len(self.outputs) != self.randomizer.outputs or not all(map(math.isfinite, self.outputs)):
+            raise InputError("a mean needs one finite number for every output of its table", culprit=self)
+
+    @classmethod
+    def design(cls, low: float, high: float, *, epsilon: Number, method: MeanMethod = MeanMethod.AUTO) -> Mean:
+        """A spec for numbers between public bounds.
+
+        Args:
+            low: the least value.
+            high: the largest value, above ``low``.
+            epsilon: per report, in [1e-9, 32].
+            method: AUTO computes the worst-case variance of every mechanism and takes the least.
+
+        Raises:
+            LossError: an epsilon outside [1e-9, 32].
+            InputError: bounds that are not finite and increasing.
+        """
+        check_bounds(low, high)
+        exact = claimed(epsilon)
+        methods = [MeanMethod.DUCHI, MeanMethod.PIECEWISE, MeanMethod.HYBRID, MeanMethod.OPTIMAL]
+        candidates = [method] if method is not MeanMethod.AUTO else methods
+        specs = [cls(float(low), float(high), exact, each, *_mechanism(each, exact)) for each in candidates]
+        return min(specs, key=worst_variance)
+
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:
+        """Grid inputs of values ``(n,)``, rounded at random between neighbours.
+
+        Raises:
+            InputError: a value outside the bounds, NaN, or no number.
+        """
+        return grid_codes(numbers(values, self.low, self.high), self.low, self.high, self.randomizer.inputs, entropy)
+
+    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+        """The mean from a tally, in the units of the data; its variance is that of the reports themselves.
+
+        Raises:
+            InputError: fewer than two reports, or a post-processing other than none.
+        """
+        return average((self.low, self.high), self.outputs, tally, reports, post)
+
+
+def average(bounds: tuple[float, float], outputs: Sequence[float], tally: Counts, reports: int, post: Post) -> Estimate:
+    """The mean of outputs in [-1, 1] units, in the units of ``bounds``.
+
+    Raises:
+        InputError: fewer than two reports, or a post-processing other than none.
+    """
+    if post is not Post.NONE:
+        raise InputError("a mean has no post-processing: use none")
+    if reports < 2:  # noqa: PLR2004
+        raise InputError(f"a mean needs at least two reports, not {reports}")
+    low, high = bounds
+    values, half, centre = np.array(outputs), (high - low) / 2, (high + low) / 2
+    mean = float(values @ tally) / reports
+    spread = float(np.square(values - mean) @ tally) / (reports - 1)
+    return Estimate(("mean",), np.array([centre + half * mean]), np.array([half**2 * spread / reports]), reports)
+
+
+def worst_variance(spec: Mean) -> float:
+    """Exact largest variance of one report over all values, in [-1, 1] units, rounding to the grid included.
+
+    Between two grid inputs the second moment is linear, so the variance is a parabola there.
+    """
+    grid = np.linspace(-1, 1, spec.randomizer.inputs)
+    second = spec.randomizer.probabilities @ np.square(spec.outputs)
+    slope = np.diff(second) / np.diff(grid)
+    peak = np.clip(slope / 2, grid[:-1], grid[1:])
+    return float(np.max(second[:-1] + slope * (peak - grid[:-1]) - peak**2))
+
+
+def check_table(table: Table, most: int) -> None:
+    """Refuse a table that has not two to ``most`` inputs.
+
+    Raises:
+        InputError: says so.
+    """
+    if not 2 <= table.inputs <= most:  # noqa: PLR2004
+        raise InputError(f"a table for numbers has from 2 to {most} inputs, not {table.inputs}", culprit=table)
+
+
+def check_bounds(low: float, high: float) -> None:
+    """Refuse bounds that are not finite and increasing.
+
+    Raises:
+        InputError: says so.
+    """
+    for bound in (low, high):
+        expect(bound, int | float, "bounds are numbers")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+        raise InputError(f"bounds must be finite and increasing, not {low} and {high}", culprit=(low, high))
+
+
+def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Floats:
+    """Values as floats between the bounds.
+
+    Raises:
+        InputError: a value outside the bounds, NaN, or no number; the message names positions only.
+    """
+    column = np.asarray(values)
+    if column.ndim != 1 or column.dtype.kind not in "iuf":
+        raise InputError("values must come as one column of numbers")
+    column = column.astype(np.float64, copy=False)
+    if column.size and not (float(column.min()) >= low and float(column.max()) <= high):  # NaN fails both
+        wrong = ~((column >= low) & (column <= high))
+        raise InputError(
+            f"{int(wrong.sum())} values lie outside [{low}, {high}] or are missing, the first in row "
+            f"{1 + int(np.argmax(wrong))}"
+        )
+    return column
+
+
+def grid_codes(values: Floats, low: float, high: float, inputs: int, entropy: Entropy) -> Codes:
+    """Random rounding of numbers to ``inputs`` grid points, keeping the mean."""
+    scaled = (values - low) * ((inputs - 1) / (high - low))
+    scaled += entropy.words(values.size) * 2.0**-64
+    return np.minimum(scaled, inputs - 1).astype(np.uint16)
+
+
+def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[Table, tuple[float, ...]]:
+    match method:
+        case MeanMethod.DUCHI:
+            solution = duchi(epsilon)
+        case MeanMethod.PIECEWISE:
+            solution = piecewise(epsilon)
+        case MeanMethod.HYBRID:
+            solution = hybrid(epsilon)
+        case MeanMethod.LAPLACE:
+            solution = laplace(epsilon)
+        case _:
+            solution = optimal(epsilon)
+    return solution.table, solution.values
+
+
+def duchi(epsilon: Fraction) -> Solution:
+    """The sign of the value, randomly rounded to -1 or 1, under randomised response."""
+    table = Table.windows(2, 2, epsilon)
+    return Solution(table, unbiased(table, np.zeros(2), np.array([-1.0, 1.0])))
+
+
+def piecewise(epsilon: Fraction) -> Solution:
+    """The piecewise mechanism on 129 outputs: each input favours a window of outputs around it.
+
+    Windows move by one output from input to input, so means are evenly spaced exactly; the length of the window is
+    the one of least worst-case variance.
+    """
+    limit = float(exp_below(epsilon))
+    lengths = np.arange(1, _PIECES)
+    place = np.arange(_PIECES) - (_PIECES - 1) / 2
+    low = 1 / (lengths * limit + _PIECES - lengths)
+    favoured = (limit - 1) * low
+    scale = 1 / (favoured * lengths * (_PIECES - lengths) / 2)  # so that the last window has mean one
+    squares = np.concatenate([[0], np.cumsum(place**2)])
+    windows = [
+        np.max((squares[n:] - squares[:-n]) * f - ((place[n - 1 :] + place[: _PIECES - n + 1]) / 2 * n * f) ** 2)
+        for n, f in zip(lengths, favoured, strict=True)
+    ]
+    length = int(lengths[np.argmin(scale**2 * (low * squares[-1] + windows))])
+    table = Table.windows(_PIECES - length + 1, _PIECES, epsilon)
+    return Solution(table, unbiased(table, place * scale[length - 1], np.linspace(-1, 1, table.inputs)))
+
+
+def hybrid(epsilon: Fraction) -> Solution:
+    """Piecewise with probability 1 - e^(-epsilon/2), otherwise Duchi's bit; Duchi's alone up to epsilon 0.61."""
+    if epsilon <= Fraction(_HYBRID_FROM):
+        return duchi(epsilon)
+    share = 1 - math.exp(-float(epsilon) / 2)
+    first, second = piecewise(epsilon), duchi(epsilon)
+    grid = np.linspace(-1, 1, first.table.inputs)
+    up = (1 + grid) / 2
+    signs = np.stack([1 - up, up], axis=1) @ second.table.probabilities
+    rows = np.concatenate([share * first.table.probabilities, (1 - share) * signs], axis=1)
+    table = Table.rounded(rows, exp_below(epsilon))
+    return Solution(table, unbiased(table, np.array([*first.values, *second.values]), grid))
+
+
+def laplace(epsilon: Fraction) -> Solution:
+    """Two-sided geometric noise of scale 2 / epsilon on a grid; far tails fold into the last outputs.
+
+    An output at either end stands for the mean of all that folds into it, which keeps the estimate unbiased.
+    """
+    scale = 2 / float(epsilon)
+    step = max(2 / (_LAPLACE_INPUTS - 1), 2 * (1 + _LAPLACE_REACH * scale) / _LAPLACE_OUTPUTS)
+    per_side = max(1, round(1 / step))
+    step = 1 / per_side
+    decay = math.exp(-step / scale)
+    reach = math.ceil(_LAPLACE_REACH * scale / step)
+    grid = np.arange(-per_side, per_side + 1)
+    outputs = np.arange(-per_side - reach, per_side + reach + 1)
+    rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
+    rows[:, [0, -1]] /= 1 - decay
+    rows /= rows.sum(axis=1, keepdims=True)
+    values: Floats = (outputs * step).astype(np.float64)
+    values[[0, -1]] += np.array([-1, 1]) * step * decay / (1 - decay)
+    table = Table.rounded(rows, exp_below(epsilon))
+    return Solution(table, unbiased(table, values, (grid * step).astype(np.float64)))

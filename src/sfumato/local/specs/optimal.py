@@ -1,0 +1,176 @@
+"""The unbiased mean mechanism of least worst-case variance among finite tables, as a linear programme.
+
+Unknown are the probabilities ``p[y, x]`` of fixed output values y for inputs x on a grid, with column bounds
+``u[y] / e^epsilon <= p[y, x] <= u[y]``, rows that sum to one and have mean x; the largest variance is minimised.
+Graded budgets (MinID-LDP) bound each pair of levels by the smaller of their budgets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InfeasibleError
+from sfumato.local.accounting.bounds import exp_below
+from sfumato.local.randomizers.randomizer import Numerator
+from sfumato.local.randomizers.table import Table
+
+GRID = 21
+"""Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""
+
+_OUTPUTS = 121
+_REACH = 1.1  # outputs reach a tenth beyond those of the piecewise mechanism; further out nothing is gained
+_UNUSED = 1e-9
+_SHIPPED = "optimal_tables.json"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An integer table and the value that each of its outputs stands for."""
+
+    table: Table
+    values: tuple[float, ...]
+
+
+@cache
+def optimal(epsilon: Fraction) -> Solution:
+    """The optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, otherwise solved in about a second.
+
+    Raises:
+        InfeasibleError: the solver found no table; only beyond any useful epsilon.
+    """
+    shipped = _shipped().get(epsilon)
+    return shipped or solve(np.linspace(-1, 1, GRID), [0] * GRID, (epsilon,))
+
+
+def solve(grid: Floats, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
+    """The table of least worst-case variance, or of least average variance where budgets differ.
+
+    Args:
+        grid: inputs in [-1, 1], ``(inputs,)``.
+        levels: the level of each input, an index into ``budgets``.
+        budgets: epsilon of each level; a pair of inputs is bounded by the smaller of their two.
+    """
+    limits = [exp_below(epsilon) for epsilon in budgets]
+    half = math.exp(float(min(budgets)) / 2)
+    reach = _REACH * (half + 1) / (half - 1)
+    values = np.linspace(-reach, reach, _OUTPUTS)
+    probabilities = _programme(grid, values, np.array(levels), np.array([float(limit) for limit in limits]))
+    probabilities = (probabilities + probabilities[::-1, ::-1]) / 2 if len(budgets) == 1 else probabilities
+    used = probabilities.max(axis=0) > _UNUSED
+    kept = probabilities[:, used]
+    kept = np.maximum(kept, kept.max(axis=0) * 2.0**-50)
+    kept /= kept.sum(axis=1, keepdims=True)
+    table = _rounded(kept, levels, limits)
+    return Solution(table, unbiased(table, values[used], grid))
+
+
+def unbiased(table: Table, values: Floats, grid: Floats) -> tuple[float, ...]:
+    """The output values nearest to ``values`` under which every row of the table has its input as mean."""
+    correction, *_ = np.linalg.lstsq(table.probabilities, grid - table.probabilities @ values)
+    return tuple((values + correction).tolist())
+
+
+def variances(solution: Solution, grid: Floats) -> Floats:
+    """Variance of one report's value at each grid input."""
+    second: Floats = solution.table.probabilities @ np.square(solution.values)
+    return second - grid**2
+
+
+def within(table: Table, levels: list[int], limits: list[Fraction]) -> bool:
+    """Whether every pair of inputs keeps the smaller limit of their levels, by integers."""
+    groups = [
+        [row for row, level in zip(table.numerators, levels, strict=True) if level == each]
+        for each in range(len(limits))
+    ]
+    highest = [[max(column) for column in zip(*group, strict=True)] for group in groups]
+    lowest = [[min(column) for column in zip(*group, strict=True)] for group in groups]
+    return all(
+        high <= min(limits[i], limits[j]) * low
+        for i in range(len(limits))
+        for j in range(len(limits))
+        for high, low in zip(highest[i], lowest[j], strict=True)
+    )
+
+
+def _rounded(probabilities: Floats, levels: list[int], limits: list[Fraction]) -> Table:
+    """Integers near the solution, drawn towards the mean of its rows until they keep every limit."""
+    centre = probabilities.mean(axis=0)
+    for exponent in range(52, 6, -1):
+        blend = 2.0**-exponent
+        table = Table.nearest((1 - blend) * probabilities + blend * centre)
+        if within(table, levels, limits):
+            return table
+    raise InfeasibleError(
+        "the solver's table is further from its epsilon than rounding can explain: ask for a smaller one"
+    )
+
+
+def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: Floats) -> Floats:
+    """Solve the linear programme; ``(inputs, outputs)``."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, csr_array, hstack, vstack
+
+    inputs, outputs, depth = len(grid), len(values), len(limits)
+    size = inputs * outputs
+    place = np.arange(size)
+    row, column = np.divmod(place, outputs)
+    group = levels[row] * outputs + column
+    picked = csr_array((np.ones(size), (place, group)), shape=(size, depth * outputs))
+    each, none = csr_array((np.ones(size), (place, place)), shape=(size, size)), coo_array((size, depth * outputs))
+    spread = csr_array((np.square(values)[column], (row, place)), shape=(inputs, size))
+    worst = np.ones((inputs, 1))
+    blocks = [hstack([each, -picked, none, coo_array((size, 1))]), hstack([-each, none, picked, coo_array((size, 1))])]
+    for i in range(depth):  # highest[i] <= limit * lowest[j]; variables: p, highest, lowest, worst variance
+        for j in range(depth):
+            high = coo_array(
+                (
+                    np.full(outputs, 1 / min(limits[i], limits[j])),
+                    (np.arange(outputs), np.arange(outputs) + i * outputs),
+                ),
+                shape=(outputs, depth * outputs),
+            )
+            low = coo_array(
+                (-np.ones(outputs), (np.arange(outputs), np.arange(outputs) + j * outputs)),
+                shape=(outputs, depth * outputs),
+            )
+            blocks.append(hstack([coo_array((outputs, size)), high, low, coo_array((outputs, 1))]))
+    bounds = np.zeros(sum(block.shape[0] for block in blocks))
+    if depth == 1:
+        blocks.append(hstack([spread, coo_array((inputs, 2 * depth * outputs)), coo_array(-worst)]))
+        bounds = np.concatenate([bounds, grid**2])
+        cost = np.zeros(size + 2 * depth * outputs + 1)
+        cost[-1] = 1
+    else:
+        cost = np.concatenate([np.square(values)[column], np.zeros(2 * depth * outputs + 1)])
+    sums = csr_array((np.ones(size), (row, place)), shape=(inputs, size))
+    means = csr_array((values[column], (row, place)), shape=(inputs, size))
+    equal = hstack([vstack([sums, means]), coo_array((2 * inputs, 2 * depth * outputs + 1))])
+    found = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse arrays
+        cost, A_ub=vstack(blocks), b_ub=bounds, A_eq=equal, b_eq=np.concatenate([np.ones(inputs), grid]), method="highs"
+    )
+    if found.x is None:
+        raise InfeasibleError("the solver found no optimal table for this epsilon: use pm or hm")
+    solution: Floats = np.maximum(found.x[:size].reshape(inputs, outputs), 0)
+    return solution
+
+
+@cache
+def _shipped() -> dict[Fraction, Solution]:
+    text = resources.files("sfumato.local").joinpath(_SHIPPED).read_text(encoding="utf-8")
+    return {
+        Fraction(epsilon): Solution(
+            Table(tuple(tuple(Numerator(int(entry)) for entry in row) for row in body["rows"])),
+            tuple(map(float, body["values"])),
+        )
+        for epsilon, body in json.loads(text).items()
+    }

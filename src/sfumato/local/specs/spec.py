@@ -1,0 +1,217 @@
+"""What every spec is: the frozen agreement that client and server both read, and its JSON.
+
+A document states version, claim, proven epsilon and neighbours, and brings the exact integer table.  What it holds is
+decided by the declared types of the fields alone: a part of a kind that the type does not admit is refused, in a
+document and in Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cache
+from types import UnionType
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sfumato.arguments import expect
+from sfumato.errors import InputError
+from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below, proven
+from sfumato.local.estimators import Estimate, Post
+from sfumato.local.randomizers.randomizer import Codes, Counts, Numerator, Randomizer
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.loss import exact, plain
+
+VERSION = 1
+
+T = TypeVar("T")
+
+
+class Spec(ABC):
+    """A question to a population, its randomizer and its guarantee.
+
+    Attributes:
+        kind: its name in documents.
+        neighbours: the change of one person that ``epsilon`` is about.
+        claims: whether epsilon is a claim to be checked, not what the table turns out to have.
+        discloses_labels: whether reports carry a public label, within which alone values are protected.
+        epsilon: what every report claims.
+        randomizer: the channel with its integer probabilities.
+    """
+
+    kind: ClassVar[str]
+    neighbours: ClassVar[str]
+    claims: ClassVar[bool] = True
+    discloses_labels: ClassVar[bool] = False
+    epsilon: Fraction
+    randomizer: Randomizer
+
+    def __post_init__(self) -> None:
+        """Refuse parts of kinds that no proof here is about, and a table that does not keep its claim.
+
+        Raises:
+            InputError: says so.
+            LossError: a claim outside [1e-9, 32].
+        """
+        _check_kinds(self)
+        self._check()
+        if self.claims and self.randomizer.ratio() > exp_below(claimed(self.epsilon)):
+            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse fields that contradict each other, and derive what follows from them."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What is estimated, one label a quantity."""
+        return ("mean",)
+
+    @abstractmethod
+    def encode(self, values: Any, entropy: Entropy) -> Codes:  # noqa: ANN401 -- each spec states its values
+        """Codes of values, refusing any that the spec does not know; some specs round at random."""
+
+    @abstractmethod
+    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+        """Estimates from the tally of so many reports.
+
+        Raises:
+            InputError: too few reports, or a post-processing that the spec does not offer.
+        """
+
+
+def describe(spec: Spec) -> dict[str, Any]:
+    """A spec as plain JSON."""
+    return {
+        "sfumato_local": VERSION,
+        "epsilon": plain(spec.epsilon),
+        "proven_epsilon": plain(proven(spec.randomizer.ratio())),
+        "neighbours": spec.neighbours,
+        **_body(spec),
+    }
+
+
+def canonical(document: object) -> str:
+    """The one JSON text of a document that its hash is made of."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def dumps(spec: Spec) -> str:
+    """The canonical JSON text of a spec; :func:`sfumato.local.loads` reads it back to an equal spec."""
+    expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
+    return canonical(describe(spec))
+
+
+@cache
+def fingerprint(spec: Spec) -> str:
+    """SHA-256 of the canonical text, hexadecimal: what reports and states carry."""
+    return hashlib.sha256(dumps(spec).encode()).hexdigest()
+
+
+class WrongFormError(Exception):
+    """A document that the declared types do not admit."""
+
+
+def _check_kinds(value: object) -> None:
+    for name, _, hint in _fields(type(value)):
+        if not _admits(hint, getattr(value, name)):
+            raise InputError(f"{type(value).__name__} takes another kind of {name}", culprit=value)
+
+
+def _body(value: Any) -> dict[str, Any]:  # noqa: ANN401 -- any dataclass
+    body = {key: _written(hint, getattr(value, name)) for name, key, hint in _fields(type(value))}
+    return {"kind": value.kind, **body} if hasattr(value, "kind") else body
+
+
+def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
+    match value:
+        case Fraction():
+            return plain(value)
+        case StrEnum():
+            return value.value
+        case tuple():
+            inner = next(each for each in _choices(hint) if get_origin(each) is tuple)
+            return [_written(get_args(inner)[0], each) for each in value]
+        case _ if is_dataclass(value):
+            return _body(value)
+        case _:
+            return str(value) if hint is Numerator else value
+
+
+def from_json(kind: type[T], document: dict[str, Any]) -> T:
+    """A dataclass from a document that has its fields, no more and no less.
+
+    Raises:
+        WrongFormError: another set of fields, or a field that its type does not admit.
+    """
+    wanted = _fields(kind)
+    if set(document) - {"kind"} != {key for _, key, _ in wanted} or ("kind" in document) != hasattr(kind, "kind"):
+        raise WrongFormError
+    return kind(*(_read(hint, document[key]) for _, key, hint in wanted))
+
+
+def _read(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
+    for each in _choices(hint):
+        found = _read_as(each, document)
+        if _admits(each, found):
+            return found
+    raise WrongFormError
+
+
+def _read_as(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
+    """A value that may be of the type, or whatever is certainly not."""
+    if get_origin(hint) is tuple and isinstance(document, list):
+        inner = get_args(hint)[0]
+        # _admits looks at each plain value
+        return tuple(document) if inner in (str, int, float) else tuple(_read(inner, each) for each in document)
+    if hint is Numerator and isinstance(document, str) and document.isascii() and document.isdigit():
+        return int(document) if len(document) <= len(str(DENOMINATOR)) else None
+    if hint is Fraction and isinstance(document, str):
+        return exact(document, name="epsilon")
+    if isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(document, str):
+        return next((each for each in hint if each.value == document), None)
+    if isinstance(hint, type) and isinstance(document, dict):
+        kind = next((each for each in _kinds(hint) if getattr(each, "kind", None) == document.get("kind")), None)
+        return None if kind is None else from_json(kind, document)
+    return document
+
+
+def _admits(hint: Any, value: object) -> bool:  # noqa: ANN401 -- a type
+    if get_origin(hint) in (Union, UnionType):
+        return any(_admits(each, value) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)[0]
+        return isinstance(value, tuple) and all(_admits(inner, each) for each in value)
+    if hint is float:
+        return type(value) in (float, int)
+    if hint in (int, Numerator):
+        return type(value) is int
+    return isinstance(value, hint)
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- a type
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _kinds(base: type[Any]) -> Iterator[type[Any]]:
+    """The dataclasses that a type stands for: itself, or those derived from it."""
+    if is_dataclass(base):
+        yield base
+    for each in base.__subclasses__():
+        yield from _kinds(each)
+
+
+_KNOWN: dict[type[Any], tuple[tuple[str, str, Any], ...]] = {}
+
+
+def _fields(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
+    """Name, name in documents and type of the fields of a dataclass that are handed over, not derived."""
+    if kind not in _KNOWN:
+        hints = get_type_hints(kind)
+        given = (each for each in fields(kind) if each.init)
+        _KNOWN[kind] = tuple((each.name, each.metadata.get("name", each.name), hints[each.name]) for each in given)
+    return _KNOWN[kind]
