@@ -1,15 +1,26 @@
-"""``sfumato anonymize``: release a k-anonymous table.  Not differential privacy."""
+"""Commands around k-anonymous tables: ``sfumato anonymize``, ``apply``, ``risk`` and ``hierarchy``.
+
+Not differential privacy.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.losses import LimitOption
-from sfumato.app.cli.opening import AnalystOption, CreateOption, DatasetOption, LedgerOption, TableArgument, vault_for
-from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.options import (
+    AnalystOption,
+    CreateOption,
+    DatasetOption,
+    LedgerOption,
+    LimitOption,
+    TableArgument,
+    vault_for,
+)
+from sfumato.app.cli.output import Json, Overwrite, columns, folder, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import filled
 from sfumato.app.requests.releases import AnonymizationMethod, AnonymizationRequest, MissingValues
 from sfumato.errors import InputError
@@ -17,6 +28,7 @@ from sfumato.errors import InputError
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
 
+hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
 
 QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
 KeepOption = Annotated[
@@ -148,3 +160,131 @@ def _certificate(certificate: dict[str, Any]) -> str:
         f"Loss: {certificate['loss']:.6g} cells, {proof};"
         f" counted {certificate['evaluated']} of {certificate['nodes']} recodings"
     )
+
+
+def apply(
+    recoding: Annotated[Path, typer.Argument(help="Recoding that 'sfumato anonymize --recoding' saved.")],
+    table: Annotated[str, typer.Argument(help="New rows: CSV or Parquet file, or the URL of a table.")],
+    out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet or .csv.")],
+    keep: KeepOption = "",
+    domain: NearDomainOption = None,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = "default",
+    limit: LimitOption = None,
+    create: CreateOption = False,
+    analyst: AnalystOption = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
+    from sfumato import anonymize as methods
+    from sfumato.vault.opening import beside
+
+    ready(out, overwrite=overwrite)
+    described = beside_table(table, domain)
+    refuse_clashes([out], inputs=[recoding, table, described, ledger or beside(described)], overwrite=overwrite)
+    saved = methods.load_recoding(recoding)
+    vault = vault_for(
+        table,
+        domain=described,
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        first=None,
+        analyst=analyst,
+    )
+    with working("Rewriting"):
+        release = methods.apply(vault, saved, keep=names(keep))
+    release.write(out, overwrite=overwrite)
+    report(release, out, as_json=as_json)
+
+
+def risk(
+    table: TableArgument,
+    quasi: QuasiOption,
+    threshold: Annotated[float, typer.Option(help="A row is at risk when its risk is above this.")] = 0.2,
+    population_table: Annotated[
+        str | None, typer.Option(help="A larger table with the same columns, for the journalist.")
+    ] = None,
+    population: Annotated[
+        int | None,
+        typer.Option(min=1, help="People of whom the table is a random sample: estimates uniques."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say how likely a match by quasi-identifiers is right, before or after anonymisation.
+
+    The figures are exact: they are for the owner of the table.
+    """
+    from sfumato.anonymize.reidentification import assess_table, estimate_uniques
+    from sfumato.engine.address import shown
+
+    known = names(quasi)
+    with working(f"Reading {shown(table)}"):
+        found = assess_table(table, quasi=known, threshold=threshold, population=population_table)
+        uniques = None if population is None else estimate_uniques(table, quasi=known, population=population)
+    remark("Exact figures, for the owner of the table.")
+    lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
+    if found.journalist is not None:
+        lines.append({"attacker": "journalist", **asdict(found.journalist)})
+    text = (
+        f"{found.rows} rows in {found.classes} classes, the smallest of {found.smallest_class};"
+        f" {found.sample_uniques} rows are unique.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
+    )
+    if uniques is not None:
+        text += (
+            f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
+            f"\nBoth models: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
+        )
+    value = {**found.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
+    result(value, text, as_json=as_json)
+
+
+@hierarchies.command("draft")
+def draft_hierarchy(
+    domain: Annotated[Path, typer.Argument(help="Domain, a YAML file.")],
+    attributes: Annotated[list[str], typer.Argument(help="Attributes to draft a hierarchy for.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for one file an attribute; standard output without.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
+    from sfumato.anonymize.hierarchy import draft as drafted
+    from sfumato.domain import load
+    from sfumato.vault.rows import free, save_text
+
+    described = load(domain)
+    texts = {name: drafted(described[name]).dump() for name in attributes}
+    if out is None:
+        typer.echo("---\n".join(texts.values()), nl=False)
+        return
+    folder(out)
+    for name in texts:
+        free(out / f"{name}.yaml", overwrite=overwrite)
+    for name, text in texts.items():
+        save_text(out / f"{name}.yaml", text, overwrite=overwrite)
+        remark(f"Wrote the draft {out / f'{name}.yaml'}. Edit it to cells that mean something.")
+
+
+@hierarchies.command("check")
+def check_hierarchy(
+    path: Annotated[Path, typer.Argument(help="Hierarchy: CSV with levels as columns, YAML or JSON.")],
+    attribute: Annotated[str | None, typer.Option(help="Attribute, where the file is not named after it.")] = None,
+    domain: Annotated[Path | None, typer.Option(help="Also check that it covers the declared values.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that a hierarchy nests, misses no value and has one top."""
+    from sfumato.anonymize import Hierarchy
+    from sfumato.domain import load
+
+    hierarchy = Hierarchy.read(path, attribute=attribute)
+    if domain is not None:
+        hierarchy.align(load(domain)[hierarchy.attribute].labels())
+    lines = [
+        {"level": number, "cells": level.size, "largest_loss": float(level.losses.max())}
+        for number, level in enumerate(hierarchy.levels)
+    ]
+    fits = "" if domain is None else f" It covers {domain}."
+    text = f"{path} is a hierarchy of {hierarchy.attribute} with {len(hierarchy.leaves)} values.{fits}"
+    value = {"attribute": hierarchy.attribute, "values": len(hierarchy.leaves), "levels": lines}
+    result(value, f"{text}\n{columns(lines)}", as_json=as_json)

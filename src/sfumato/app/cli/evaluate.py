@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.ledger import existing
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
-from sfumato.app.cli.opening import DatasetOption, DomainOption
+from sfumato.app.cli.options import DatasetOption, DeltaOption, DomainOption, EpsilonOption, RhoOption, existing
 from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import loss_of
 from sfumato.errors import InputError

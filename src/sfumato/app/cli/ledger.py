@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, RhoOption
+from sfumato.app.cli.options import DeltaOption, EpsilonOption, RhoOption, database, existing
 from sfumato.app.cli.output import Json, columns, remark, result
 from sfumato.app.requests.fields import limit_of, loss_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.ledger import Entry, Ledger
+    from sfumato.ledger import Entry
 
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
@@ -138,32 +138,6 @@ def cap(
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
         remark(f"{analyst}: {opened.remaining(analyst)}")
-
-
-def existing(ledger: str, dataset: str) -> Ledger:
-    """Open a ledger that must exist."""
-    from sfumato.ledger import open_ledger
-
-    url = database(ledger)
-    remark_log(url)
-    return open_ledger(url, dataset=dataset, limit=None)
-
-
-def remark_log(url: str) -> None:
-    """Say that a copy of the ledger's file alone would lack releases, where that is so."""
-    from sfumato.ledger.store import left_in_log
-
-    log = left_in_log(url)
-    if log is not None:
-        remark(
-            f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
-            "open, or was killed. Copy a ledger with: sfumato ledger backup"
-        )
-
-
-def database(ledger: str) -> str:
-    """The database URL of a ledger named by a file or by a URL."""
-    return ledger if "://" in ledger else f"sqlite:///{Path(ledger)}"
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

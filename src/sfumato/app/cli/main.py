@@ -10,16 +10,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.app.cli import domain, hierarchy, ledger, local
-from sfumato.app.cli.anonymize import anonymize
-from sfumato.app.cli.apply import apply
+from sfumato.app.cli import domain, ledger, local
+from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
 from sfumato.app.cli.data import data
 from sfumato.app.cli.demo import demo
 from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
 from sfumato.app.cli.lab import lab
 from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
-from sfumato.app.cli.risk import risk
 from sfumato.app.cli.serve import serve
 from sfumato.app.cli.synthesize import sample, synthesize
 from sfumato.errors import SfumatoError
@@ -39,7 +37,7 @@ app = typer.Typer(
 app.add_typer(domain.app, name="domain")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(local.app, name="local")
-app.add_typer(hierarchy.app, name="hierarchy")
+app.add_typer(hierarchies, name="hierarchy")
 app.command()(query)
 app.command()(serve)
 app.command()(synthesize)

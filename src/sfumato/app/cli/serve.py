@@ -32,7 +32,7 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.cli.ledger import database, remark_log
+    from sfumato.app.cli.options import database, remark_log
     from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.monitoring import SHARED
     from sfumato.app.http.processes import run

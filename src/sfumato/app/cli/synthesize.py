@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.losses import DeltaOption, EpsilonOption, LimitOption, RhoOption
-from sfumato.app.cli.opening import (
+from sfumato.app.cli.options import (
     AnalystOption,
     CreateOption,
     DatasetOption,
+    DeltaOption,
     DomainOption,
+    EpsilonOption,
     LedgerOption,
+    LimitOption,
+    RhoOption,
     TableArgument,
     vault_for,
 )

@@ -1,4 +1,4 @@
-"""Options by which every releasing command names its table, description and ledger."""
+"""Options that commands share, and what they open: losses, table, domain, ledger."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.ledger import database, remark_log
-from sfumato.app.cli.output import working
+from sfumato.app.cli.output import remark, working
 from sfumato.app.requests.fields import limit_of
 
 if TYPE_CHECKING:
+    from sfumato.ledger import Ledger
     from sfumato.privacy.loss import Loss
     from sfumato.vault.vault import Vault
 
+EpsilonOption = Annotated[str | None, typer.Option("--epsilon", help="Pure epsilon, or with --delta approximate.")]
+DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --epsilon.")]
+RhoOption = Annotated[str | None, typer.Option("--rho", help="Zero-concentrated loss, instead of --epsilon.")]
+LimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--limit", help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO; for a new ledger."
+    ),
+]
 TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")]
 DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of the table, a YAML file.")]
 LedgerOption = Annotated[
@@ -53,3 +62,29 @@ def vault_for(
     deferred.refuse_missing()
     with working(f"Reading {shown(table)}"):
         return open_vault_later(table, domain=domain, ledger=deferred, analyst=analyst)
+
+
+def existing(ledger: str, dataset: str) -> Ledger:
+    """Open a ledger that must exist."""
+    from sfumato.ledger import open_ledger
+
+    url = database(ledger)
+    remark_log(url)
+    return open_ledger(url, dataset=dataset, limit=None)
+
+
+def remark_log(url: str) -> None:
+    """Say that a copy of the ledger's file alone would lack releases, where that is so."""
+    from sfumato.ledger.store import left_in_log
+
+    log = left_in_log(url)
+    if log is not None:
+        remark(
+            f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
+            "open, or was killed. Copy a ledger with: sfumato ledger backup"
+        )
+
+
+def database(ledger: str) -> str:
+    """The database URL of a ledger named by a file or by a URL."""
+    return ledger if "://" in ledger else f"sqlite:///{Path(ledger)}"
