@@ -27,7 +27,7 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
     with closing(Store(url)) as store:
         if store.file is None:
             raise InputError(
-                "a ledger in PostgreSQL is copied by the means of PostgreSQL: pg_dump, or a physical backup",
+                "a ledger in PostgreSQL is copied by PostgreSQL's own means, such as pg_dump",
                 culprit=url,
             )
         store.prepare(create=False)

@@ -363,6 +363,7 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | N
         with store.founding() as connection:
             enrol(connection, dataset, limit, unit)
             account = reading.dataset_account(connection, dataset)
+        store.checkpoint()  # so that a copy of the file alone is a ledger at least
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
     if limit is not None and limit != account.limit:
