@@ -413,3 +413,22 @@ def test_a_view_is_read_like_a_table(database):
         assert table.values("n").to_pylist() == [2, 3, 4]
     finally:
         database.run(f"DROP VIEW {database.name}_view")
+
+
+def test_numbers_that_vanish_when_divided_do_not_fail_a_question(database):
+    table = f"{database.name}_tiny"
+    values = ("5e-324", "1e-310", "1e-300", "2.5")
+    double = "DOUBLE PRECISION"
+    database.run(
+        f"CREATE TABLE {table} (id INTEGER, x {double})",
+        f"INSERT INTO {table} VALUES " + ", ".join(f"({place}, {value})" for place, value in enumerate(values)),
+    )
+    real = Real(name="x", edges=(0.0, 1.0, 10.0), unknown=Unknown.CLAMP)
+    try:
+        for unit in (Unit.row(), Unit("id", rows=1)):
+            encoded = open_table(database.at(table)).encode(Domain((real,), unit=unit))
+            assert count(encoded) == 4
+            assert reveal(encoded.sums("x", (), unit=Fraction(1, 2))).tolist() == [5]
+            assert reveal(encoded.sums("x", (), unit=Fraction(3))).tolist() == [1]
+    finally:
+        database.run(f"DROP TABLE {table}")

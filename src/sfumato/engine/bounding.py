@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from sfumato.domain import Real
 from sfumato.engine.encoding import Encoding
+from sfumato.engine.statements import vanishing
 
 
 def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
@@ -90,6 +91,7 @@ def _content(encoding: Encoding) -> str:
         if isinstance(attribute, Real):
             # Engines spell doubles differently, so a real number enters in 2^32 steps of its range.
             span = attribute.maximum - attribute.minimum
-            value = dialect.integer(f"FLOOR(({value} - {attribute.minimum!r}) / {span!r} * 4294967296)")
+            above = vanishing(f"({value} - {attribute.minimum!r})")
+            value = dialect.integer(f"FLOOR({above} / {span!r} * 4294967296)")
         parts.append(f"COALESCE({dialect.text(value)}, '')")
     return dialect.digest(f"CONCAT('{domain.hash[:16]}', u, '|', " + ", ' ', ".join(parts) + ")")

@@ -104,7 +104,16 @@ class Cells:
         if isinstance(attribute, Integer) and attribute.edges is None:
             number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
             return f"CASE WHEN c{place} < {attribute.declared} THEN {self.dialect.double(number)} END"
-        return self.dialect.double(f"v{place}")
+        return vanishing(self.dialect.double(f"v{place}"))
+
+
+def vanishing(number: str) -> str:
+    """A double that may be divided by whatever fits 64 bits.
+
+    PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a question fails.
+    Whatever is as small as that counts as 0 in every unit that is allowed.
+    """
+    return f"CASE WHEN ABS({number}) < 1e-280 THEN 0 ELSE {number} END"
 
 
 def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
