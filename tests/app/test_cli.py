@@ -319,21 +319,29 @@ def test_the_journal_shows_what_was_asked_and_its_costs_add_up(desk: Path) -> No
     ask(desk, counted, "--limit", "1", "--epsilon", "0.25")
     ask(desk, counted, "--epsilon", "0.25", "--analyst", "ann")
     sfumato("ledger", "cap", "people.ledger", "ann", "--epsilon", "0.5", cwd=desk)
-    ask(desk, "SELECT AVG(age) FROM p", "--epsilon", "1/3")
+    ask(desk, "SELECT AVG(age) FROM p", "--epsilon", "0.333")
     release(desk, "--epsilon", "0.25", "--out", "a.csv")
     shown = sfumato("ledger", "show", "people.ledger", cwd=desk).stdout
     assert "count(*) where sex in F" in shown
     assert "mean(age)" in shown
-    assert "epsilon = 0.166666 (1/6) left of epsilon = 1" in shown
+    assert "epsilon = 0.167 left of epsilon = 1" in shown
     entries = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)["entries"]
     assert [entry["cost"] for entry in entries] == [
         "epsilon 0.25",
         "nothing; the analyst's account: epsilon 0.25",
         "no cost",
-        "epsilon 0.333334 (1/3)",
+        "epsilon 0.333",
         "epsilon 0.25",
     ]
     assert entries[2]["asked"] == "cap of ann: epsilon = 0.5"
+
+
+@pytest.mark.parametrize("loss", ["1/3", "0.1234567890123456789", "1e-19", "1/1000000000000000000000000007"])
+def test_a_loss_has_at_most_18_places(desk: Path, loss: str) -> None:
+    refused = ask(desk, "SELECT COUNT(*) FROM p", "--epsilon", loss, code=2)
+    assert "state epsilon as a decimal of at most 18 places" in refused.stderr
+    assert not (desk / "people.ledger").exists()
+    ask(desk, "SELECT COUNT(*) FROM p", "--epsilon", "0.000000000001000001")
 
 
 def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(desk: Path) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.domain import Unit
+from sfumato.errors import UnitError
 from sfumato.ledger.question import canonical
 from sfumato.privacy.accountant import Charge, Limit, concentrated, spendable_delta
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
@@ -96,6 +97,19 @@ def unit_from(text: str) -> Unit:
     """Read what :func:`unit_text` wrote."""
     fields = json.loads(text)
     return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
+
+
+def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
+    """Refuse to add up losses of different units.
+
+    Raises:
+        UnitError: one is the row and the other an id, or they are different ids.
+    """
+    if kept is not None and stated is not None and kept.column != stated.column:
+        raise UnitError(
+            f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
+            culprit=stated,
+        )
 
 
 def spent_units(limit: Limit, spent: Charge) -> tuple[int, int]:

@@ -9,8 +9,9 @@ from functools import lru_cache
 from sqlalchemy import Connection, insert, select
 
 from sfumato.domain import Unit
+from sfumato.errors import LimitError
 from sfumato.ledger import schema
-from sfumato.ledger.amounts import limit_units, loss_text, unit_text
+from sfumato.ledger.amounts import limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
 from sfumato.ledger.books import now, spent_columns
 from sfumato.ledger.entry import genesis
 from sfumato.privacy.accountant import NOTHING, Limit
@@ -36,6 +37,34 @@ def enrol(connection: Connection, name: str, limit: Limit, unit: Unit | None) ->
         "unit": None if unit is None else unit_text(unit),
     }
     connection.execute(insert(schema.dataset).values(row))
+
+
+def found(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> Limit:
+    """Open the books of a dataset, or find that they are open under this limit and unit; returns the limit.
+
+    Raises:
+        LimitError: they have another limit.
+        UnitError: they add up losses of another unit.
+    """
+    enrol(connection, name, limit, unit)
+    row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == name)).mappings().one()
+    refuse_other_terms(name, loss_from(row["limit_loss"]), row["unit"], limit=limit, unit=unit)
+    return limit
+
+
+def refuse_other_terms(
+    name: str, kept: Limit, kept_unit: str | None, *, limit: Limit | None, unit: Unit | None
+) -> None:
+    """Refuse another limit or unit than those of the books.
+
+    Raises:
+        LimitError, UnitError: which it is.
+    """
+    if limit is not None and limit != kept:
+        raise LimitError(
+            f"the ledger of {name!r} has the limit {kept}, not {limit}; a limit never changes", culprit=limit
+        )
+    refuse_unit(None if kept_unit is None else unit_from(kept_unit), unit)
 
 
 @lru_cache(maxsize=256)  # one a dataset, and every question asks

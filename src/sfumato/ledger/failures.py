@@ -28,7 +28,10 @@ _POSTGRES = {  # by SQLSTATE, or its class of two letters
     "42501": "may not be written by this database user; grant the right to create and use tables",
     "53": "is on a server that is out of space, memory or connections; try again later",
 }
-_UNREACHABLE = "cannot be reached; check that the server runs and has connections left, and database, user and password of the address"
+_UNREACHABLE = (
+    "cannot be reached; check that the server runs and has connections left, and database, user and password of the "
+    "address"
+)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from sfumato.domain import Unit
 from sfumato.errors import (
     InputError,
     LedgerError,
-    LimitError,
     LossError,
     MissingLedgerError,
     MovedLedgerError,
@@ -23,14 +22,15 @@ from sfumato.errors import (
 )
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
+from sfumato.ledger.amounts import unit_text
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.books import Books
-from sfumato.ledger.enrolment import enrol, journalled_version
+from sfumato.ledger.enrolment import enrol, journalled_version, refuse_other_terms
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
 from sfumato.ledger.found import Wanted, together
 from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.repeats import Repeats
-from sfumato.ledger.reservation import Order, fail, refuse_unit, reserve, set_cap, settle
+from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
@@ -366,13 +366,9 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | N
         store.checkpoint()  # so that a copy of the file alone is a ledger at least
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
-    if limit is not None and limit != account.limit:
-        raise LimitError(
-            f"the ledger of {dataset!r} has the limit {account.limit}, not {limit}; a limit never changes",
-            culprit=limit,
-        )
     with store.reading() as connection:
-        refuse_unit(reading.dataset_unit(connection, dataset), unit)
+        kept = reading.dataset_unit(connection, dataset)
+    refuse_other_terms(dataset, account.limit, None if kept is None else unit_text(kept), limit=limit, unit=unit)
     return account.limit
 
 

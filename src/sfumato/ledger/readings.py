@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,6 +14,19 @@ from sfumato.ledger.schema import service_reading
 from sfumato.ledger.store import Store
 
 _reading = service_reading
+_AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
+
+
+@dataclass(frozen=True)
+class Read:
+    """A table as it was read: the names of its version under its domain, and its content, which no domain decides."""
+
+    versions: tuple[str, ...]
+    content: str
+
+    def version(self, secret: str) -> str:
+        """What the journal of that secret calls the version."""
+        return _AND.join(journalled_version(secret, version) for version in self.versions)
 
 
 @dataclass(frozen=True)
@@ -29,35 +43,59 @@ class Readings:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def version_of(self, dataset: str, fingerprint: str) -> str:
+    def version_of(self, dataset: str, versions: tuple[str, ...]) -> str:
         """What the dataset's journal calls a version of its data; it tells nothing without the ledger's secret."""
         with self._store.reading() as connection:
-            return journalled_version(reading.secret(connection, dataset), fingerprint)
+            return Read(versions, "").version(reading.secret(connection, dataset))
 
     def confirmed(self, dataset: str) -> Reading | None:
         """What the steward confirmed last; None where nobody has read the table yet."""
         with self._store.reading() as connection:
             return _as_reading(_row(connection, dataset))
 
-    def first(self, dataset: str, version: str) -> Reading:
-        """Confirm the version that is read first; where there is one already, that stands."""
+    def first(self, dataset: str, read: Read) -> Reading:
+        """Confirm what is read first; where something is confirmed already, that stands."""
         with self._store.founding() as connection:
-            found = _as_reading(_row(connection, dataset))
-            if found is not None:
-                return found
-            row = {"dataset": dataset, "number": 1, "version": version, "read": _now()}
-            connection.execute(insert(_reading).values(row))
-        return Reading(version, 1)
+            return _as_reading(_row(connection, dataset)) or confirm(connection, dataset, read)
 
-    def confirm(self, dataset: str, version: str) -> Reading:
-        """Confirm a version in the place of the last one."""
-        self.first(dataset, version)
+    def confirm(self, dataset: str, read: Read) -> Reading:
+        """Confirm what was read in the place of what was confirmed last."""
         with self._store.founding() as connection:
-            found = _as_reading(_row(connection, dataset))
-            number = 1 if found is None else found.number + 1
-            values = {"number": number, "version": version, "read": _now()}
-            connection.execute(update(_reading).where(_reading.c.dataset == dataset).values(values))
-        return Reading(version, number)
+            return confirm(connection, dataset, read)
+
+
+def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
+    """Confirm what was read, in a transaction that no other of its kind overlaps."""
+    secret, before = reading.secret(connection, dataset), _as_reading(_row(connection, dataset))
+    found = Reading(read.version(secret), 1 if before is None else before.number + 1)
+    values = {
+        "number": found.number,
+        "version": found.version,
+        "read": datetime.now(UTC).isoformat(),
+        "content": journalled_version(secret, read.content),
+    }
+    if before is None:
+        connection.execute(insert(_reading).values({"dataset": dataset, **values}))
+    else:
+        connection.execute(update(_reading).where(_reading.c.dataset == dataset).values(values))
+    return found
+
+
+def same_content(connection: Connection, datasets: Iterable[str], read: Read) -> set[str]:
+    """Those of the datasets that hold what was read, as far as they were read.
+
+    Where old code read a table, only its version under its domain is known.
+    """
+    found = set()
+    for dataset in datasets:
+        row = _row(connection, dataset)
+        if row is None:
+            continue
+        secret = reading.secret(connection, dataset)
+        same = row["version"] == read.version(secret)
+        if same or row["content"] == journalled_version(secret, read.content):
+            found.add(dataset)
+    return found
 
 
 def _row(connection: Connection, dataset: str) -> RowMapping | None:
@@ -66,7 +104,3 @@ def _row(connection: Connection, dataset: str) -> RowMapping | None:
 
 def _as_reading(row: RowMapping | None) -> Reading | None:
     return None if row is None else Reading(row["version"], row["number"])
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

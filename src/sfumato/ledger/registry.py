@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,10 +16,14 @@ from typing import Any
 
 from sqlalchemy import RowMapping, insert, select, update
 
+from sfumato.domain import Unit
 from sfumato.errors import InputError
+from sfumato.ledger.enrolment import found
 from sfumato.ledger.jobs import LEASE, Jobs
+from sfumato.ledger.readings import Read, confirm, same_content
 from sfumato.ledger.schema import service_dataset, service_key
 from sfumato.ledger.store import Store
+from sfumato.privacy.loss import Loss
 
 PREFIX = "sfumato"
 _SECRET_BYTES = 32
@@ -46,6 +50,16 @@ class Dataset:
     limit: str
     rows: int | None
     discoverable: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A dataset as it is to be registered: with the limit and the unit of its ledger, and the table as it was read."""
+
+    dataset: Dataset
+    limit: Loss
+    unit: Unit
+    read: Read
 
 
 @dataclass(frozen=True)
@@ -80,12 +94,21 @@ class Registry:
         """
         self._store.alive()
 
-    def add_dataset(self, dataset: Dataset) -> None:
-        """Register a dataset.
+    def register(self, new: Registration, *, same_place: Callable[[str], bool], second_budget: bool) -> tuple[str, ...]:
+        """Register a dataset with its ledger, its unit and the version that was read, all at once or not at all.
+
+        Nobody else registers meanwhile, so that of several who register one table under different names at the same
+        time, one does, and the others are told.
+
+        Returns:
+            Names under which the table is registered already; then nothing was done, unless it is to have a
+            ``second_budget``.
 
         Raises:
             InputError: the name is taken, or is no name.
+            LimitError, UnitError: a ledger of that name has another limit or unit.
         """
+        dataset = new.dataset
         refuse_name(dataset.name)
         row = {
             "name": dataset.name,
@@ -97,9 +120,17 @@ class Registry:
             "registered": _now(),
         }
         with self._store.founding() as connection:
-            if connection.execute(select(_dataset.c.name).where(_dataset.c.name == dataset.name)).first():
+            registered = connection.execute(select(_dataset.c.name, _dataset.c.source)).all()
+            if dataset.name in {name for name, _ in registered}:
                 raise InputError(f"there is a dataset {dataset.name!r} already; choose another name")
+            alike = {name for name, source in registered if same_place(source)}
+            alike |= same_content(connection, [name for name, _ in registered], new.read)
+            if alike and not second_budget:
+                return tuple(sorted(alike))
+            found(connection, dataset.name, new.limit, new.unit)
             connection.execute(insert(_dataset).values(row))
+            confirm(connection, dataset.name, new.read)
+        return ()
 
     def datasets(self) -> tuple[Dataset, ...]:
         """All datasets by name."""

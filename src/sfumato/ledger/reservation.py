@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sfumato.domain import Unit
-from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError, UnitError
+from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
 from sfumato.ledger.account import Account, in_words
-from sfumato.ledger.amounts import counted, loss_text
+from sfumato.ledger.amounts import counted, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
 from sfumato.ledger.books import Books
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Receipt
@@ -162,19 +161,6 @@ def _of_unit(books: Books, event: Event) -> Event:
     assert event.unit is not None
     refuse_unit(books.unit, event.unit)
     return replace(event, neighbours=ADD_REMOVE, counted=counted(event.charge), fixes_unit=books.unit is None)
-
-
-def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
-    """Refuse to add up losses of different units.
-
-    Raises:
-        UnitError: one is the row and the other an id, or they are different ids.
-    """
-    if kept is not None and stated is not None and kept.column != stated.column:
-        raise UnitError(
-            f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
-            culprit=stated,
-        )
 
 
 def afford(account: Account, charge: Charge, whose: str) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 from tests.app.http.serving import DOMAIN
 
 from sfumato.app.http import release_jobs, service
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.requests.releases import SynthesisFields
+from sfumato.domain import Unit
+from sfumato.errors import LedgerError, LimitError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.registry import Key, Scope
+from sfumato.privacy.loss import Epsilon
 
 ANA = Key("k1", "ana", Scope.ANALYST, datetime.now(UTC), datetime.max.replace(tzinfo=UTC), revoked=False)
 FORM = SynthesisFields.model_validate({"method": "histogram", "attributes": ["sex"], "loss": {"epsilon": "0.1"}})
@@ -61,3 +69,74 @@ def test_nobody_starts_threads_without_end(worker, monkeypatch):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert worker.registry.jobs.add("people", "ana", {}, most=2) is not None
+
+
+def test_of_several_who_register_one_table_at_once_one_does(url, people, tmp_path):
+    copies = [Path(shutil.copy(people, tmp_path / f"copy{number}.parquet")) for number in range(4)]
+    with closing(service.Service(url, create=True)):
+        pass
+    together = threading.Barrier(len(copies), timeout=60)
+
+    def register(number):
+        with closing(service.Service(url)) as worker:
+            together.wait()
+            try:
+                worker.register(f"name{number}", source=str(copies[number]), domain=DOMAIN, limit="1", more={})
+            except RefusalError as refusal:
+                return refusal.kind
+            return "registered"
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        found = sorted(pool.map(register, range(len(copies))))
+    assert found == ["registered"] + ["table-registered"] * 3
+    with closing(service.Service(url)) as opened:
+        assert len(opened.registry.datasets()) == 1
+        (left,) = opened.all()
+        assert left.ledger.unit == Unit.row()
+
+
+def other_domains():
+    """The same table, described in other words."""
+    turned = copy.deepcopy(DOMAIN)
+    turned["attributes"]["sex"]["values"] = ["M", "F"]
+    coarser = copy.deepcopy(DOMAIN)
+    coarser["attributes"]["income"]["edges"] = [0, 5000]
+    fewer = copy.deepcopy(DOMAIN)
+    del fewer["attributes"]["income"]
+    return [turned, coarser, fewer]
+
+
+@pytest.mark.parametrize("domain", other_domains())
+def test_a_copy_under_another_description_is_the_same_table(worker, people, tmp_path, domain):
+    table = pq.read_table(people)
+    pq.write_table(table.take(pa.array(range(len(table) - 1, -1, -1))), tmp_path / "turned.parquet")
+    with pytest.raises(RefusalError, match="'people' already") as refused:
+        worker.register("copy", source=str(tmp_path / "turned.parquet"), domain=domain, limit="1", more={})
+    assert refused.value.kind == "table-registered"
+    pq.write_table(table.slice(1), tmp_path / "other.parquet")
+    assert worker.register("other", source=str(tmp_path / "other.parquet"), domain=domain, limit="1", more={})
+    confirmed = worker.register(
+        "copy", source=str(tmp_path / "turned.parquet"), domain=domain, limit="1", more={"second_budget": True}
+    )
+    assert confirmed.dataset.name == "copy"
+
+
+def test_a_refused_registration_leaves_nothing(worker, people, tmp_path):
+    own = tmp_path / "own.parquet"
+    pq.write_table(pq.read_table(people).slice(5), own)
+    open_ledger(worker.url, dataset="own", limit=Epsilon(2), create=True).close()
+    with pytest.raises(LimitError):
+        worker.register("own", source=str(own), domain=DOMAIN, limit="1", more={})
+    assert [each.name for each in worker.registry.datasets()] == ["people"]
+
+
+def test_whether_a_worker_is_ready_is_asked_over_a_connection_of_its_own(worker, monkeypatch):
+    worker.registry.alive()
+    with worker._store.reading():
+        monkeypatch.setattr(worker._store._connections.fresh, "connect", refuse)
+        with pytest.raises(LedgerError):
+            worker.registry.alive()
+
+
+def refuse():
+    raise LedgerError("no connections are left")

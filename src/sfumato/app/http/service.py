@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.tables import Fresh, Loaded, Tables, read
+from sfumato.app.http.tables import Loaded, Tables, read, whole
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.files import same_place
 from sfumato.errors import DomainError, EngineError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.jobs import LEASE
 from sfumato.ledger.readings import Readings
-from sfumato.ledger.registry import Dataset, Registry, refuse_name
+from sfumato.ledger.registry import Dataset, Registration, Registry, refuse_name
 from sfumato.ledger.store import Store
 from sfumato.vault.vault import Vault
 
@@ -72,19 +72,23 @@ class Service:
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
         try:
             fresh = read(dataset, described)
+            content = whole(fresh, dataset, described)
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
-        others = self._others(source, fresh)
-        if others and not more.get("second_budget", False):
+        others = self.registry.register(
+            Registration(dataset, most, described.unit, content),
+            same_place=lambda known: same_place(known, source),
+            second_budget=more.get("second_budget", False),
+        )
+        if others:
+            names = ", ".join(map(repr, others))
             raise RefusalError(
                 "table-registered",
                 "The table is registered under another name",
                 409,
-                f"it is {others} already, and what is released under both names adds up, so that people are protected "
+                f"it is {names} already, and what is released under both names adds up, so that people are protected "
                 "less than either limit says; ask under that name, or confirm that there is to be a second budget",
             )
-        with open_ledger(self.url, dataset=name, limit=most, create=True):
-            self.registry.add_dataset(dataset)
         loaded = self.loaded(name)
         self.tables.begin(loaded, fresh)
         return loaded
@@ -128,13 +132,6 @@ class Service:
             RefusalError: the table cannot be read now, or has changed; nothing was charged.
         """
         return self.tables.vault(self.loaded(name)).asked_by(analyst)
-
-    def _others(self, source: str, fresh: Fresh) -> str:
-        """Names under which this table is registered, as far as files, addresses and contents show."""
-        registered = self.registry.datasets()
-        alike = {each.name for each in registered if same_place(each.source, source)}
-        alike |= set(self.tables.same_content([each.name for each in registered], fresh))
-        return ", ".join(repr(name) for name in sorted(alike))
 
     def close(self) -> None:
         """Close all connections."""

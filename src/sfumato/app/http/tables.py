@@ -11,22 +11,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sfumato.app.http.problems import RefusalError, unreadable
-from sfumato.domain import Domain
+from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.files import Stamps, stamps
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Encoded
+from sfumato.engine.port import Encoded, Kind
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
-from sfumato.ledger.readings import Reading, Readings
+from sfumato.ledger.readings import Read, Reading, Readings
 from sfumato.ledger.registry import Dataset
 from sfumato.vault.vault import Vault
 
 _REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up
-_AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
+_NOTHING = "\ufffd"  # the only value of a domain that tells no rows apart
 _FEW = 32  # files that a look at takes less than a millisecond
 
 
@@ -59,6 +58,11 @@ class Fresh:
     encoded: Encoded
     discoverable: str | None
     files: Stamps
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """What names the content as far as it can be asked about."""
+        return (self.encoded.version, *(() if self.discoverable is None else (self.discoverable,)))
 
 
 class Tables:
@@ -93,23 +97,11 @@ class Tables:
         return held.vault
 
     def begin(self, loaded: Loaded, fresh: Fresh) -> None:
-        """Keep the table that was read when its dataset was registered, and confirm it."""
+        """Keep the table that was read, and confirmed, when its dataset was registered."""
         name = loaded.dataset.name
         with self._locks[name]:
             held = self._holding(loaded, fresh, 1)
-            self._keep(name, held, self._readings.first(name, held.version))
-
-    def same_content(self, names: Iterable[str], fresh: Fresh) -> list[str]:
-        """Those of the datasets that were confirmed with this content, under the same domain."""
-        found = []
-        for name in names:
-            confirmed = self._readings.confirmed(name)
-            if confirmed is None:
-                continue
-            rows, _, _ = confirmed.version.partition(_AND)
-            if rows == self._readings.version_of(name, fresh.encoded.version):
-                found.append(name)
-        return found
+            self._keep(name, held, Reading(held.version, 1))
 
     def read_again(self, loaded: Loaded) -> tuple[Reading, bool]:
         """Read the table and confirm what it holds now; also tells whether it had changed.
@@ -121,11 +113,11 @@ class Tables:
         with self._locks[name]:
             before = self._readings.confirmed(name)
             try:
-                held = self._read(loaded, 0)
+                fresh = read(loaded.dataset, loaded.domain)
+                found = self._readings.confirm(name, whole(fresh, loaded.dataset, loaded.domain))
             except (TableError, EngineError) as error:
                 raise unreadable(error) from error
-            found = self._readings.confirm(name, held.version)
-            self._keep(name, Held(held.vault, held.version, held.files, found.number), found)
+            self._keep(name, self._holding(loaded, fresh, found.number), found)
         return found, before is not None and before.version != found.version
 
     def _fits(self, held: Held, dataset: Dataset) -> bool:
@@ -143,9 +135,11 @@ class Tables:
         name = loaded.dataset.name
         held, confirmed = self._held.get(name), self._readings.confirmed(name)
         number = 0 if confirmed is None else confirmed.number
-        if held is None or self._outdated(held, loaded.dataset, confirmed):
+        if held is None or confirmed is None or self._outdated(held, loaded.dataset, confirmed):
             try:
-                held = self._read(loaded, number)
+                fresh = read(loaded.dataset, loaded.domain)
+                if confirmed is None:
+                    confirmed = self._readings.first(name, whole(fresh, loaded.dataset, loaded.domain))
             except (TableError, EngineError) as error:
                 raise RefusalError(
                     "data-unavailable",
@@ -153,9 +147,9 @@ class Tables:
                     503,
                     "ask later; a steward learns the reason by having the table read again",
                 ) from error
-        found = confirmed or self._readings.first(name, held.version)
-        self._keep(name, held, found)
-        if held.version != found.version:
+            held = self._holding(loaded, fresh, number)
+        self._keep(name, held, confirmed)
+        if held.version != confirmed.version:
             raise RefusalError(
                 "table-changed",
                 "The table has changed",
@@ -170,12 +164,8 @@ class Tables:
             return True
         return confirmed is not None and held.version != confirmed.version and held.number != confirmed.number
 
-    def _read(self, loaded: Loaded, number: int) -> Held:
-        return self._holding(loaded, read(loaded.dataset, loaded.domain), number)
-
     def _holding(self, loaded: Loaded, fresh: Fresh, number: int) -> Held:
-        parts = [fresh.encoded.version, *([] if fresh.discoverable is None else [fresh.discoverable])]
-        version = _AND.join(self._readings.version_of(loaded.dataset.name, part) for part in parts)
+        version = self._readings.version_of(loaded.dataset.name, fresh.versions)
         return Held(Vault(fresh.encoded, loaded.ledger), version, fresh.files, number)
 
     def _keep(self, name: str, held: Held, found: Reading) -> None:
@@ -202,6 +192,23 @@ def read(dataset: Dataset, domain: Domain) -> Fresh:
     if stamps(dataset.source) != files:
         raise EngineError("the table was written while it was read; have it read again later")
     return Fresh(encoded, discoverable, files)
+
+
+def whole(fresh: Fresh, dataset: Dataset, domain: Domain) -> Read:
+    """What was read, with the content of all columns, however the domain spells, bins or leaves them out.
+
+    The table is read once more under a domain that its columns alone decide.
+
+    Raises:
+        TableError, EngineError: as for :func:`read`.
+    """
+    table = open_table(dataset.source, csv=domain.csv)
+    columns = sorted(column.name for column in table.schema() if column.kind is not Kind.OTHER)
+    bare = Categorical(name=columns[0], values=(_NOTHING,), unknown=Unknown.CATEGORY, nullable=True)
+    content = table.encode(Domain((bare,))).version_with(tuple(columns))
+    if stamps(dataset.source) != fresh.files:
+        raise EngineError("the table was written while it was read; have it read again later")
+    return Read(fresh.versions, content)
 
 
 def _answers(held: Held) -> bool:

@@ -13,6 +13,7 @@ from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact
 
 _LEAST, _MOST = 1e-12, 1e6
+_PLACES = 10**18
 Kind = TypeVar("Kind", bound="Request")
 
 
@@ -112,5 +113,12 @@ class LossFields(Request):
     rho: Number | None = None
 
     def loss(self) -> Loss:
-        """The exact loss."""
+        """The exact loss.
+
+        Raises:
+            LossError: none, a combination that has no meaning, or more places than accounts add up exactly.
+        """
+        for name, text in self.model_dump(exclude_none=True).items():
+            if _PLACES % exact(text, name=name).denominator:
+                raise LossError(f"state {name} as a decimal of at most 18 places, such as 0.333", culprit=text)
         return loss_of(self.epsilon, self.delta, self.rho)
