@@ -192,15 +192,15 @@ def k_member() -> list[dict[str, object]]:
     from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Space
     from sfumato.anonymize.local_recoding import EFFORT
     from sfumato_labs.mondrian import study
-    from sfumato_labs.tables import available, published_hierarchies, tuples
+    from sfumato_labs.tables import adult, published_hierarchies, tuples
 
-    rows, _ = available(DATA / "adult.csv")
+    rows = adult(str(DATA / "adult.csv")).complete()
     four = published_hierarchies(rows)
     data = tuples(rows, {hierarchy.attribute: hierarchy.leaves for hierarchy in four})
     free = [Intervals(each.leaves, np.arange(float(len(each.leaves))), len(each.leaves) - 1.0) for each in four]
     cells = [HierarchyCells(hierarchy) for hierarchy in four]
     spaces = [
-        study(rows, gender=False).space,
+        study(rows, ("age", "education_num")).space,
         *(Space.of(data, scales, weights=[1.0] * len(scales)) for scales in (free, cells)),
     ]
     found = []
@@ -210,7 +210,7 @@ def k_member() -> list[dict[str, object]]:
             parts = k_member_partition(space, k=k, effort=EFFORT, rng=np.random.default_rng(k))
             seconds = time.process_time() - start
             assert int(parts.counts().min()) >= k
-            line = {"k": k, "quasi": name, "lm": parts.loss(space) / len(rows), "to_reach": best[place]}
+            line = {"k": k, "quasi": name, "lm": parts.loss(space) / rows.people(), "to_reach": best[place]}
             found.append({**line, "seconds": seconds})
             print(found[-1], file=sys.stderr, flush=True)
     return found

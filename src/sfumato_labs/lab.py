@@ -1,77 +1,21 @@
-"""What a lab is: a name, a title, and a function from options to tables, plots and notes; and the labs by name."""
+"""What a lab is: a name, a title, and a procedure from options to tables, plots and notes; and the labs by name.
+
+What a reader may vary is read once, by :meth:`Options.of`; a lab says what applies, and refuses the rest by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from sfumato.errors import InputError
 from sfumato.report.page import Page, Plot, Row, Table
 
-__all__ = ["Lab", "LabResult", "Options", "Plot", "Row", "Table"]
-
-
-def silent(_: str) -> None:
-    """Say nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What every lab can be told.
-
-    Attributes:
-        runs: how often every procedure is repeated; figures are averages over the runs.
-        seed: of the simulation, so that a run of the lab can be repeated.
-        data: a file to use in place of the bundled or fetched table, where the lab reads one.
-        progress: is told each step of a long lab, in a few words, when it begins.
-    """
-
-    runs: int
-    seed: int
-    data: Path | None = None
-    progress: Callable[[str], None] = field(default=silent, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise InputError(f"a lab needs at least one run, not {self.runs}", culprit=self.runs)
-        if self.seed < 0:
-            raise InputError(f"the seed of a lab must not be negative, not {self.seed}", culprit=self.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabResult:
-    """What a run of a lab found: tables by name, plots, and notes on how to read them."""
-
-    lab: str
-    title: str
-    tables: Mapping[str, Table]
-    plots: tuple[Plot, ...]
-    notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
-        return {"lab": self.lab, "tables": {name: [dict(row) for row in rows] for name, rows in self.tables.items()}}
-
-    def page(self) -> Page:
-        """The result as a page."""
-        return Page(title=self.title, notes=self.notes, plots=self.plots, tables=self.tables)
-
-
-@dataclass(frozen=True)
-class Lab:
-    """An experiment that can be run again.  It works on published data, and its procedures may not be private.
-
-    ``reads_data``: whether it reads the file that the options may name.
-    """
-
-    name: str
-    title: str
-    run: Callable[[Options], LabResult]
-    reads_data: bool = False
-
+__all__ = ["Column", "Lab", "LabResult", "Options", "Plot", "Row", "Settings", "Table", "load", "run"]
 
 MODULES: Mapping[str, str] = {
     "samarati": "sfumato_labs.samarati",
@@ -84,6 +28,208 @@ MODULES: Mapping[str, str] = {
     "synthetic-data": "sfumato_labs.synthetic_data",
     "interactive": "sfumato_labs.interactive",
 }
+"""The module of each lab.  It is loaded when the lab is asked for, and holds its labs by name as ``LABS``."""
+
+_ALWAYS = frozenset({"runs", "seed"})
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, with the bounds between which its numbers are declared to lie."""
+
+    name: str
+    bounds: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Column:
+        """Read ``NAME`` or ``NAME=LOW:HIGH``.
+
+        Raises:
+            InputError: bounds that are no numbers, or of which the second is not above the first.
+
+        >>> Column.of("age=17:90")
+        Column(name='age', bounds=(17.0, 90.0))
+        """
+        name, equals, rest = text.strip().partition("=")
+        if not name:
+            raise InputError(f"{text!r} names no column; write NAME or NAME=LOW:HIGH", culprit=text)
+        return cls(name, _span(rest, "bounds") if equals else None)
+
+
+class Settings(TypedDict, total=False):
+    """Everything that a lab can be told, as a caller writes it; one value may stand for a list of one."""
+
+    runs: int | None
+    seed: int | None
+    data: str | None
+    epsilon: Any
+    k: Any
+    max_suppression: Any
+    queries: Any
+    rounds: int | None
+    repetitions: int | None
+    mu: Any
+    budgets: Any
+    people: int | None
+    threshold: int | None
+    target: str | None
+    inputs: Any
+    columns: Any
+    range: Any
+    progress: Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a run of a lab is told; what is not given (None) is as the lab's source has it.
+
+    Attributes:
+        runs: how often every procedure is repeated; figures are averages over the runs.
+        seed: of the simulation, so that a run of the lab can be repeated.
+        data: path or database address of a table to use in place of the lab's own.
+        epsilon: the losses at which procedures run.
+        k: sizes of the smallest class.
+        max_suppression: numbers of rows that may be suppressed.
+        queries: numbers of queries, or of answers to one question.
+        rounds: of MWEM.
+        repetitions: of the replay in every round of MWEM.
+        mu: how often HierA uses a report.
+        budgets: of HierA's levels, as multiples of epsilon, the widest first.
+        people: how many are made where data are made.
+        threshold: what a value must exceed to be counted.
+        target: the column to predict.
+        inputs: the columns to predict it from.
+        columns: the columns that a lab is about.
+        range: ranges to count, each from its first number to below its second.
+        progress: is told each step of a long lab, in a few words, when it begins.
+    """
+
+    runs: int | None = None
+    seed: int = 0
+    data: str | None = None
+    epsilon: tuple[Fraction, ...] | None = None
+    k: tuple[int, ...] | None = None
+    max_suppression: tuple[int, ...] | None = None
+    queries: tuple[int, ...] | None = None
+    rounds: int | None = None
+    repetitions: int | None = None
+    mu: tuple[int, ...] | None = None
+    budgets: tuple[Fraction, ...] | None = None
+    people: int | None = None
+    threshold: int | None = None
+    target: Column | None = None
+    inputs: tuple[Column, ...] | None = None
+    columns: tuple[Column, ...] | None = None
+    range: tuple[tuple[int, int], ...] | None = None
+    progress: Callable[[str], None] = field(default=silent, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            for each in value if isinstance(value, tuple) else (value,):
+                if each is not None and each < least:
+                    wanted = "above 0" if least == _TINY else f"at least {least}"
+                    raise InputError(f"{_spelt(name)} must be {wanted}, not {each}", culprit=each)
+
+    @classmethod
+    def of(cls, **settings: Unpack[Settings]) -> Options:
+        """Read settings as they come from a command line or a caller; a seed is drawn where none is given.
+
+        Raises:
+            InputError: an option that there is not, or one that cannot be read.
+
+        >>> Options.of(epsilon=["0.5", 1], budgets="5,4,3,2,1", columns="age=17:90").epsilon
+        (Fraction(1, 2), Fraction(1, 1))
+        """
+        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        if unknown := sorted(given.keys() - {each.name for each in fields(cls)}):
+            raise InputError(f"labs have no option {_spelt(unknown[0])}", culprit=unknown[0])
+        given.setdefault("seed", secrets.randbits(31))
+        read = {name: _read(name, value) for name, value in given.items()}
+        return cls(**{name: value for name, value in read.items() if value != ()})
+
+    def given(self) -> frozenset[str]:
+        """The names of the options that were given, apart from runs and seed, which every lab takes."""
+        return frozenset(
+            each.name
+            for each in fields(self)
+            if each.name not in {"progress", *_ALWAYS} and getattr(self, each.name) is not None
+        )
+
+    def repeated(self, runs: int) -> int:
+        """How often to run where the lab's own number is ``runs``."""
+        return self.runs if self.runs is not None else runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabResult:
+    """What a run of a lab found: tables by name, plots, and notes, of which the first says what the lab ran on.
+
+    ``summary`` has one line an experiment: ``experiment``, ``published``, ``as_printed``, ``honest``, ``lesson``.
+    """
+
+    lab: str
+    title: str
+    summary: Table
+    tables: Mapping[str, Table]
+    plots: tuple[Plot, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
+        tables = {name: [dict(row) for row in rows] for name, rows in self._all().items()}
+        return {"lab": self.lab, "tables": tables}
+
+    def page(self) -> Page:
+        """The result as a page."""
+        return Page(title=self.title, notes=self.notes, plots=self.plots, tables=self._all())
+
+    def _all(self) -> dict[str, Table]:
+        return {"summary": self.summary, **self.tables}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """An experiment that can be run again.  It works on published data, and its procedures may not be private.
+
+    Attributes:
+        name: as on the command line.
+        title: what it shows.
+        procedure: runs it.
+        takes: the options that its source varies, beside runs and seed.
+        runs: how often its procedures are repeated where nothing is said.
+    """
+
+    name: str
+    title: str
+    procedure: Callable[[Options], LabResult]
+    takes: frozenset[str]
+    runs: int
+
+    def run(self, options: Options) -> LabResult:
+        """Run it.
+
+        Raises:
+            InputError: an option that does not apply.
+        """
+        self.refuse_others(options)
+        return self.procedure(options)
+
+    def refuse_others(self, options: Options) -> None:
+        """Refuse options that do not apply.
+
+        Raises:
+            InputError: names the first of them, and those that do.
+        """
+        for each in fields(options):
+            if each.name in options.given() - self.takes:
+                fitting = ", ".join(_spelt(name) for name in sorted(self.takes | _ALWAYS))
+                refusal = f"the lab {self.name!r} takes no {_spelt(each.name)}; it takes {fitting}"
+                raise InputError(refusal, culprit=each.name)
 
 
 def load(name: str) -> Lab:
@@ -96,3 +242,100 @@ def load(name: str) -> Lab:
         raise InputError(f"no lab {name!r}; there are {', '.join(MODULES)}", culprit=name)
     lab: Lab = import_module(MODULES[name]).LABS[name]
     return lab
+
+
+def run(name: str, **settings: Unpack[Settings]) -> LabResult:
+    """Run a lab with these settings.
+
+    Raises:
+        InputError: no such lab, or an option that cannot be read or does not apply.
+    """
+    return load(name).run(Options.of(**settings))
+
+
+_TINY = Fraction(1, 10**9)
+_LEAST: Mapping[str, int | Fraction] = {
+    "runs": 1,
+    "seed": 0,
+    "epsilon": _TINY,
+    "k": 1,
+    "max_suppression": 0,
+    "queries": 1,
+    "rounds": 1,
+    "repetitions": 1,
+    "mu": 1,
+    "budgets": _TINY,
+    "people": 100,
+    "threshold": 0,
+}
+
+
+def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (what a caller wrote)
+    match name:
+        case "epsilon" | "budgets":
+            return tuple(_fraction(name, each) for each in _listed(value))
+        case "k" | "max_suppression" | "queries" | "mu":
+            return tuple(_whole(name, each) for each in _listed(value))
+        case "runs" | "seed" | "rounds" | "repetitions" | "people" | "threshold":
+            return _whole(name, value)
+        case "columns" | "inputs":
+            return tuple(Column.of(str(each)) for each in _listed(value))
+        case "range":
+            return tuple(_range(each) for each in ([value] if isinstance(value, str) else value))
+        case "target":
+            return Column.of(str(value))
+        case "data":
+            return str(value)
+        case _:
+            return value
+
+
+def _listed(value: object) -> Iterable[object]:
+    """The values of a list, of a text with commas, of a list of such texts, or one value."""
+    if isinstance(value, str):
+        return value.split(",")
+    if isinstance(value, Sequence):
+        return [part for each in value for part in _listed(each)]
+    return [value]
+
+
+def _fraction(name: str, value: object) -> Fraction:
+    try:
+        return Fraction(str(value).strip())
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"{_spelt(name)} takes numbers, not {value!r}", culprit=value) from None
+
+
+def _whole(name: str, value: object) -> int:
+    try:
+        number = Fraction(str(value).strip())
+    except (ValueError, ZeroDivisionError):
+        number = Fraction(1, 2)
+    if number.denominator != 1:
+        raise InputError(f"{_spelt(name)} takes whole numbers, not {value!r}", culprit=value)
+    return int(number)
+
+
+def _range(value: object) -> tuple[int, int]:
+    if isinstance(value, str):
+        low, high = _span(value, "a range")
+    else:
+        low, high = value  # type: ignore[misc]  # a pair of numbers
+    if low != int(low) or high != int(high) or low >= high:
+        raise InputError(f"a range is LOW:HIGH in whole numbers, not {value!r}", culprit=value)
+    return int(low), int(high)
+
+
+def _span(text: str, what: str) -> tuple[float, float]:
+    low, _, high = text.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        raise InputError(f"{what} must be LOW:HIGH in numbers, not {text!r}", culprit=text) from None
+    if not found[0] < found[1]:
+        raise InputError(f"{what} must be LOW:HIGH with LOW below HIGH, not {text!r}", culprit=text)
+    return found
+
+
+def _spelt(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -97,7 +97,7 @@ def descend(rows: Rows, perturb: Perturb, *, group: int, generator: np.random.Ge
         b = iterates[-1]
         coordinate = generator.integers(0, dimension, size=len(part.outcomes))
         own = part.inputs[np.arange(len(part.outcomes)), coordinate]
-        slope = np.clip((part.inputs @ b - part.outcomes) * own, -1, 1)
+        slope = np.clip(2 * (part.inputs @ b - part.outcomes) * own, -1, 1)
         noisy = perturb(slope, coordinate, own)
         gradient = dimension * np.bincount(coordinate, weights=noisy, minlength=dimension) / len(noisy) + PENALTY * b
         iterates.append(b - gradient / math.sqrt(step))

@@ -7,20 +7,20 @@ real mechanisms on seeded entropy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato import data
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import Public, Schedule, Summed, histogram, ranges, rectangles
-from sfumato.synthesize.auto import options
+from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.synthesize.workload import Workload, counting
@@ -29,18 +29,55 @@ from sfumato.vault.fake import FakeVault
 from sfumato.vault.keeper import Keeper
 from sfumato.vault.payload import Payload
 from sfumato.vault.vault import Request, Settled
-from sfumato_labs import printed_mwem
-from sfumato_labs.lab import Lab, LabResult, Options, Plot, Row, Table
-from sfumato_labs.printed_mwem import FLAWS, HALVED, Printed
+from sfumato_labs import mwem_figures, printed_mwem
+from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
+from sfumato_labs.printed_mwem import CUT_SHORT, FLAWS, HALVED, INSERTION, Printed, cut_short, in_order
+from sfumato_labs.tables import read
 
-EPSILONS = ("0.1", "1", "5", "10")
+EPSILONS = tuple(Fraction(text) for text in ("0.1", "1", "5", "10"))
 MEASURES = ("max_error", "min_error", "mean_squared_error", "mean_error")
 RELEASES = 20  # of the methods that take no time, in every run: their errors at large epsilon are rare events
 REPEATED = f"In each run, histogram and auto release {RELEASES} tables, whose errors are averaged."
+TWENTY = "printed, 20 repetitions"
+RUNS = 10
 _PUBLIC = "private; the row count is public"
-SHOWN = "1"  # the epsilon whose synthetic tables are plotted
+_NAMES = ("age", "satisfaction")
+_QUERIES = 400
+_BUNDLED = "the bundled counts of child mental health, as published"
 
 Floats = NDArray[np.float64]
+Figures = tuple[tuple[float, float, float, float], ...]  # of epsilon 0.1, 1, 5, 10: the four measures
+
+PUBLISHED: Mapping[str, Mapping[str, Figures]] = {
+    "mwem-1d": {
+        "published reference": (
+            (2494.3113, 14.068997, 969083.6, 630.21904),
+            (1354.0743, 3.5238035, 381857.33, 255.53912),
+            (1155.4641, 2.7891511, 302017.54, 201.72231),
+            (1309.2771, 3.342993, 336618.68, 243.96386),
+        ),
+        "published own": (
+            (2237.1368, 13.523222, 936175.80, 610.33599),
+            (1513.5305, 3.5540374, 532219.24, 280.70974),
+            (1372.4820, 4.5837424, 426403.06, 241.98228),
+            (1382.0264, 3.4192436, 435086.98, 238.98075),
+        ),
+    },
+    "mwem-2d": {
+        "published reference": (
+            (5600.7839, 4.9640059, 2618337.2, 1262.0663),
+            (649.92947, 0.48814, 30597.631, 130.09223),
+            (212.8943, 0.1111338, 2370.1008, 30.115819),
+            (192.9385, 0.0632723, 1736.8685, 19.309699),
+        ),
+        "published own": (
+            (5554.9081, 2.9313236, 2422004.5, 1289.5673),
+            (2137.0341, 1.4946100, 276803.87, 383.77293),
+            (2256.3236, 0.8938529, 289094.29, 385.30391),
+            (1997.1238, 0.6940801, 224310.34, 335.93557),
+        ),
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,64 +85,90 @@ class Experiment:
     """One of the published set-ups.
 
     Attributes:
+        name: of the lab.
+        said: what it runs on.
         domain: the attributes whose cells are published.
         counts: true counts, shape ``(cells,)``.
         workload: draws the queries of a run.
-        schedule: of honest MWEM.
-        printed: constants of the printed program.
-        published: mean absolute error of the published reference by epsilon.
+        printed: the printed programs by the name of their row; the first is the one that was published.
+        flaws: of the printed program.
     """
 
+    name: str
+    said: str
     domain: Domain
     counts: NDArray[np.int64]
     workload: Callable[[np.random.Generator], Workload]
-    schedule: Schedule
-    printed: Printed
-    published: Mapping[str, float]
+    printed: Mapping[str, Printed]
+    flaws: tuple[str, ...]
+
+    @property
+    def program(self) -> Printed:
+        """The program that was published."""
+        return next(iter(self.printed.values()))
+
+    @property
+    def schedule(self) -> Schedule:
+        """Honest MWEM runs as long."""
+        return Schedule(rounds=self.program.rounds, repetitions=self.program.repetitions)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The table of errors, and the synthetic counts of the last run at the shown epsilon by method."""
+    """Errors, queries that were drawn again, and the synthetic counts of the last run by method and epsilon."""
 
     errors: Table
-    tables: Mapping[str, Floats]
+    again: Table
+    tables: Mapping[tuple[str, Fraction], Floats]
 
 
 def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
     """Repeat every procedure at every epsilon, with the same queries for all of them in a run."""
     random = np.random.default_rng(asked.seed)
+    runs, epsilons = asked.repeated(RUNS), asked.epsilon or EPSILONS
     codes = np.indices(experiment.domain.shape).reshape(len(experiment.domain), -1).T
     vault = FakeVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
-    workloads = [experiment.workload(random) for _ in range(asked.runs)]
-    tables = {
-        (method, epsilon): found
-        for epsilon in EPSILONS
-        for method, found in _honest(experiment, vault, workloads, epsilon).items()
-    }
-    tables |= _printed(experiment, workloads, random)
-    errors: list[Row] = [
-        _row("reference", epsilon, (None, None, None, figure), None) for epsilon, figure in experiment.published.items()
+    workloads = [experiment.workload(random) for _ in range(runs)]
+    tables: dict[tuple[str, Fraction], list[Floats]] = {}
+    again: list[Row] = []
+    for name, program in experiment.printed.items():
+        asked.progress(name)
+        ended = _printed(experiment, program, workloads, epsilons, random)
+        for epsilon, (found, drawn) in ended.items():
+            tables[name, epsilon] = found
+            again.append({"program": name, "epsilon": float(epsilon), "drawn_again": drawn, "rounds": program.rounds})
+    for epsilon in epsilons:
+        asked.progress(f"honest procedures, epsilon {float(epsilon):g}")
+        for method, found in _honest(experiment, vault, workloads, epsilon).items():
+            tables[method, epsilon] = found
+    errors = _published_rows(experiment.name, epsilons)
+    for method in (*experiment.printed, "mwem", "mwem_average", "histogram", "auto"):
+        for epsilon in epsilons:
+            found_errors = _errors(experiment, workloads, tables[method, epsilon])
+            errors.append(_row(method, epsilon, tuple(float(value) for value in found_errors), runs))
+    return Outcome(tuple(errors), tuple(again), {key: found[-1][-1] for key, found in tables.items()})
+
+
+def _published_rows(name: str, epsilons: tuple[Fraction, ...]) -> list[Row]:
+    return [
+        _row(method, epsilon, figures, 100)
+        for method, published in PUBLISHED[name].items()
+        for epsilon, figures in zip(EPSILONS, published, strict=True)
+        if epsilon in epsilons
     ]
-    for method in ("printed", "mwem", "mwem_average", "histogram", "auto"):
-        for epsilon in EPSILONS:
-            found = _errors(experiment, workloads, tables[method, epsilon])
-            errors.append(_row(method, epsilon, tuple(float(value) for value in found), asked.runs))
-    shown = {method: found[-1][-1] for (method, epsilon), found in tables.items() if epsilon == SHOWN}
-    return Outcome(tuple(errors), shown)
 
 
-def losses(printed: Printed, more: tuple[str, ...]) -> Table:
+def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
     """What every procedure says that it spends, what it would spend were its selection sound, and what it spends."""
     rows: list[Row] = []
-    for text in EPSILONS:
-        epsilon = float(text)
-        selection, measurement = printed.selection_loss(epsilon), printed.measurement_loss(epsilon)
-        remark = "not private: the loss of its noise, were its domain and row count public" + "".join(
-            f"; {flaw}" for flaw in more
+    for exact in epsilons:
+        epsilon, half = float(exact), float(exact) / 2
+        selection, measurement = (
+            experiment.program.selection_loss(epsilon),
+            experiment.program.measurement_loss(epsilon),
         )
-        rows.append(_loss("printed", epsilon, epsilon / 2 + measurement, selection, measurement, remark))
-        half = epsilon / 2
+        remark = "not private: the loss of its noise, were its domain and row count public"
+        rows.append(_loss("printed", epsilon, half + measurement, selection, measurement, remark))
         rows += [_loss(method, epsilon, epsilon, half, half, _PUBLIC) for method in ("mwem", "mwem_average")]
         rows.append(_loss("histogram", epsilon, epsilon, 0.0, epsilon, "private; the row count comes from the cells"))
         rows.append(_loss("auto", epsilon, epsilon, 0.0, epsilon, _PUBLIC))
@@ -136,7 +199,7 @@ class _Simulation:
 
 
 def _honest(
-    experiment: Experiment, vault: FakeVault, workloads: list[Workload], epsilon: str
+    experiment: Experiment, vault: FakeVault, workloads: list[Workload], epsilon: Fraction
 ) -> dict[str, list[Floats]]:
     """Synthetic counts by method, for each run: shape ``(releases, cells)``."""
     loss = Epsilon(epsilon)
@@ -153,21 +216,26 @@ def _honest(
         found["mwem"].append(iterates.last[None])
         found["mwem_average"].append(iterates.average[None])
         found["histogram"].append(released(lambda keeper: histogram(keeper, loss=loss, total=Summed())))
-        best = options(experiment.domain, loss=loss, total=total, workload=workload)[0]
+        best = ranked(experiment.domain, loss=loss, total=total, workload=workload)[0]
         found["auto"].append(released(best.run))
     return found
 
 
 def _printed(
-    experiment: Experiment, workloads: list[Workload], random: np.random.Generator
-) -> dict[tuple[str, str], list[Floats]]:
-    """The printed program at every epsilon, all runs at once."""
+    experiment: Experiment,
+    program: Printed,
+    workloads: list[Workload],
+    epsilons: tuple[Fraction, ...],
+    random: np.random.Generator,
+) -> dict[Fraction, tuple[list[Floats], float]]:
+    """A printed program at every epsilon, all runs at once: tables of the runs, and draws of a measured query a run."""
     matrices = np.array([workload.matrix(experiment.domain) for workload in workloads], dtype=np.float64)
-    queries = np.tile(matrices, (len(EPSILONS), 1, 1))
-    epsilons = np.repeat([float(epsilon) for epsilon in EPSILONS], len(workloads))
-    weights = printed_mwem.run(experiment.printed, experiment.counts.astype(np.float64), queries, epsilons, random)
-    parts = [list(part[:, None]) for part in np.split(weights, len(EPSILONS))]  # one release a run
-    return {("printed", epsilon): found for epsilon, found in zip(EPSILONS, parts, strict=True)}
+    queries = np.tile(matrices, (len(epsilons), 1, 1))
+    nominal = np.repeat([float(epsilon) for epsilon in epsilons], len(workloads))
+    ended = printed_mwem.run(program, experiment.counts.astype(np.float64), queries, nominal, random)
+    parts = [list(part[:, None]) for part in np.split(ended.weights, len(epsilons))]  # one release a run
+    again = [float(part.mean()) for part in np.split(ended.again, len(epsilons))]
+    return dict(zip(epsilons, zip(parts, again, strict=True), strict=True))
 
 
 def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floats]) -> Floats:
@@ -182,7 +250,7 @@ def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floa
     return means
 
 
-def _row(method: str, epsilon: str, figures: tuple[float | None, ...], runs: int | None) -> Row:
+def _row(method: str, epsilon: Fraction, figures: tuple[float | None, ...], runs: int | None) -> Row:
     return {"method": method, "epsilon": float(epsilon), **dict(zip(MEASURES, figures, strict=True)), "runs": runs}
 
 
@@ -199,216 +267,214 @@ def _loss(procedure: str, epsilon: float, nominal: float, selection: float, meas
     }
 
 
-_METHODS = ("printed", "mwem", "auto")
-
-
-def _counts(experiment: Experiment, outcome: Outcome) -> Table:
-    """The table behind the pictures: real and synthetic counts of every cell at the shown epsilon."""
+def counts(experiment: Experiment, outcome: Outcome) -> Table:
+    """The table behind the pictures: real and synthetic counts of every cell at every epsilon, of the last run."""
     rows: list[Row] = []
-    for cell, codes in enumerate(np.ndindex(experiment.domain.shape)):
-        labels = {
-            attribute.name: attribute.labels()[code] for attribute, code in zip(experiment.domain, codes, strict=True)
-        }
-        synthetic = {method: float(outcome.tables[method][cell]) for method in _METHODS}
-        rows.append({**labels, "real": int(experiment.counts[cell]), **synthetic})
+    for epsilon in dict.fromkeys(epsilon for _, epsilon in outcome.tables):
+        for cell, codes in enumerate(np.ndindex(experiment.domain.shape)):
+            labels = {
+                attribute.name: attribute.labels()[code]
+                for attribute, code in zip(experiment.domain, codes, strict=True)
+            }
+            synthetic = {name: float(outcome.tables[name, epsilon][cell]) for name in mwem_figures.SYNTHETIC}
+            rows.append({"epsilon": float(epsilon), **labels, "real": int(experiment.counts[cell]), **synthetic})
     return tuple(rows)
 
 
-def _bars(experiment: Experiment, outcome: Outcome) -> Plot:
-    """Real and synthetic counts by age, side by side."""
-    import altair as alt
+def _result(experiment: Experiment, title: str, options: Options) -> LabResult:
+    outcome = outcome_of(experiment, options)
+    table, names = counts(experiment, outcome), experiment.domain.names
+    maps = (mwem_figures.heat_maps(table, *names),) if len(names) > 1 else ()
+    return LabResult(
+        lab=experiment.name,
+        title=title,
+        summary=_summary(outcome.errors),
+        tables={
+            "errors": outcome.errors,
+            "drawn_again": outcome.again,
+            "losses": losses(experiment, options.epsilon or EPSILONS),
+            "counts": table,
+        },
+        plots=(
+            *maps,
+            mwem_figures.bars(table, names[0]),
+            mwem_figures.curves(table, names[0]),
+            mwem_figures.differences(table, names[0]),
+            mwem_figures.errors(outcome.errors),
+        ),
+        notes=_notes(experiment, outcome, options.repeated(RUNS)),
+    )
 
-    chart = (
-        alt.Chart(_by_age(experiment, outcome, ("real", *_METHODS)), width=640, height=280)
-        .mark_bar()
-        .encode(
-            x=alt.X("age:O", title="age", axis=alt.Axis(labelAngle=0)),
-            xOffset=alt.XOffset("table:N", sort=["real", *_METHODS]),
-            y=alt.Y("people:Q", title="people"),
-            color=alt.Color("table:N", sort=["real", *_METHODS], title=None),
+
+def _notes(experiment: Experiment, outcome: Outcome, runs: int) -> tuple[str, ...]:
+    errors = (
+        f"Errors are absolute differences of answers, in people, over the queries; averages over {runs} runs, of the "
+        f"published rows over 100. {REPEATED}"
+    )
+    again = ", ".join(
+        f"{row['drawn_again']:.0f} at epsilon {row['epsilon']:g}"
+        for row in outcome.again
+        if row["program"] == "printed"
+    )
+    redrawn = f"The printed program draws a query that it measured before so often in a run: {again}."
+    flaws = "The printed procedure is not differentially private as it stands: " + "; ".join(experiment.flaws) + "."
+    average = (
+        "mwem_average is the average of the iterates before the last, which stops at T - 1, where the paper's is over "
+        "all i <= T."
+    )
+    return f"Runs on {experiment.said}.", errors, redrawn, flaws, average, lesson(outcome.errors)
+
+
+def lesson(errors: Table) -> str:
+    """How the printed program, honest MWEM and noise on the cells compare, from the table."""
+    said = []
+    for epsilon in dict.fromkeys(row["epsilon"] for row in errors):
+        mean = {row["method"]: float(row["mean_error"] or 0) for row in errors if row["epsilon"] == epsilon}
+        said.append(
+            f"at epsilon {epsilon:g} printed {mean['printed']:.3g}, honest MWEM {mean['mwem']:.3g}, noise on the cells "
+            f"{mean['auto']:.3g}"
         )
-    )
-    return Plot(
-        "bars", f"Children by age, real and synthetic at epsilon {SHOWN}: the bars are hard to tell apart.", chart
-    )
+    return f"Mean errors: {'; '.join(said)}."
 
 
-def _lines(experiment: Experiment, outcome: Outcome) -> Plot:
-    """Error of the synthetic counts by age."""
-    import altair as alt
-
-    chart = (
-        alt.Chart(_by_age(experiment, outcome, _METHODS, minus_real=True), width=640, height=280)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("age:O", title="age", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("people:Q", title="synthetic minus real"),
-            color=alt.Color("table:N", sort=list(_METHODS), title=None),
+def _summary(errors: Table) -> Table:
+    lines: list[Row] = []
+    for epsilon in dict.fromkeys(row["epsilon"] for row in errors):
+        mean = {row["method"]: row["mean_error"] for row in errors if row["epsilon"] == epsilon}
+        own, reference = mean.get("published own"), mean.get("published reference")
+        lines.append(
+            {
+                "experiment": f"mean error at epsilon {epsilon:g}",
+                "published": "-" if own is None else f"{own:.4g} (own), {reference:.4g} (reference)",
+                "as_printed": f"{mean['printed']:.4g}"
+                + (f" ({mean[TWENTY]:.4g} with 20 repetitions)" if TWENTY in mean else ""),
+                "honest": f"{mean['mwem']:.4g} (MWEM), {mean['auto']:.4g} (auto)",
+                "lesson": "noise on the few cells themselves beats MWEM, whose printed form is not private",
+            }
         )
-    )
-    caption = f"Synthetic minus real count by age at epsilon {SHOWN}: noise on the cells themselves errs least."
-    return Plot("lines", caption, chart)
+    return tuple(lines)
 
 
-def _heat_maps(experiment: Experiment, outcome: Outcome) -> Plot:
-    """Age by satisfaction, real beside synthetic."""
-    import altair as alt
-
-    first, second = experiment.domain.names
-    rows = [
-        {first: row[first], second: row[second], "table": table, "people": row[table]}
-        for row in _counts(experiment, outcome)
-        for table in ("real", *_METHODS)
-    ]
-    chart = (
-        alt.Chart(alt.InlineData(values=rows), width=110, height=280)
-        .mark_rect()
-        .encode(
-            x=alt.X(f"{second}:O", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y(f"{first}:O", sort=list(experiment.domain[first].labels())),
-            color=alt.Color("people:Q", scale=alt.Scale(scheme="viridis")),
-            column=alt.Column("table:N", sort=["real", *_METHODS], title=None),
-        )
-    )
-    return Plot("heat_maps", f"Children by age and satisfaction, real and synthetic at epsilon {SHOWN}.", chart)
-
-
-def _error_plot(outcome: Outcome) -> Plot:
-    """Mean absolute error of every method by epsilon, both on logarithmic axes."""
-    import altair as alt
-
-    rows = [dict(row) for row in outcome.errors if row["mean_error"]]  # a logarithm has no zero
-    chart = (
-        alt.Chart(alt.InlineData(values=rows), width=640, height=320)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("epsilon:Q", scale=alt.Scale(type="log"), title="epsilon"),
-            y=alt.Y("mean_error:Q", scale=alt.Scale(type="log"), title="mean absolute error, people"),
-            color=alt.Color("method:N", title=None),
-        )
-    )
-    return Plot("errors", "Mean absolute error by epsilon: lower is better; an error of zero is not drawn.", chart)
-
-
-def _by_age(experiment: Experiment, outcome: Outcome, tables: tuple[str, ...], *, minus_real: bool = False) -> Any:  # noqa: ANN401
-    import altair as alt
-
-    shape = experiment.domain.shape
-    real = experiment.counts.reshape(shape[0], -1).sum(axis=1)
-    rows = []
-    for name in tables:
-        people = real if name == "real" else outcome.tables[name].reshape(shape[0], -1).sum(axis=1)
-        shown = people - real if minus_real else people
-        rows += [{"age": age, "table": name, "people": float(count)} for age, count in enumerate(shown)]
-    return alt.InlineData(values=rows)
-
+# the two experiments
 
 TITLE_1D = "MWEM in one dimension: sixty ranges of age over a million children"
+TITLE_2D = "MWEM in two dimensions: rectangles of age and satisfaction over a million children"
 
 
 def run_1d(options: Options) -> LabResult:
     """Published, printed and honest procedures side by side."""
+    said, domain, table = _table(options, 1)
+    program = Printed(rounds=options.rounds or 30, repetitions=options.repetitions or 20, halved=False, replay=in_order)
     experiment = Experiment(
-        domain=data.domain("child_mental_health").project(["age"]),
-        counts=data.child_mental_health_counts().sum(axis=1),
-        workload=_workload_1d,
-        schedule=Schedule(rounds=30, repetitions=20),
-        printed=Printed(rounds=30, repetitions=20, halved=False),
-        published={"0.1": 630.0, "1": 256.0, "5": 202.0, "10": 244.0},
+        name="mwem-1d",
+        said=said,
+        domain=domain,
+        counts=table,
+        workload=_ranges(options, domain),
+        printed={"printed": program},
+        flaws=(*FLAWS, INSERTION),
     )
-    outcome = outcome_of(experiment, options)
-    return LabResult(
-        lab="mwem-1d",
-        title=TITLE_1D,
-        tables={
-            "errors": outcome.errors,
-            "losses": losses(experiment.printed, ()),
-            "counts": _counts(experiment, outcome),
-        },
-        plots=(
-            _bars(experiment, outcome),
-            _lines(experiment, outcome),
-            _error_plot(outcome),
-        ),
-        notes=_notes_1d(options.runs),
-    )
-
-
-def _notes_1d(runs: int) -> tuple[str, ...]:
-    errors = (
-        f"Errors are absolute differences of answers, in people, over the queries; averages over {runs} runs. The rows "
-        "named reference are published figures; everything else was run here. "
-    )
-    flaws = "The printed procedure is not differentially private as it stands: " + "; ".join(FLAWS) + "."
-    lesson = (
-        "As its selection is almost free and almost random, it really spends about half of its epsilon and wastes the "
-        "rest. Honest selection makes the error several times smaller at the same epsilon. Noise on the 14 cells "
-        "themselves is better still, and that is what the automatic choice takes."
-    )
-    return errors + REPEATED, flaws, lesson
-
-
-def _workload_1d(random: np.random.Generator) -> Workload:  # noqa: ARG001  (the queries are the published ones)
-    return ranges("age", data.child_mental_health_queries())
-
-
-_ONE = Lab("mwem-1d", TITLE_1D, run_1d)
-
-
-TITLE_2D = "MWEM in two dimensions: rectangles of age and satisfaction over a million children"
-QUERIES = 400
+    return _result(experiment, TITLE_1D, options)
 
 
 def run_2d(options: Options) -> LabResult:
     """Published, printed and honest procedures side by side."""
+    said, domain, table = _table(options, 2)
+    program = Printed(
+        rounds=options.rounds or 200, repetitions=options.repetitions or 20, halved=True, replay=cut_short
+    )
+    queries = options.queries[0] if options.queries else _QUERIES
+    _refuse_many(queries, program.rounds, domain)
     experiment = Experiment(
-        domain=data.domain("child_mental_health"),
-        counts=data.child_mental_health_counts().ravel(),
-        workload=_workload_2d,
-        schedule=Schedule(rounds=200, repetitions=20),
-        printed=Printed(rounds=200, repetitions=20, halved=True),
-        published={"0.1": 1262.0, "1": 130.0, "5": 30.1, "10": 19.3},
+        name="mwem-2d",
+        said=said,
+        domain=domain,
+        counts=table,
+        workload=lambda random: rectangles_of(domain, queries, random),
+        printed={"printed": program, TWENTY: replace(program, replay=in_order)},
+        flaws=(*FLAWS, HALVED, CUT_SHORT),
     )
-    outcome = outcome_of(experiment, options)
-    return LabResult(
-        lab="mwem-2d",
-        title=TITLE_2D,
-        tables={
-            "errors": outcome.errors,
-            "losses": losses(experiment.printed, (HALVED,)),
-            "counts": _counts(experiment, outcome),
-        },
-        plots=(
-            _heat_maps(experiment, outcome),
-            _bars(experiment, outcome),
-            _lines(experiment, outcome),
-            _error_plot(outcome),
-        ),
-        notes=_notes_2d(options.runs),
+    return _result(experiment, TITLE_2D, options)
+
+
+def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]:
+    """What the lab runs on: the published counts, or columns of whole numbers of the table of ``--data``."""
+    if options.data is None:
+        if options.columns is not None:
+            raise InputError("--columns are those of the table of --data", culprit="columns")
+        known = data.child_mental_health_counts()
+        domain = data.domain("child_mental_health")
+        kept = known.sum(axis=1) if ways == 1 else known
+        return _BUNDLED, domain.project(_NAMES[:ways]), kept.ravel()
+    columns = options.columns or tuple(Column(name) for name in _NAMES[:ways])
+    if len(columns) != ways:
+        raise InputError(f"the lab needs {ways} of --columns, not {len(columns)}", culprit=columns)
+    table = read(options.data, [column.name for column in columns])
+    values = table.numbers(columns).astype(np.int64)
+    low, high = values.min(axis=0), values.max(axis=0)
+    for place, column in enumerate(columns):
+        if column.bounds is not None:
+            low[place], high[place] = column.bounds
+    domain = Domain(
+        tuple(
+            Integer(name=column.name, minimum=int(low[place]), maximum=int(high[place]), unknown=Unknown.DROP)
+            for place, column in enumerate(columns)
+        )
     )
+    cells = np.ravel_multi_index(tuple((values - low).T), domain.shape)
+    names = ", ".join(domain.names)
+    return f"{table.title}, {names}", domain, np.bincount(cells, minlength=domain.size)
 
 
-def _notes_2d(runs: int) -> tuple[str, ...]:
-    errors = (
-        f"Errors are absolute differences of answers, in people, over {QUERIES} distinct rectangles drawn anew in each "
-        f"run; averages over {runs} runs. The rows named reference are published figures; all others were run here. "
-    )
-    flaws = "The printed procedure is not differentially private as it stands: " + "; ".join((*FLAWS, HALVED)) + "."
-    lesson = (
-        "Its halved scale nominally costs 1.5 epsilon; as selection is almost free, about epsilon is really spent, and "
-        "all of it on measuring. Honest MWEM, which pays for its selection, misses the published errors at the stated "
-        "epsilon and reaches them at twice that. Noise on the 56 cells themselves is far better than either."
-    )
-    return errors + REPEATED, flaws, lesson
+def _ranges(options: Options, domain: Domain) -> Callable[[np.random.Generator], Workload]:
+    """The published ranges, or as many distinct ones as are asked for, drawn as the rectangles are."""
+    (name,) = domain.names
+    rounds = options.rounds or 30
+    if options.data is None and options.queries is None:
+        published = data.child_mental_health_queries()
+        _refuse_many(len(published), rounds, domain, least=len(published))
+        return lambda _: ranges(name, published)
+    queries = options.queries[0] if options.queries else 60
+    _refuse_many(queries, rounds, domain)
+
+    def drawn(random: np.random.Generator) -> Workload:
+        ends = boxes(domain.shape, queries, random)[:, 0]  # as codes
+        return ranges(name, [(int(low), int(high)) for low, high in ends])
+
+    return drawn
 
 
-def _workload_2d(random: np.random.Generator) -> Workload:
-    shape = data.child_mental_health_counts().shape
-    spans = [list(combinations_with_replacement(range(size), 2)) for size in shape]
-    every = np.array(list(product(*spans)))  # (rectangles, attributes, bounds)
-    drawn = random.choice(every, QUERIES, replace=False)
-    return rectangles(("age", "satisfaction"), drawn[:, :, 0], drawn[:, :, 1])
+def _refuse_many(queries: int, rounds: int, domain: Domain, least: int = 0) -> None:
+    every = max(int(np.prod([size * (size + 1) // 2 for size in domain.shape])), least)
+    if not rounds <= queries <= every:
+        raise InputError(
+            f"--queries must be between the {rounds} rounds and the {every} that there are, not {queries}",
+            culprit=queries,
+        )
 
 
-_TWO = Lab("mwem-2d", TITLE_2D, run_2d)
-LABS = {lab.name: lab for lab in (_ONE, _TWO)}
+def rectangles_of(domain: Domain, queries: int, random: np.random.Generator) -> Workload:
+    """So many distinct rectangles, drawn as printed."""
+    drawn = boxes(domain.shape, queries, random)
+    return rectangles(domain.names, drawn[:, :, 0], drawn[:, :, 1])
+
+
+def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Distinct boxes as printed, shape ``(queries, attributes, 2)``: the low end of each side uniform, the high end
+    uniform from there.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < queries:
+        box: list[int] = []
+        for size in shape:
+            low = int(random.integers(size))
+            box += [low, int(random.integers(low, size))]
+        found[tuple(box)] = None
+    return np.array(list(found)).reshape(queries, len(shape), 2)
+
+
+_TAKES = frozenset({"data", "columns", "epsilon", "queries", "rounds", "repetitions"})
+LABS = {
+    "mwem-1d": Lab(name="mwem-1d", title=TITLE_1D, procedure=run_1d, takes=_TAKES, runs=RUNS),
+    "mwem-2d": Lab(name="mwem-2d", title=TITLE_2D, procedure=run_2d, takes=_TAKES, runs=RUNS),
+}

@@ -1,29 +1,69 @@
-"""MWEM as the lab report's program does it, many runs at once.  Not private: see ``FLAWS``.
+"""MWEM as the lab report's programs do it, many runs at once.  Not private: see ``FLAWS``.
 
-It is kept step by step as printed, down to the order of the replay, because its errors are what is to be
+They are kept step by step as printed, down to the order of the replay, because their errors are what is to be
 reproduced; the arithmetic is only arranged so that all runs advance together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 SCORE_DIVISOR = 100_000
 
 FLAWS = (
     "scores are divided by 100 000 inside the exponential mechanism, which makes the choice of queries almost uniform",
+    "a query that was measured before is drawn again until a new one comes, and nobody pays for the draws",
     "the domain is read from the data's minimum and maximum, which no epsilon pays for",
     "the noise is floating-point Laplace, whose low bits tell answers apart",
     "the true number of rows is used and not paid for",
-    "a shuffled order of the replay is drawn, and then the order of insertion is used",
     "the last iterate is returned, where the paper returns the average (the last is the better one)",
 )
+INSERTION = "a shuffled order of the replay is drawn, and then the order of insertion is used"
 HALVED = "the Laplace scale is T/epsilon in place of 2T/epsilon, so that measuring alone costs the whole epsilon"
+CUT_SHORT = (
+    "the return and the normalisation stand inside the loop over repetitions, so that one repetition is made in place "
+    "of twenty"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured so far, of each run: queries of shape ``(runs, measured, cells)`` and their noisy answers."""
+
+    queries: Floats
+    answers: Floats
+
+
+Replay = Callable[[Floats, Measured, float, int, np.random.Generator], None]
+"""Moves weights of shape ``(runs, cells)`` in place towards the measurements, so many repetitions of them."""
+
+
+def in_order(weights: Floats, measured: Measured, total: float, repetitions: int, random: np.random.Generator) -> None:
+    """All repetitions in the order of insertion, normalised after every update."""
+    del random
+    for _ in range(repetitions):
+        for place in range(measured.answers.shape[1]):
+            _update(weights, measured.queries[:, place], measured.answers[:, place], total)
+            weights *= (total / weights.sum(axis=1))[:, None]
+
+
+def cut_short(weights: Floats, measured: Measured, total: float, repetitions: int, random: np.random.Generator) -> None:
+    """One repetition in shuffled order and one normalisation, whatever ``repetitions`` says."""
+    del repetitions
+    runs, count = measured.answers.shape
+    order = np.argsort(random.random((runs, count)), axis=1)
+    each = np.arange(runs)
+    for place in range(count):
+        chosen = order[:, place]
+        _update(weights, measured.queries[each, chosen], measured.answers[each, chosen], total)
+    weights *= (total / weights.sum(axis=1))[:, None]
 
 
 @dataclass(frozen=True)
@@ -33,6 +73,7 @@ class Printed:
     rounds: int
     repetitions: int
     halved: bool
+    replay: Replay
 
     def scale(self, epsilon: float | Floats) -> float | Floats:
         """Scale of the Laplace noise on a measured answer."""
@@ -47,8 +88,16 @@ class Printed:
         return float(self.rounds / self.scale(epsilon))
 
 
-def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, random: np.random.Generator) -> Floats:
-    """Final tables of all runs.
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """Final tables of all runs, shape ``(runs, cells)``, and how often each drew a query again, shape ``(runs,)``."""
+
+    weights: Floats
+    again: Integers
+
+
+def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, random: np.random.Generator) -> Ended:
+    """Run the program.
 
     Args:
         printed: the constants.
@@ -56,39 +105,35 @@ def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, ran
         queries: 0/1 queries of each run, shape ``(runs, queries, cells)``.
         epsilons: nominal epsilon of each run, shape ``(runs,)``.
         random: of the simulation.
-
-    Returns:
-        Weights, shape ``(runs, cells)``.
     """
     runs = np.arange(len(epsilons))
-    total = counts.sum()
+    total = float(counts.sum())
     truth = queries @ counts  # (runs, queries)
     # as read from the data: from the first to the last cell that anybody is in
     occupied = np.flatnonzero(counts)
     weights = np.zeros((len(runs), counts.size))
     weights[:, occupied[0] : occupied[-1] + 1] = total / (occupied[-1] - occupied[0] + 1)
-    unused = np.ones(truth.shape, dtype=bool)
-    measured: list[tuple[Floats, Floats]] = []
-    for _ in range(printed.rounds):
+    used = np.zeros(truth.shape, dtype=bool)
+    again = np.zeros(len(runs), dtype=np.int64)
+    taken, answers = np.zeros((len(runs), printed.rounds, counts.size)), np.zeros((len(runs), printed.rounds))
+    for step in range(printed.rounds):
         scores = np.abs(np.einsum("rqc,rc->rq", queries, weights) - truth) / SCORE_DIVISOR
         exponents = scores * (epsilons / (2 * printed.rounds) / 2)[:, None]
-        # the exponential mechanism, by its equivalent with Gumbel noise
-        noisy = np.where(unused, exponents + random.gumbel(size=truth.shape), -np.inf)
-        chosen = noisy.argmax(axis=1)
-        unused[runs, chosen] = False
-        answers = truth[runs, chosen] + random.laplace(size=len(runs)) * printed.scale(epsilons)
-        measured.append((queries[runs, chosen], answers))
-        for _ in range(printed.repetitions):
-            for query, answer in measured:
-                _update(weights, query, answer, total)
-    return weights
+        likely = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        fresh = np.where(used, 0, likely).sum(axis=1) / likely.sum(axis=1)
+        again += random.geometric(fresh) - 1  # draws that fall on a measured query
+        # the exponential mechanism over the others, by its equivalent with Gumbel noise
+        chosen = np.where(used, -np.inf, exponents + random.gumbel(size=truth.shape)).argmax(axis=1)
+        used[runs, chosen] = True
+        taken[:, step] = queries[runs, chosen]
+        answers[:, step] = truth[runs, chosen] + random.laplace(size=len(runs)) * printed.scale(epsilons)
+        measured = Measured(taken[:, : step + 1], answers[:, : step + 1])
+        printed.replay(weights, measured, total, printed.repetitions, random)
+    return Ended(weights, again)
 
 
 def _update(weights: Floats, query: Floats, answer: Floats, total: float) -> None:
-    """One multiplicative update of every run in place, with its normalisation."""
+    """One multiplicative update of every run in place."""
     inside = query * weights
-    sums = inside.sum(axis=1)
-    growth = np.expm1((answer - sums) / (2 * total))
-    inside *= growth[:, None]
+    inside *= np.expm1((answer - inside.sum(axis=1)) / (2 * total))[:, None]
     weights += inside
-    weights *= (total / (total + sums * growth))[:, None]

@@ -1,13 +1,17 @@
-"""Published tables for labs: columns scaled to [-1, 1], and UCI Adult as the anonymisation experiments count it."""
+"""Published tables for labs: read from a path or a database address, or bundled; and what to say about them first.
+
+A table is read through the engine as its distinct rows with their counts, so that a file and a database give the same
+rows in the same order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato import data
@@ -15,53 +19,14 @@ from sfumato.anonymize.clustering.space import Intervals
 from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
 from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
-from sfumato.domain import Attribute, Domain, Integer, Unit, Unknown
+from sfumato.anonymize.release.microdata_reader import raw_classes
+from sfumato.engine.address import shown
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.released import open_rows
+from sfumato_labs.lab import Column
 
 Floats = NDArray[np.float64]
-Bounds = tuple[int, int]
-
-_CENSUS = "census.parquet"
-
-
-def scaled(source: str | Path | None, columns: Mapping[str, Bounds | None]) -> Floats:
-    """Whole-number columns of a published table, each scaled from its bounds to [-1, 1]; ``(rows, columns)``.
-
-    Rows where one of them is missing, no whole number or out of bounds are left out.  Bounds that are not given are
-    read off the data, which a release must not do, and a lab on published data may.
-
-    Args:
-        source: a file or the URL of a database table; the bundled census without.
-        columns: names of the columns with their bounds, both inclusive.
-
-    Raises:
-        InputError: no source, and no census is bundled with this installation.
-        TableError: the table cannot be read or lacks a column of whole numbers.
-    """
-    where = str(source) if source is not None else _bundled()
-    found = {profile.column.name: profile for profile in open_table(where).profile(distinct_limit=1)}
-    attributes: list[Attribute] = []
-    for name, bounds in columns.items():
-        if name not in found:
-            raise TableError(f"the table has no column {name!r}", culprit=where)
-        low, high = bounds or (found[name].minimum, found[name].maximum)
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            raise TableError(f"the column {name!r} does not hold numbers", culprit=where)
-        attributes.append(Integer(name=name, minimum=int(low), maximum=int(high), unknown=Unknown.DROP))
-    rows = open_rows(where, Domain(tuple(attributes), Unit.row()))
-    ends = np.array(rows.domain.shape) - 1
-    values: Floats = 2 * rows.codes / np.maximum(ends, 1) - 1
-    return values
-
-
-def _bundled() -> str:
-    census = resources.files("sfumato.data").joinpath(_CENSUS)
-    if not census.is_file():
-        raise InputError("no census is bundled with this installation: name a table such as UCI Adult with --data")
-    return str(census)
-
+Counts = NDArray[np.int64]
 
 AGES = (17, 90)
 EDUCATION = (1, 16)
@@ -75,56 +40,162 @@ MARITAL = {
     "Widowed": "Alone",
     "Married-spouse-absent": "Alone",
 }
-
-
+ADULT = "UCI Adult"
+CENSUS = "the bundled synthetic census"
 STAND_IN = (
-    "UCI Adult could not be fetched, so every figure below is of the bundled synthetic census. The published figures"
-    " that these notes name, and the last digits of the tables, come out on the real file only: name it with --data."
+    f"{ADULT} could not be fetched, so every figure below is of {CENSUS}. The published figures that these notes name, "
+    "and the last digits of the tables, come out on the real file only: name it with --data."
 )
 
 
-def available(path: Path | None) -> tuple[pa.Table, tuple[str, ...]]:
-    """Rows that lack no value, and what to say about them first.
+@dataclass(frozen=True, eq=False)
+class Published:
+    """Distinct rows of a published table as text, how many people each stands for, and what table it is.
 
-    They are of the file that is named, or else of UCI Adult as it is fetched, or else, where it cannot be, of the
-    bundled synthetic census.
+    Attributes:
+        title: what the first note of a lab calls it; never with a password.
+        columns: values of each column by its name, all of one length.
+        counts: people in each distinct row, shape ``(rows,)``.
+        stand_in: whether it stands for a table that was out of reach.
+    """
+
+    title: str
+    columns: Mapping[str, Sequence[str]]
+    counts: Counts
+    stand_in: bool = False
+
+    @property
+    def said(self) -> str:
+        """The first note of a lab that runs on it."""
+        return STAND_IN if self.stand_in else f"Runs on {self.title}."
+
+    def people(self) -> int:
+        """How many rows the table has."""
+        return int(self.counts.sum())
+
+    def complete(self) -> Published:
+        """The rows that lack no value: 30 162 of the training file of UCI Adult."""
+        kept = np.ones(len(self.counts), dtype=bool)
+        for values in self.columns.values():
+            kept &= ~np.isin(np.array(values, dtype=object), UNKNOWN)
+        places = np.flatnonzero(kept).tolist()
+        columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
+        return Published(self.title, columns, self.counts[kept], self.stand_in)
+
+    def numeric(self) -> tuple[str, ...]:
+        """The columns that hold nothing but numbers, in order."""
+        return tuple(name for name, values in self.columns.items() if np.isfinite(_floats(values)).all())
+
+    def numbers(self, wanted: Sequence[Column]) -> Floats:
+        """Columns of numbers, a row for each person, shape ``(people, columns)``; rows with no number are left out.
+
+        Raises:
+            TableError: nothing is left.
+        """
+        parsed = np.column_stack([_floats(self.columns[each.name]) for each in wanted])
+        kept = np.isfinite(parsed).all(axis=1)
+        for place, each in enumerate(wanted):
+            if each.bounds is not None:
+                kept &= (each.bounds[0] <= parsed[:, place]) & (parsed[:, place] <= each.bounds[1])
+        if not kept.any():
+            raise TableError(f"no row of {self.title} has numbers within bounds in all of these columns")
+        repeated: Floats = np.repeat(parsed[kept], self.counts[kept], axis=0)
+        return repeated
+
+    def scaled(self, wanted: Sequence[Column]) -> Floats:
+        """The same, each column scaled from its bounds to [-1, 1].
+
+        Bounds that are not declared are read off the data, which a release must not do, and a lab on published data
+        may.
+        """
+        found = self.numbers(wanted)
+        low, high = found.min(axis=0), found.max(axis=0)
+        for place, each in enumerate(wanted):
+            if each.bounds is not None:
+                low[place], high[place] = each.bounds
+        scaled: Floats = np.clip(2 * (found - low) / np.where(high > low, high - low, 1) - 1, -1, 1)
+        return scaled
+
+
+def read(source: str, columns: Sequence[str] | None = None) -> Published:
+    """A table by its path or database address: these columns, or all.
 
     Raises:
-        TableError: a file was named and cannot be read.
+        TableError: it cannot be read or lacks a column.
+        EngineError: the database does not answer.
+        InputError: the address is of a kind that is not known.
     """
-    if path is not None:
-        return complete_rows(data.adult(path)), ()
+    table = open_table(source)
+    found = raw_classes(table, columns or [column.name for column in table.schema()])
+    values = {name: found[name].to_pylist() for name in found.column_names if name != "units"}
+    return Published(shown(source), values, found["units"].to_numpy())
+
+
+def census(columns: Sequence[str] | None = None) -> Published:
+    """The bundled synthetic census.
+
+    Raises:
+        InputError: none is bundled with this installation.
+    """
+    file = resources.files("sfumato.data").joinpath("census.parquet")
+    if not file.is_file():
+        raise InputError("no census is bundled with this installation: name a table such as UCI Adult with --data")
+    found = read(str(file), columns)
+    return Published(CENSUS, found.columns, found.counts)
+
+
+def adult(source: str | None) -> Published:
+    """The table that is named, or else UCI Adult as it is fetched, or else the bundled synthetic census.
+
+    Raises:
+        TableError: a table was named, and it cannot be read or lacks columns of UCI Adult.
+    """
+    if source is None:
+        return fetched()
+    found = read(source)
+    if missing := [name for name in _USED if name not in found.columns]:
+        raise TableError(f"{found.title} is not UCI Adult: it lacks {', '.join(missing)}", culprit=found.title)
+    return found
+
+
+_USED = ("age", "education_num", "gender", "marital_status", "occupation", "race")
+
+
+@cache
+def fetched() -> Published:
+    """UCI Adult from its source or the cache, or the census that stands in for it."""
     try:
-        return complete_rows(data.adult()), ()
+        table = data.adult()
     except TableError:
-        return complete_rows(data.census()), (STAND_IN,)
+        found = census()
+        return Published(found.title, found.columns, found.counts, stand_in=True)
+    counted = table.group_by(table.column_names).aggregate([([], "count_all")])
+    counted = counted.sort_by([(name, "ascending") for name in table.column_names])
+    columns = {name: [str(value) for value in counted[name].to_pylist()] for name in table.column_names}
+    return Published(f"{ADULT}, as fetched from its source", columns, counted["count_all"].to_numpy())
 
 
-def complete_rows(table: pa.Table) -> pa.Table:
-    """The rows that lack no value: 30 162 of the training file."""
-    kept = np.ones(len(table), dtype=bool)
-    for column in table.columns:
-        if pa.types.is_string(column.type):
-            kept &= np.array([value not in UNKNOWN for value in column.to_pylist()])
-    return table.filter(pa.array(kept))
-
-
-def tuples(rows: pa.Table, labels: Mapping[str, Sequence[str]]) -> Microdata:
+def tuples(rows: Published, labels: Mapping[str, Sequence[str]]) -> Microdata:
     """Rows counted over the named columns, coded by these labels."""
     columns = []
     for name, known in labels.items():
         place = {label: code for code, label in enumerate(known)}
-        columns.append([place[str(value)] for value in rows[name].to_pylist()])
-    codes, counts = np.unique(np.array(columns).T, axis=0, return_counts=True)
+        unknown = sorted(set(rows.columns[name]) - place.keys())
+        if unknown:
+            raise TableError(f"the column {name!r} of {rows.title} holds values that the lab does not know")
+        columns.append([place[value] for value in rows.columns[name]])
+    coded = np.array(columns).T
+    codes, inverse = np.unique(coded, axis=0, return_inverse=True)
+    counts = np.bincount(inverse.ravel(), weights=rows.counts, minlength=len(codes)).astype(np.int64)
     return Microdata(quasi=tuple(labels), codes=codes, counts=counts)
 
 
-def published_hierarchies(rows: pa.Table) -> tuple[Hierarchy, ...]:
+def published_hierarchies(rows: Published) -> tuple[Hierarchy, ...]:
     """Age, gender, race and marital status with the levels of the published experiment."""
     return (
         intervals("age", *AGES, widths=(5, 10, 20)),
-        flat("gender", sorted(set(rows["gender"].to_pylist()))),
-        flat("race", sorted(set(rows["race"].to_pylist()))),
+        flat("gender", sorted(set(rows.columns["gender"]))),
+        flat("race", sorted(set(rows.columns["race"]))),
         mapping("marital_status", [MARITAL]),
     )
 
@@ -138,3 +209,13 @@ def numbers(minimum: int, maximum: int) -> Intervals:
 def coded(values: Sequence[str]) -> Intervals:
     """Categories by integer code, in this order."""
     return Intervals(tuple(values), np.arange(len(values), dtype=np.float64), float(len(values) - 1))
+
+
+def _floats(values: Sequence[str]) -> Floats:
+    found = np.full(len(values), np.nan)
+    for place, value in enumerate(values):
+        try:
+            found[place] = float(value)
+        except ValueError:
+            continue
+    return found

@@ -407,9 +407,17 @@ def test_domain_show_and_schema_are_json(desk: Path) -> None:
     assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"
 
 
-def test_a_lab_that_reads_no_file_is_given_none(desk: Path) -> None:
-    refused = sfumato("lab", "interactive", "--runs", "1", "--data", "nosuch.csv", cwd=desk, code=2)
-    assert "reads no file" in refused.stderr
+def test_a_lab_refuses_an_option_that_does_not_apply_by_its_name(desk: Path) -> None:
+    refused = sfumato("lab", "interactive", "--runs", "1", "--max-suppression", "3", cwd=desk, code=2)
+    assert "takes no --max-suppression" in refused.stderr
+    assert "seed" not in refused.stderr.partition("it takes")[0]
+
+
+def test_a_page_of_all_labs_needs_a_folder_and_takes_no_options_of_one(desk: Path) -> None:
+    assert "--out" in sfumato("lab", "--all", cwd=desk, code=2).stderr
+    assert "leave --epsilon out" in sfumato("lab", "--all", "--out", "o", "--epsilon", "1", cwd=desk, code=2).stderr
+    assert not (desk / "o").exists()
+    assert "'mwem-1d'" in sfumato("lab", "mwem-1d", "--all", "--out", "o", cwd=desk, code=2).stderr
 
 
 def test_labs_are_listed_and_an_unknown_one_is_refused(desk: Path) -> None:

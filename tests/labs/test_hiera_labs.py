@@ -1,54 +1,135 @@
-"""Labs on HierA and on gradient descent: columns, exact numbers, honest comparison."""
+"""Labs on HierA: the printed program against exact variances, exact guarantees, captions that follow their tables."""
 
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato.local.specs.hiera import DIVISIONS
-from sfumato_labs import hiera, ldp_sgd, printed_hiera
-from sfumato_labs.lab import Options
-from sfumato_labs.tables import scaled
+from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
+from sfumato_labs import Column, hiera, printed_hiera, run
+from sfumato_labs.tables import read
 
 EXACT = {0.25: 2.151, 0.5: 3.947, 1.0: 8.067, 1.5: 12.580, 2.0: 17.083, 2.5: 21.584}
+ALTERNATIVE = {0.25: 0.933, 0.5: 1.827, 1.0: 3.472, 1.5: 4.956, 2.0: 6.585, 2.5: 8.455}
+BUDGETS = [5.0, 4.0, 3.0, 2.0, 1.0]
+
+
+def test_the_guarantees_are_the_exact_ones() -> None:
+    rows = hiera.guarantees()
+    assert {row["epsilon"]: row["real_epsilon"] for row in rows} == EXACT
+    assert {row["epsilon"]: row["real_epsilon_of_2e_to_e"] for row in rows} == ALTERNATIVE
+
+
+def test_made_data_are_the_published_kinds() -> None:
+    """Standard errors of the mean are below 0.003 and of the deviation below 0.002."""
+    values = hiera.made(np.random.default_rng(1), 100_000)
+    assert {name: (each.min() >= -1, each.max() <= 1) for name, each in values.items()} == dict.fromkeys(
+        ("normal", "uniform", "exponential"), (True, True)
+    )
+    assert values["exponential"].mean() == pytest.approx(0.264, abs=0.012)
+    assert values["exponential"].std() == pytest.approx(0.72, abs=0.01)
+    assert values["normal"].mean() == pytest.approx(0.5, abs=0.0015)
+
+
+@pytest.mark.parametrize("mu", [1, 2, 5])
+def test_the_printed_program_errs_as_the_exact_variance_says(mu: int) -> None:
+    """200 runs of 20 000 people, where no level is clamped: a mean square of 200 errors is within 45 % of the variance
+    with a false-alarm rate of 1e-5 (4.5 standard deviations of 10 %); noise 30 % too small leaves half of it."""
+    generator = np.random.default_rng(mu)
+    values = hiera.made(generator, 20_000)["uniform"]
+    errors = [printed_hiera.hiera(values, BUDGETS, generator, mu=mu) - values.mean() for _ in range(200)]
+    spec = Hiera.design(-1, 1, divisions=DIVISIONS, budgets=[Fraction(level) for level in (5, 4, 3, 2, 1)])
+    exact = variance(values, spec, mu=mu)
+    assert np.mean(np.square(errors)) == pytest.approx(exact, rel=0.45)
+    assert abs(np.mean(errors)) < 4.5 * np.sqrt(exact / 200)
+
+
+def test_the_printed_collector_clamps_every_level() -> None:
+    """Ten reports of one sign: unclamped the level would claim 10 / (2 p - 1) = 21.6 of them, clamped it claims ten."""
+    counts = np.zeros((5, 2), dtype=np.int64)
+    counts[4, 0] = 10
+    assert printed_hiera.collected(counts, BUDGETS, np.random.default_rng(0), mu=1) == 1
+    with_zeros = printed_hiera.collected(counts, BUDGETS, np.random.default_rng(0), mu=1, zeros=30)
+    assert with_zeros == pytest.approx(0.25)
 
 
 def test_reuse_on_adult_ages_has_the_exact_ratios(shared_data: Path) -> None:
-    found = hiera.run_mu(Options(runs=2, seed=1, data=shared_data / "adult" / "adult.csv"))
-    errors = found.to_json()["tables"]["errors"]
+    found = run("hiera-mu", runs=2, seed=1, people=1000, data=str(shared_data / "adult" / "adult.csv"))
+    errors = [row for row in found.to_json()["tables"]["errors"] if row["data"] == "age"]
     assert len(errors) == 30
-    assert all(list(row) == ["mu", "epsilon", "mae", "exact_sd"] for row in errors)
     spread = {(row["mu"], row["epsilon"]): row["exact_sd"] for row in errors}
     ratios = [spread[2, e] / spread[1, e] for e in EXACT]
     assert ratios == pytest.approx([1.080, 1.077, 1.046, 1.021, 1.010, 1.005], abs=0.0006)
     assert all(row["mae"] < 6 * row["exact_sd"] for row in errors)
+    assert all(spread[5, e] < spread[4, e] for e in EXACT)  # why no caption says that it rises with every use
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_the_guarantees_are_the_exact_ones() -> None:
-    assert {row["epsilon"]: row["real_epsilon"] for row in hiera.guarantees()} == EXACT
+def test_the_census_stands_in_and_options_are_taken() -> None:
+    found = run(
+        "hiera-mu",
+        runs=2,
+        seed=1,
+        people=1000,
+        epsilon="0.5",
+        mu=[1, 3],
+        budgets="3,2,1",
+        columns="hours_per_week=1:99",
+    )
+    assert "bundled synthetic census" in found.notes[0]
+    assert {row["data"] for row in found.tables["errors"]} == {"normal", "uniform", "exponential", "hours_per_week"}
+    assert {row["mu"] for row in found.tables["errors"]} == {1, 3}
+    (guarantee,) = found.tables["guarantees"]
+    assert guarantee["budgets"] == "1.5, 1, 0.5"
+    with pytest.raises(InputError, match="--mu must be at most 3"):
+        run("hiera-mu", runs=1, budgets="3,2,1", mu=4)
+
+
+def methods(**settings: object) -> dict[str, list[dict[str, object]]]:
+    tables: dict[str, list[dict[str, object]]] = run("hiera-methods", seed=1, **settings).to_json()["tables"]
+    return tables
+
+
+def test_methods_side_by_side() -> None:
+    tables = methods(runs=2, people=2000, epsilon="1,2.5")
+    named = {"harmony", "pm", "hm", "hiera, mu = 1", "optimal_table"}
+    printed = named | {"multi_laplace", "hiera, mu = 2, clamped"}
+    for name, expected in (("published", printed), ("equal_real_epsilon", named)):
+        assert {row["method"] for row in tables[name]} == expected
+        assert {row["epsilon"]: row["real_epsilon"] for row in tables[name] if row["method"] == "hiera, mu = 1"} == {
+            1.0: EXACT[1.0],
+            2.5: EXACT[2.5],
+        }
+    assert {row["real_epsilon"] for row in tables["published"] if row["method"] == "multi_laplace"} == {"inf"}
 
 
 @pytest.mark.slow
-def test_methods_side_by_side() -> None:
-    tables = hiera.run_methods(Options(runs=2, seed=1)).to_json()["tables"]
-    methods = {"harmony", "pm", "hm", "multi_laplace", "hiera", "optimal_table"}
-    for name, expected in (("published", methods), ("equal_real_epsilon", methods - {"multi_laplace"})):
-        assert {row["method"] for row in tables[name]} == expected
-        assert all(list(row) == ["method", "data", "epsilon", "real_epsilon", "mae"] for row in tables[name])
-        graded = {row["epsilon"]: row["real_epsilon"] for row in tables[name] if row["method"] == "hiera"}
-        assert graded == EXACT
-    assert {row["real_epsilon"] for row in tables["published"] if row["method"] == "multi_laplace"} == {"inf"}
-    equal = {
-        method: np.mean([row["mae"] for row in tables["equal_real_epsilon"] if row["method"] == method])
-        for method in ("hiera", "pm", "optimal_table")
-    }
-    assert equal["hiera"] > 3 * equal["pm"]
-    assert equal["hiera"] > 3 * equal["optimal_table"]
+def test_hiera_as_printed_is_not_best_at_large_epsilon() -> None:
+    """100 runs leave 8 % of noise in a mean absolute error; the ranks asserted are further apart than five of these."""
+    rows = methods(runs=100, epsilon="2.5")["published"]
+    for data, least in (("normal", 6), ("uniform", 5)):
+        order = sorted(
+            (row["mae"], row["method"]) for row in rows if row["data"] == data and "mu = 1" not in row["method"]
+        )
+        place = [method for _, method in order].index("hiera, mu = 2, clamped") + 1
+        assert place >= least
+
+
+def test_captions_follow_their_tables() -> None:
+    row = {"data": "a", "epsilon": 1.0}
+    nominal = [{**row, "method": "harmony", "mae": 1.0}, {**row, "method": "hiera, mu = 2, clamped", "mae": 2.0}]
+    assert "2 on a" in hiera.ranks(nominal)
+    nominal[1]["mae"] = 0.5
+    assert "1 on a" in hiera.ranks(nominal)
+    equal = [{**row, "method": "harmony", "mae": 1.0}, {**row, "method": "hiera, mu = 1", "mae": 3.0}]
+    assert "3 to 3 times as much as Harmony" in hiera.beaten(equal)
+    uses = [{**row, "mu": 1, "exact_sd": 2.0}, {**row, "mu": 2, "exact_sd": 1.0}]
+    assert "best in 0 of 1" in hiera.best_use(uses)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
@@ -65,43 +146,19 @@ def test_printed_mechanisms_are_unbiased(epsilon: float) -> None:
 
 
 def test_multi_level_laplace_shows_the_level_in_its_scale() -> None:
-    budgets = hiera.graded(hiera.EPSILONS[2]).budgets
     generator = np.random.default_rng(2)
-    low, high = (
-        printed_hiera.multi_laplace(np.full(50_000, v), np.array(DIVISIONS), budgets, generator).std() for v in (-1, 1)
-    )
+    low, high = (printed_hiera.multi_laplace(np.full(50_000, v), BUDGETS, generator).std() for v in (-1.0, 1.0))
     assert high / low == pytest.approx(5, rel=0.05)
-
-
-@pytest.mark.slow
-def test_gradient_descent_on_made_data() -> None:
-    rows = ldp_sgd.run(Options(runs=1, seed=1)).to_json()["tables"]["errors"]
-    error = {(row["method"], row["procedure"], row["epsilon"]): row["mse"] for row in rows}
-    assert error["none", "optimum", 1.0] == pytest.approx(0.0100, abs=0.0003)
-    for method in ("harmony", "pm", "hm", "optimal_table"):
-        assert error[method, "corrected", 1.0] < 0.017
-        assert error[method, "corrected", 2.0] < error[method, "corrected", 0.5]
-
-
-def test_made_data_has_the_stated_variance() -> None:
-    rows = ldp_sgd.made(np.random.default_rng(3))
-    assert rows.outcomes.var() == pytest.approx(0.0547, abs=0.0005)
 
 
 def test_columns_are_scaled_and_gaps_left_out(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("a,b,c\n10,1,x\n20,2,y\n30,N,z\n")
-    assert scaled(table, {"a": None})[:, 0].tolist() == [-1, 0, 1]
-    assert scaled(table, {"a": None, "b": (0, 4)}).tolist() == [[-1, -0.5], [0, 0]]
-    for columns in ({"d": None}, {"c": None}):
-        with pytest.raises(TableError):
-            scaled(table, columns)
-
-
-def test_without_a_table_the_lab_says_what_it_lacks_or_uses_the_census() -> None:
-    try:
-        found = hiera.run_mu(Options(runs=1, seed=1))
-    except InputError as error:
-        assert "--data" in str(error)  # noqa: PT017 -- which of the two happens depends on the bundled data
-    else:
-        assert len(found.tables["errors"]) == 30
+    found = read(str(table))
+    assert found.numeric() == ("a",)
+    assert found.scaled([Column("a")])[:, 0].tolist() == [-1, 0, 1]
+    assert found.scaled([Column("a"), Column("b", (0, 4))]).tolist() == [[-1, -0.5], [1, 0]]
+    with pytest.raises(TableError):
+        found.scaled([Column("c")])
+    with pytest.raises(TableError):
+        read(str(table), ["d"])

@@ -1,60 +1,117 @@
-"""The convention of labs: names, options, JSON, and a page that needs nothing else."""
+"""The convention of labs: names, options, JSON, a page that needs nothing else, and one page of all labs."""
 
 from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 
 import pytest
 
-from sfumato.errors import InputError, SfumatoError, TableError
-from sfumato.report.page import Page, render, write
-from sfumato_labs.lab import MODULES, Options, load
+from sfumato.errors import InputError, TableError
+from sfumato.report.page import render, write
+from sfumato_labs import Column, Options, load, names, run
+from sfumato_labs.handout import Handout, hand_out
+
+EVERY = {
+    "data": "t.csv",
+    "epsilon": "1",
+    "k": "5",
+    "max_suppression": "5",
+    "queries": "50",
+    "rounds": 5,
+    "repetitions": 2,
+    "mu": "2",
+    "budgets": "2,1",
+    "people": 500,
+    "threshold": 5,
+    "target": "a",
+    "inputs": "b",
+    "columns": "a",
+    "range": "1:5",
+}
+# which options each lab takes, beside runs and seed
+TAKES = {
+    "samarati": {"data", "k", "max_suppression", "columns"},
+    "mondrian": {"data", "k", "columns"},
+    "mwem-1d": {"data", "columns", "epsilon", "queries", "rounds", "repetitions"},
+    "mwem-2d": {"data", "columns", "epsilon", "queries", "rounds", "repetitions"},
+    "hiera-mu": {"data", "columns", "epsilon", "mu", "budgets", "people"},
+    "hiera-methods": {"data", "columns", "epsilon", "mu", "budgets", "people"},
+    "ldp-sgd": {"data", "epsilon", "budgets", "mu", "people", "target", "inputs"},
+    "synthetic-data": {"data", "epsilon", "range", "columns"},
+    "interactive": {"data", "columns", "epsilon", "queries", "threshold"},
+}
 
 
 def test_every_lab_is_found_under_its_name():
-    for name in MODULES:
+    assert set(names()) == set(TAKES)
+    for name in names():
         assert load(name).name == name
+        assert load(name).takes == TAKES[name]
     with pytest.raises(InputError, match="no lab 'moon'"):
         load("moon")
 
 
-@pytest.mark.parametrize("wrong", [{"runs": 0, "seed": 1}, {"runs": 1, "seed": -1}])
-def test_options_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(InputError):
-        Options(**wrong)
+@pytest.mark.parametrize("name", TAKES)
+def test_an_option_that_does_not_apply_is_refused_by_name(name):
+    for option, value in EVERY.items():
+        if option in TAKES[name]:
+            continue
+        with pytest.raises(InputError, match=f"takes no --{option.replace('_', '-')}; it takes"):
+            run(name, **{option: value})
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(TableError, match="cannot read"):
-        load("synthetic-data").run(Options(runs=1, seed=1, data=tmp_path / "none.csv"))
+def test_options_are_read_once():
+    read = Options.of(
+        epsilon=["0.5", 1], k="5,10", budgets="5,4.5,1", columns=["a=1:9", "b,c"], range=["1:5", "6:9"], target="y=-1:1"
+    )
+    assert read.epsilon == (Fraction(1, 2), Fraction(1))
+    assert read.k == (5, 10)
+    assert read.budgets == (5, Fraction(9, 2), 1)
+    assert read.columns == (Column("a", (1, 9)), Column("b"), Column("c"))
+    assert read.range == ((1, 5), (6, 9))
+    assert read.target == Column("y", (-1, 1))
+    assert Options.of(epsilon=[], k=None).given() == frozenset()
+    assert Options.of().seed != Options.of().seed or Options.of().seed != Options.of().seed
 
 
-def test_what_reads_a_file_says_so(tmp_path):
-    named = Options(runs=1, seed=1, data=tmp_path / "none.csv")
-    for lab in (load(name) for name in MODULES):
-        if lab.reads_data:
-            with pytest.raises(SfumatoError):
-                lab.run(named)
-    assert {name for name in MODULES if load(name).reads_data} == {
-        "samarati",
-        "mondrian",
-        "synthetic-data",
-        "hiera-mu",
-        "ldp-sgd",
-    }
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"runs": 0}, "--runs"),
+        ({"seed": -1}, "--seed"),
+        ({"epsilon": "x"}, "--epsilon"),
+        ({"epsilon": 0}, "--epsilon"),
+        ({"epsilon": "1/0"}, "--epsilon"),
+        ({"k": "2.5"}, "--k"),
+        ({"max_suppression": -1}, "--max-suppression"),
+        ({"rounds": 0}, "--rounds"),
+        ({"mu": 0}, "--mu"),
+        ({"budgets": "2,-1"}, "--budgets"),
+        ({"people": 3}, "--people"),
+        ({"columns": "=1:2"}, "names no column"),
+        ({"columns": "a=5:1"}, "LOW below HIGH"),
+        ({"inputs": "a=x"}, "LOW:HIGH"),
+        ({"range": "1:2.5"}, "whole numbers"),
+        ({"range": "5"}, "LOW:HIGH"),
+        ({"moon": 1}, "--moon"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong, named):
+    with pytest.raises(InputError, match=named):
+        Options.of(**wrong)
 
 
-def test_columns_of_text_are_read_from_the_left():
-    html = render(Page(title="A", tables={"t": ({"n": 1, "word": "some", "x": 2.5},)}))
-    assert '<td class="text">some</td>' in html
-    assert "<td>2.5</td>" in html
-    assert '<th scope="col" class="text">word</th>' in html
+@pytest.mark.parametrize("name", TAKES)
+def test_every_lab_reads_the_table_that_is_named(name, tmp_path):
+    with pytest.raises(TableError, match=r"none\.csv"):
+        run(name, runs=1, data=str(tmp_path / "none.csv"))
 
 
 @pytest.fixture(scope="module")
 def result():
-    return load("mwem-2d").run(Options(runs=1, seed=1))
+    return run("mwem-2d", runs=1, seed=1, rounds=20, epsilon="0.1,1")
 
 
 def test_the_json_is_as_promised(result):
@@ -62,17 +119,49 @@ def test_the_json_is_as_promised(result):
     assert found["lab"] == "mwem-2d"
     assert set(found) == {"lab", "tables"}
     assert all(isinstance(row, dict) for rows in found["tables"].values() for row in rows)
+    assert set(found["tables"]["summary"][0]) == {"experiment", "published", "as_printed", "honest", "lesson"}
 
 
 def test_the_page_is_whole_without_a_network(result, tmp_path):
     page = write(result.page(), tmp_path / "out", result.to_json())
     html = page.read_text(encoding="utf-8")
-    assert html.count("<svg") == len(result.plots) == 4
+    assert html.count("<svg") == len(result.plots) == 5
     assert not re.findall(r"(?:src|href)=\"(?!#)", html)
     for plot in result.plots:
-        assert f'aria-label="{plot.caption}"' in html
         assert (page.parent / f"{plot.name}.svg").read_text().startswith("<svg")
         assert (page.parent / f"{plot.name}.png").read_bytes().startswith(b"\x89PNG")
     for name in result.tables:
         assert name.replace("_", " ") in html
     assert json.loads((page.parent / "tables.json").read_text()) == result.to_json()
+
+
+def test_legends_show_whole_names(result):
+    for plot in result.plots:
+        text = plot.chart.to_json()
+        assert '"labelLimit": 0' in text
+        assert '"facet"' not in text
+
+
+def test_one_page_of_all_labs_has_a_line_an_experiment(result):
+    handout = Handout({"mwem-2d": result})
+    assert [line["lab"] for line in handout.lines()] == ["mwem-2d"] * 2
+    html = render(handout.page())
+    assert html.count("<svg") == 5
+    assert not re.findall(r"(?:src|href)=\"(?!#)", html)
+    assert result.notes[-1] in html
+    assert json.loads(json.dumps(handout.to_json(), allow_nan=False))["labs"]["mwem-2d"] == result.to_json()["tables"]
+
+
+@pytest.mark.slow
+def test_all_labs_make_one_page_offline(monkeypatch):
+    def unreachable():
+        raise TableError("cannot fetch")
+
+    monkeypatch.setattr("sfumato.data.adult", unreachable)
+    handout = hand_out(Options(runs=1, seed=1), progress=lambda _: None)
+    assert set(handout.results) == set(names())
+    assert {line["lab"] for line in handout.lines()} == set(names())
+    for result in handout.results.values():
+        assert result.notes[0].startswith(("Runs on", "UCI Adult could not be fetched"))
+    html = render(handout.page())
+    assert html.count("<svg") == sum(len(result.plots) for result in handout.results.values())

@@ -11,7 +11,7 @@ from sfumato.app.cli.output import Json, columns, folder, remark, result, workin
 from sfumato.extras import missing
 
 if TYPE_CHECKING:
-    from sfumato_labs.demonstration import Demonstration
+    from sfumato.app.demonstration import Demonstration
 
 
 def demo(
@@ -22,8 +22,8 @@ def demo(
 
     Both go out under epsilon 1.  A second run in the same folder returns the stored releases and spends nothing.
     """
+    from sfumato.app.demonstration import demonstrate_census, demonstrate_children
     from sfumato.report.page import write
-    from sfumato_labs.demonstration import demonstrate_census, demonstrate_children
 
     folder(out)
     with working("Releasing a synthetic table of a million children"):

@@ -1,0 +1,132 @@
+"""Charts as labs draw them: one line a series that can be told from the others, names never cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato_labs.lab import Row
+
+Chart = Any
+"""An Altair chart; the library is loaded when one is drawn."""
+
+_DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A column along an axis: its title, and whether it is logarithmic (numbers) or a list of labels."""
+
+    column: str
+    title: str
+    log: bool = False
+    labels: bool = False
+    zero: bool = True
+
+    def drawn(self, kind: Any) -> Any:  # noqa: ANN401  (Altair's X or Y)
+        """The encoding of this axis."""
+        import altair as alt
+
+        if self.labels:
+            return kind(f"{self.column}:O", title=self.title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=0))
+        scale = alt.Scale(type="log") if self.log else alt.Scale(zero=self.zero)
+        return kind(f"{self.column}:Q", title=self.title, scale=scale)
+
+
+def lines(
+    rows: Sequence[Row],
+    x: Axis,
+    y: Axis,
+    series: str,
+    *,
+    title: str = "",
+    size: tuple[int, int] = (520, 300),
+    points: bool = True,
+) -> Chart:
+    """One line for each value of the column ``series``, told apart by colour, dashes and marks (``points``).
+
+    A value that a logarithmic axis cannot show is left out.
+    """
+    import altair as alt
+
+    shown = [dict(row) for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
+    names = list(dict.fromkeys(str(row[series]) for row in shown))
+    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=120, symbolStrokeWidth=2)
+    dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
+    base = alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title).encode(
+        x=x.drawn(alt.X),
+        y=y.drawn(alt.Y),
+        color=alt.Color(f"{series}:N", sort=names, legend=legend),
+    )
+    drawn = base.mark_line(strokeWidth=2).encode(
+        strokeDash=alt.StrokeDash(f"{series}:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=legend)
+    )
+    if not points:
+        return drawn
+    marks = base.mark_point(filled=True, size=45).encode(shape=alt.Shape(f"{series}:N", sort=names, legend=legend))
+    return drawn + marks
+
+
+def level(value: float, label: str, *, x: float, column: str, log: bool = True) -> Chart:
+    """A thin black line across a panel at ``value``, with its label at ``x`` above it."""
+    import altair as alt
+
+    data = alt.InlineData(values=[{column: value, "at": x, "label": label}])
+    scale = alt.Scale(type="log") if log else alt.Scale()
+    rule = alt.Chart(data).mark_rule(color="black", strokeWidth=1).encode(y=alt.Y(f"{column}:Q", scale=scale))
+    text = alt.Chart(data).mark_text(align="left", dx=4, dy=-6).encode(x="at:Q", y=f"{column}:Q", text="label:N")
+    return rule + text
+
+
+def bars(rows: Sequence[Row], x: Axis, y: Axis, series: str, *, title: str = "", width: int = 640) -> Chart:
+    """Bars side by side, one for each value of ``series``."""
+    import altair as alt
+
+    names = list(dict.fromkeys(str(row[series]) for row in rows))
+    return (
+        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=width, height=260, title=title)
+        .mark_bar()
+        .encode(
+            x=x.drawn(alt.X),
+            xOffset=alt.XOffset(f"{series}:N", sort=names),
+            y=y.drawn(alt.Y),
+            color=alt.Color(f"{series}:N", sort=names, legend=alt.Legend(title=None, labelLimit=0, symbolLimit=0)),
+        )
+    )
+
+
+def heat_map(rows: Sequence[Row], x: Axis, y: Axis, value: str, *, title: str, limits: tuple[float, float]) -> Chart:
+    """Cells coloured by ``value`` on a scale that panels beside one another share; blue to red where it has a sign."""
+    import altair as alt
+
+    signed = limits[0] < 0
+    scale = alt.Scale(scheme="redblue" if signed else "viridis", domain=list(limits), reverse=signed)
+    return (
+        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=120, height=240, title=title)
+        .mark_rect()
+        .encode(
+            x=x.drawn(alt.X),
+            y=y.drawn(alt.Y),
+            color=alt.Color(f"{value}:Q", scale=scale, legend=alt.Legend(labelLimit=0)),
+        )
+    )
+
+
+def beside(panels: Sequence[Chart], *, columns: int, share_color: bool = True) -> Chart:
+    """Panels in rows of ``columns``."""
+    import altair as alt
+
+    return alt.concat(*panels, columns=columns).resolve_scale(
+        color="shared" if share_color else "independent", strokeDash="shared", shape="shared"
+    )
+
+
+def tall(rows: Sequence[Row], series: Mapping[str, str], *, key: str, value: str) -> list[Row]:
+    """One row for each named column: ``series`` maps the name in the legend to the column."""
+    return [
+        {**row, key: name, value: row[column]}
+        for name, column in series.items()
+        for row in rows
+        if row[column] is not None
+    ]

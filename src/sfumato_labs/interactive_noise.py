@@ -1,0 +1,183 @@
+"""How large noise is, and how soon an average of fresh answers gives the count away: exact, simulated, published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.loss import Epsilon
+from sfumato_labs import charts, printed_interactive
+from sfumato_labs.charts import Axis
+from sfumato_labs.lab import Plot, Row, Table
+from sfumato_labs.printed_interactive import SEEDS, SPLIT, starts
+
+BUDGET = Epsilon("0.1")
+_DRAWS = 5000  # simulated averages in every run
+_POINTS = 1 << 16
+_NOISE_EPSILONS = ("1", "0.1", "0.01")
+_PERCENTS = ("90", "95", "99", "99.9")
+_ANSWERS = (100, 1000, 10_000, 100_000)
+_OFTEN = 70  # per cent
+
+PUBLISHED_QUANTILES: Mapping[str, tuple[float, ...]] = {
+    "1": (2.29, 2.98, 4.50, 6.43),
+    "0.1": (23.24, 29.99, 45.51, 66.56),
+    "0.01": (227.97, 296.22, 463.48, 677.26),
+}
+PUBLISHED_DANGER: Mapping[tuple[str, int], float] = {
+    ("1", 100): 100.0,
+    ("1", 1000): 100.0,
+    ("1", 10_000): 100.0,
+    ("1", 100_000): 100.0,
+    ("0.1", 100): 25.59,
+    ("0.1", 1000): 73.75,
+    ("0.1", 10_000): 99.99,
+    ("0.1", 100_000): 100.0,
+    ("0.01", 100): 2.72,
+    ("0.01", 1000): 9.12,
+    ("0.01", 10_000): 27.85,
+    ("0.01", 100_000): 73.70,
+}
+DANGER = (
+    "danger_interval: each answer has noise of scale 1/epsilon and epsilon is not split, as in the published figures. "
+    "Once the average of the answers lies within one half of the count, rounding gives the count away. "
+    "Exact figures come from the distribution; published ones are averages of a simulation."
+)
+
+
+def noise_quantiles(random: np.random.Generator, runs: int) -> Table:
+    """What the size of one noise does not exceed: Laplace, discrete Laplace as released, and simulated Laplace."""
+    rows: list[Row] = []
+    for text in _NOISE_EPSILONS:
+        epsilon = float(text)
+        sizes = np.sort(random.exponential(1 / epsilon, runs * _DRAWS))
+        noise = DiscreteLaplace.for_loss(Epsilon(text), 1)
+        for percent, published in zip(_PERCENTS, PUBLISHED_QUANTILES[text], strict=True):
+            share = float(percent) / 100
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "percent": float(percent),
+                    "laplace": -math.log1p(-share) / epsilon,
+                    "discrete_laplace": noise.quantile(f"{percent}e-2"),
+                    "monte_carlo": float(np.quantile(sizes, share)),
+                    "published": published,
+                }
+            )
+    return tuple(rows)
+
+
+def danger_interval(random: np.random.Generator, runs: int) -> Table:
+    """P(average of that many answers lies within one half of the count), each answer with noise of scale 1/epsilon."""
+    rows: list[Row] = []
+    for text in _NOISE_EPSILONS:
+        scale = 1 / float(text)
+        for queries in _ANSWERS:
+            # a Laplace variable is the difference of two exponential ones, so a sum of them is one of two gammas
+            sums = random.gamma(queries, size=(2, runs * _DRAWS))
+            means = scale * (sums[0] - sums[1]) / queries
+            rows.append(
+                {
+                    "epsilon": float(text),
+                    "queries": queries,
+                    "exact_percent": 100 * within(0.5, queries, scale),
+                    "monte_carlo_percent": 100 * float(np.mean(np.abs(means) < 0.5)),  # noqa: PLR2004
+                    "published_percent": PUBLISHED_DANGER.get((text, queries)),
+                }
+            )
+    return tuple(rows)
+
+
+def within(distance: float, queries: int, scale: float) -> float:
+    """P(|mean of ``queries`` Laplace variables| < ``distance``), by inversion of the characteristic function.
+
+    The sum has the characteristic function (1 + scale^2 t^2)^-queries, so the probability is
+    (2 / pi) times the integral of sin(c t) / t times it over t > 0, with c = distance * queries.
+
+    >>> round(within(0.5, 100, 10.0), 4)
+    0.2773
+    """
+    if queries == 1:
+        return -math.expm1(-distance / scale)
+    reach = distance * queries
+    end = math.sqrt(math.expm1(45 / queries)) / scale  # the function is below exp(-45) beyond
+    points = max(_POINTS, int(8 * reach * end))  # several to each wave of the sine
+    t = (np.arange(points) + 0.5) * (end / points)
+    values = np.sin(reach * t) / t * np.exp(-queries * np.log1p((scale * t) ** 2))
+    return min(1.0, float(values.sum()) * (end / points) * 2 / math.pi)
+
+
+def danger_plot(rows: Table) -> Plot:
+    """How soon an average of fresh answers gives the count away."""
+    chart = charts.lines(
+        [{**row, "line": f"epsilon {row['epsilon']:g}"} for row in rows],
+        Axis(column="queries", title="answers averaged", log=True),
+        Axis(column="exact_percent", title="within one half of the count, %"),
+        "line",
+    )
+    sure: dict[float, int] = {}
+    for row in rows:
+        if float(row["exact_percent"] or 0) > _OFTEN:
+            sure.setdefault(float(row["epsilon"] or 0), int(row["queries"] or 0))
+    said = ", ".join(f"{asked} at epsilon {epsilon:g}" for epsilon, asked in sure.items())
+    return Plot("danger", f"Answers without a budget that give the count away in {_OFTEN} % of cases: {said}.", chart)
+
+
+def averaging(truth: int, asked: Sequence[int], random: np.random.Generator, runs: int, seed: int) -> Table:
+    """Mean of many answers to one question, by what each answer is charged."""
+    entropy = SimulatedEntropy(seed)
+    rows: list[Row] = []
+    for number in asked:
+        fixed = DiscreteLaplace.for_loss(BUDGET / SPLIT, 1)
+        divided = DiscreteLaplace.for_loss(BUDGET / number, 1)
+        every = printed_interactive.noise(starts(np.arange(SEEDS)), 1, number / float(BUDGET.value))[:, 0]
+        every = every[np.isfinite(every)]
+        found = {
+            "fixed noise, never refused": [fixed.draw(number, entropy).mean() for _ in range(runs)],
+            "budget divided by the number asked": [divided.draw(number, entropy).mean() for _ in range(runs)],
+            "stored answers": [fixed.draw(1, entropy).mean() for _ in range(runs)],
+            "printed sampler, budget divided": [
+                every[random.integers(every.size, size=number)].mean() for _ in range(runs)
+            ],
+        }
+        rows += [
+            {
+                "queries": number,
+                "regime": regime,
+                "mean_answer": truth + float(np.mean(errors)),
+                "mean_distance": float(np.mean(np.abs(errors))),
+                "true_count": truth,
+            }
+            for regime, errors in found.items()
+        ]
+    return tuple(rows)
+
+
+def bias(averages: Table) -> str:
+    """What the table of averages says about each regime at the largest number of answers."""
+    most = max(int(row["queries"] or 0) for row in averages)
+    far = {row["regime"]: float(row["mean_distance"] or 0) for row in averages if row["queries"] == most}
+    return (
+        f"averaging: after {most} answers the mean is off by {far['fixed noise, never refused']:.3g} with the same "
+        f"noise for every answer, and falls into the true count; with the budget divided by their number n (epsilon "
+        f"{float(BUDGET.value):g} in all) it is off by {far['budget divided by the number asked']:.3g}, as its "
+        "standard deviation is sqrt(2 n)/epsilon, which grows with n. Stored answers repeat one number. The printed "
+        f"sampler's mean is off by {far['printed sampler, budget divided']:.3g}: that is bias and no protection: "
+        "anyone can subtract scale/4 + 1/4."
+    )
+
+
+def averages_plot(rows: Table) -> Plot:
+    """Distance of the average from the truth by number of answers."""
+    chart = charts.lines(
+        rows,
+        Axis(column="queries", title="answers averaged", log=True),
+        Axis(column="mean_distance", title="distance of the average from the count", log=True),
+        "regime",
+        size=(480, 300),
+    )
+    return Plot("averages", f"Distance of the average of answers from the count. {bias(rows)}", chart)

@@ -1,0 +1,144 @@
+"""The published pictures of MWEM, for every epsilon: bars, both curves, heat maps, differences; and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato_labs import charts
+from sfumato_labs.charts import Axis
+from sfumato_labs.lab import Plot, Row, Table
+
+SYNTHETIC = ("printed", "mwem", "auto")
+
+
+def bars(counts: Table, first: str) -> Plot:
+    """Real and synthetic counts along the first attribute, side by side, a panel for each epsilon."""
+    panels = [
+        charts.bars(
+            charts.tall(rows, {name: name for name in ("real", *SYNTHETIC)}, key="table", value="people"),
+            Axis(column=first, title=first, labels=True),
+            Axis(column="people", title="people"),
+            "table",
+            title=f"epsilon {epsilon:g}",
+            width=420,
+        )
+        for epsilon, rows in _along(counts, first).items()
+    ]
+    caption = f"People by {first}, real and synthetic. {_worst(counts, first, 'printed')}"
+    return Plot("bars", caption, charts.beside(panels, columns=2))
+
+
+def curves(counts: Table, first: str) -> Plot:
+    """The real and the printed curve along the first attribute, and the honest one, a panel for each epsilon."""
+    panels = [
+        charts.lines(
+            charts.tall(rows, {name: name for name in ("real", "printed", "auto")}, key="table", value="people"),
+            Axis(column=first, title=first, labels=True),
+            Axis(column="people", title="people"),
+            "table",
+            title=f"epsilon {epsilon:g}",
+            size=(420, 220),
+        )
+        for epsilon, rows in _along(counts, first).items()
+    ]
+    caption = f"The same as curves. {_worst(counts, first, 'auto')}"
+    return Plot("lines", caption, charts.beside(panels, columns=2))
+
+
+def differences(counts: Table, first: str) -> Plot:
+    """Synthetic minus real counts along the first attribute, a panel for each epsilon."""
+    panels = []
+    for epsilon, rows in _along(counts, first).items():
+        minus = [
+            {first: row[first], "table": name, "people": _people(row, name) - _people(row, "real")}
+            for name in SYNTHETIC
+            for row in rows
+        ]
+        panels.append(
+            charts.lines(
+                minus,
+                Axis(column=first, title=first, labels=True),
+                Axis(column="people", title="synthetic minus real"),
+                "table",
+                title=f"epsilon {epsilon:g}",
+                size=(420, 220),
+            )
+        )
+    worst = max(_along(counts, first).items(), key=lambda item: _furthest(item[1], "printed"))
+    caption = (
+        f"Synthetic minus real count by {first}: the printed program is off by up to "
+        f"{_furthest(worst[1], 'printed'):.0f} people at epsilon {worst[0]:g}, noise on the cells by up to "
+        f"{_furthest(worst[1], 'auto'):.0f}."
+    )
+    return Plot("differences", caption, charts.beside(panels, columns=2))
+
+
+def heat_maps(counts: Table, first: str, second: str) -> Plot:
+    """Real beside printed cells, and their difference, a row for each epsilon."""
+    most = max(max(_people(row, "real"), _people(row, "printed")) for row in counts)
+    reach = max(abs(_people(row, "printed") - _people(row, "real")) for row in counts) or 1.0
+    panels = []
+    for epsilon in dict.fromkeys(row["epsilon"] for row in counts):
+        rows = [row for row in counts if row["epsilon"] == epsilon]
+        for name in ("real", "printed", "auto"):
+            title = f"{name}, epsilon {epsilon:g}"
+            panels.append(_cells(rows, name, first, second, title=title, limits=(0.0, most)))
+        minus = [{**row, "minus": _people(row, "printed") - _people(row, "real")} for row in rows]
+        panels.append(_cells(minus, "minus", first, second, title="printed minus real", limits=(-reach, reach)))
+    caption = (
+        f"People by {first} and {second}, a row for each epsilon: real, printed, noise on the cells (auto), and what "
+        f"the printed program has too many or too few of, at most {reach:.0f}."
+    )
+    return Plot("heat_maps", caption, charts.beside(panels, columns=4, share_color=False))
+
+
+def errors(rows: Table) -> Plot:
+    """Mean absolute error of every method by epsilon, both on logarithmic axes."""
+    chart = charts.lines(
+        rows,
+        Axis(column="epsilon", title="epsilon", log=True),
+        Axis(column="mean_error", title="mean absolute error, people", log=True),
+        "method",
+        size=(560, 340),
+    )
+    said = []
+    for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
+        found = [row for row in rows if row["epsilon"] == epsilon and row["mean_error"] is not None]
+        best = min(found, key=lambda row: float(row["mean_error"] or 0))
+        said.append(f"{best['method']} at {epsilon:g}")
+    return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(said)}.", chart)
+
+
+def _cells(
+    rows: Sequence[Row], value: str, first: str, second: str, *, title: str, limits: tuple[float, float]
+) -> charts.Chart:
+    across, down = Axis(column=second, title=second, labels=True), Axis(column=first, title=first, labels=True)
+    return charts.heat_map(rows, across, down, value, title=title, limits=limits)
+
+
+def _along(counts: Table, first: str) -> dict[float, list[Row]]:
+    """By epsilon, the counts summed over the other attributes."""
+    found: dict[float, dict[object, dict[str, str | float]]] = {}
+    for row in counts:
+        place = found.setdefault(float(row["epsilon"] or 0), {}).setdefault(row[first], {first: str(row[first])})
+        for name in ("real", *SYNTHETIC):
+            place[name] = float(place.get(name, 0)) + _people(row, name)
+    return {epsilon: list(rows.values()) for epsilon, rows in found.items()}
+
+
+def _people(row: Row, name: str) -> float:
+    return float(row[name] or 0)
+
+
+def _furthest(rows: Sequence[Row], name: str) -> float:
+    return max(abs(_people(row, name) - _people(row, "real")) for row in rows)
+
+
+def _worst(counts: Table, first: str, name: str) -> str:
+    shares = {
+        epsilon: 100
+        * max(abs(_people(row, name) - _people(row, "real")) / max(_people(row, "real"), 1) for row in rows)
+        for epsilon, rows in _along(counts, first).items()
+    }
+    said = ", ".join(f"{share:.2g} % at epsilon {epsilon:g}" for epsilon, share in shares.items())
+    return f"The table '{name}' is off by at most {said} of a real count."
