@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato import anonymize
 from sfumato.anonymize import Anonymized, Cut, Hierarchy, KAnonymity, Missing, Quasi, TieBreak, parse_criterion
 from sfumato.anonymize.criteria.criterion import Criterion
-from sfumato.anonymize.release.recoding import dumps, load_recoding
+from sfumato.anonymize.release.recoding import load_recoding
 from sfumato.vault.vault import Vault
 
 SAVED = Path(__file__).parent / "saved"
@@ -73,7 +73,7 @@ def classes(release: Anonymized) -> list[list[object]]:
 def test_a_saved_recoding_opens_and_applies_as_it_did(name: str, tmp_path: Path) -> None:
     path = SAVED / f"{name}.recoding.json"
     saved = load_recoding(path)
-    assert dumps(saved) == path.read_text(encoding="utf-8")
+    assert saved.dumps() == path.read_text(encoding="utf-8")
     assert classes(anonymize.apply(vault(tmp_path), saved, keep=["ill"])) == EXPECTED[name]["applied"]
 
 
@@ -83,7 +83,7 @@ def test_what_was_asked_before_is_answered_as_before(name: str, tmp_path: Path) 
     expected, release = EXPECTED[name], ASKED[name](vault(tmp_path))
     parameters = json.dumps(release.provenance["parameters"], sort_keys=True).encode()
     assert hashlib.sha256(parameters).hexdigest() == expected["parameters"]
-    assert dumps(release.recoding) == (SAVED / f"{name}.recoding.json").read_text(encoding="utf-8")
+    assert release.recoding.dumps() == (SAVED / f"{name}.recoding.json").read_text(encoding="utf-8")
     assert classes(release) == expected["rows"]
     for fact, value in expected["facts"].items():
         assert release.facts[fact] == pytest.approx(value, rel=1e-12), fact

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from itertools import product
-from math import comb, exp
+from math import comb
 
 import pytest
 
-from sfumato.evaluate.claims import advantage_bound
 from sfumato.evaluate.intervals import Share, clopper_pearson_high, clopper_pearson_low, newcombe, wilson
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (31, 400)])
@@ -64,11 +62,3 @@ def _mass(successes: int, trials: int, rate: float) -> float:
 
 def _at_least(successes: int, trials: int, rate: float) -> float:
     return sum(_mass(k, trials, rate) for k in range(successes, trials + 1))
-
-
-def test_a_loss_bounds_an_attack_by_its_two_coins():
-    """(e^eps - 1 + 2 delta) / (e^eps + 1), which randomised response attains at delta 0."""
-    for epsilon, delta in ((0.1, 0.0), (1.0, 1e-6), (3.0, 0.1)):
-        expected = (exp(epsilon) - 1 + 2 * delta) / (exp(epsilon) + 1)
-        found = advantage_bound(EpsilonDelta(epsilon, delta) if delta else Epsilon(epsilon))
-        assert found == pytest.approx(expected)

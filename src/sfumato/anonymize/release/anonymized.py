@@ -9,13 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from sfumato.anonymize.criteria.criteria_text import parse_criterion
 from sfumato.anonymize.release.decision import Decision, applied_decision
 from sfumato.anonymize.release.microdata_reader import microdata
-from sfumato.anonymize.release.recoding import FullDomainRecoding, Recoding, dumps, for_new_rows, of_full_domain
+from sfumato.anonymize.release.recoding import Recoding
 from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
 from sfumato.anonymize.release.request import AnonymizationRequest, read_quasi
 from sfumato.arguments import expect, expect_all
@@ -67,7 +66,7 @@ class Anonymized(Release):
         Raises:
             InputError: a folder that does not exist, or a file that does.
         """
-        save_text(path, dumps(self.recoding), overwrite=overwrite)
+        save_text(path, self.recoding.dumps(), overwrite=overwrite)
 
 
 def disclose(
@@ -195,7 +194,7 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
 
     Args:
         vault: the new table.
-        recoding: what ``Anonymized.save_recoding`` saved and ``sfumato.anonymize.recoding.load`` read.
+        recoding: what ``Anonymized.save_recoding`` saved and ``load_recoding`` read.
         keep: further columns to publish as they are.
 
     Raises:
@@ -203,8 +202,8 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
         DomainError: the domain does not have a quasi-identifier of the recoding.
     """
     refuse_no_vault(vault)
-    expect(recoding, Recoding, "a recoding is what sfumato.anonymize.recoding.load reads")
-    digest = hashlib.sha256(dumps(recoding).encode()).hexdigest()
+    expect(recoding, Recoding, "a recoding is what sf.anonymize.load_recoding reads")
+    digest = hashlib.sha256(recoding.dumps().encode()).hexdigest()
     criteria = tuple(parse_criterion(text) for text in recoding.criteria)
     request = AnonymizationRequest(
         "apply", read_quasi(recoding.quasi, vault.domain), criteria, "1", {"recoding": digest}
@@ -213,10 +212,7 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
 
     def decide() -> Decision:
         data = microdata(cast(Recodable, vault.encoded), request.quasi, criteria)
-        if isinstance(recoding, FullDomainRecoding):
-            losses = [cells[kept] for cells, kept in zip(recoding.losses, recoding.kept.T, strict=True)]
-            return applied_decision(data, of_full_domain(recoding, labels), recoding, np.stack(losses, axis=1), request)
-        recode, classes = for_new_rows(recoding, data, labels)
-        return applied_decision(data, recode, recoding, recoding.losses[classes], request)
+        recode, losses = recoding.rewriting(data, labels)
+        return applied_decision(data, recode, recoding, losses, request)
 
     return disclose(vault, request, keep, decide)

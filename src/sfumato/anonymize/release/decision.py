@@ -19,7 +19,7 @@ from sfumato.anonymize.clustering.space import Partition, Scale, Space
 from sfumato.anonymize.criteria.criterion import Criterion, finest, safe
 from sfumato.anonymize.hierarchy.levels import Level
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_full_domain, of_partition
+from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_partition
 from sfumato.anonymize.release.recount import Recount, count, refuse_unsafe
 from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, suppressed_codes
 from sfumato.anonymize.search.lattice import Lattice, Vector
@@ -170,7 +170,7 @@ def full_domain_decision(
         losses=tuple(np.append(level.losses, 1.0) for level in levels),
         kept=cells,
     )
-    recode = of_full_domain(recoding, labels)
+    recode = recoding.recode(labels)
     losses = np.stack([level.losses[column] for level, column in zip(levels, cells.T, strict=True)], axis=1)
     facts = _facts(classes.counts[published], losses, problem.data, request)
     sizes = [hierarchy.domain_size for hierarchy in problem.hierarchies]
