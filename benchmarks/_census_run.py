@@ -23,14 +23,14 @@ import numpy as np
 def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.arrays import ArrayTable
-    from sfumato.model.simulation import generator
+    from sfumato.model.row_sampling import generator
     from sfumato.privacy.loss import EpsilonDelta
     from sfumato.synthesize.aim import aim
     from sfumato.synthesize.histogram import marginals
     from sfumato.synthesize.mst import mst
-    from sfumato.synthesize.total import Summed
-    from sfumato.synthesize.workload import all_marginals
+    from sfumato.synthesize.row_count import NoisyTotal
     from sfumato.vault.fake import FakeVault
+    from sfumato.workload.counting_queries import all_marginals
 
     def attribute(index):
         size, name = int(sizes[index]), f"c{index}"
@@ -45,11 +45,11 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
     def run():
         vault = FakeVault(ArrayTable(domain, narrow), seed=seed)
         if method == "mst":
-            release = mst(vault, loss=loss, total=Summed())
+            release = mst(vault, loss=loss, total=NoisyTotal())
         elif method == "independent":
-            release = marginals(vault, loss=loss, total=Summed(), cliques=[(name,) for name in domain.names])
+            release = marginals(vault, loss=loss, total=NoisyTotal(), cliques=[(name,) for name in domain.names])
         else:
-            release = aim(vault, loss=loss, total=Summed(), workload=all_marginals(3))
+            release = aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(3))
         return release.model.sample(generator(seed))
 
     return run

@@ -63,7 +63,7 @@ def ours(release, members, controls, attacks: int) -> dict[str, object]:
     from sfumato.evaluate.claims import Claim
     from sfumato.evaluate.intervals import advantage
     from sfumato.evaluate.released import Released
-    from sfumato.model.simulation import generator
+    from sfumato.model.row_sampling import generator
 
     rows = Released.of(release)
     start = time.process_time()
@@ -161,8 +161,8 @@ def audited(draws: int) -> dict[str, object]:
 def run(attacks: int, rows: int) -> dict[str, object]:
     from pyarrow import csv
 
-    from sfumato.model.simulation import generator
-    from sfumato.synthesize.rows import to_arrow
+    from sfumato.model.row_sampling import generator
+    from sfumato.synthesize.product import to_arrow
 
     members, controls, others = people(rows)
     with tempfile.TemporaryDirectory() as folder:

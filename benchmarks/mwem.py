@@ -80,10 +80,10 @@ def sfumato(name: str, run: int, *, floats: bool = False) -> tuple[float, float]
     from sfumato.domain import Domain, Integer, Unknown
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import Epsilon
-    from sfumato.synthesize import Public, Schedule, rectangles
+    from sfumato.synthesize import PublicTotal, Schedule, rectangles
     from sfumato.synthesize.mwem import iterate
-    from sfumato.synthesize.workload import counting
     from sfumato.vault.fake import FakeVault
+    from sfumato.workload.counting_queries import counting
 
     counts, bounds = case(name, run)
     domain = Domain(
@@ -100,7 +100,7 @@ def sfumato(name: str, run: int, *, floats: bool = False) -> tuple[float, float]
     doors = FloatDoors(domain, counts.ravel(), run) if floats else vault.doors(loss)
     queries = counting(workload, domain)
     start = time.process_time()
-    found = iterate(doors, loss, Public(int(counts.sum())), queries, Schedule(**CASES[name]))
+    found = iterate(doors, loss, PublicTotal(int(counts.sum())), queries, Schedule(**CASES[name]))
     spent = time.process_time() - start
     return spent, float(np.abs(workload.answers(domain, found.last - counts.ravel())).mean())
 

@@ -110,8 +110,8 @@ def sfumato(seconds: float) -> dict:
     from sfumato.engine.open import open_table
     from sfumato.privacy.loss import Epsilon
     from sfumato.query import ask, choose_quantile
-    from sfumato.query.question import Quantile
-    from sfumato.query.sql import parse
+    from sfumato.query.hierarchical_histogram import Quantile
+    from sfumato.query.select_statement import parse
     from sfumato.vault.fake import FakeVault
 
     values, groups = data()

@@ -21,9 +21,9 @@ from sfumato import data, synthesize
 from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize.workload import Marginals
+from sfumato.workload.counting_queries import Marginals
 from sfumato.vault.fake import FakeVault
 
 ROOT = Path(__file__).resolve().parent.parent

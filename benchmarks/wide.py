@@ -36,7 +36,7 @@ def run(rows: int, columns: int) -> dict[str, float]:
     from sfumato.domain import Categorical, Domain, Unknown
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import EpsilonDelta
-    from sfumato.synthesize import Summed, aim, all_marginals
+    from sfumato.synthesize import NoisyTotal, aim, all_marginals
     from sfumato.vault.fake import FakeVault
 
     class Timed(ArrayTable):
@@ -61,7 +61,7 @@ def run(rows: int, columns: int) -> dict[str, float]:
     table = Timed(domain, codes)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.process_time()
-    release = aim(FakeVault(table, seed=1), loss=EpsilonDelta(1, "1e-9"), total=Summed(), workload=all_marginals(3))
+    release = aim(FakeVault(table, seed=1), loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=all_marginals(3))
     spent = time.process_time() - start
     graph = release.model.model
     return {

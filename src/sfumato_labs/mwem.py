@@ -19,11 +19,11 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import Public, Schedule, Summed, histogram, ranges, rectangles
+from sfumato.synthesize import PublicTotal, Schedule, NoisyTotal, histogram, ranges, rectangles
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.synthesize.workload import Workload, counting
+from sfumato.workload.counting_queries import Workload, counting
 from sfumato.vault.doors import Doors
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.keeper import Keeper
@@ -203,7 +203,7 @@ def _honest(
 ) -> dict[str, list[Floats]]:
     """Synthetic counts by method, for each run: shape ``(releases, cells)``."""
     loss = Epsilon(epsilon)
-    total = Public(int(experiment.counts.sum()))
+    total = PublicTotal(int(experiment.counts.sum()))
     simulation = _Simulation(vault)
 
     def released(method: Callable[[Keeper], Synthetic]) -> Floats:
@@ -215,7 +215,7 @@ def _honest(
         iterates = iterate(vault.doors(loss), loss, total, queries, experiment.schedule)
         found["mwem"].append(iterates.last[None])
         found["mwem_average"].append(iterates.average[None])
-        found["histogram"].append(released(lambda keeper: histogram(keeper, loss=loss, total=Summed())))
+        found["histogram"].append(released(lambda keeper: histogram(keeper, loss=loss, total=NoisyTotal())))
         best = ranked(experiment.domain, loss=loss, total=total, workload=workload)[0]
         found["auto"].append(released(best.run))
     return found

@@ -14,9 +14,9 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, TableError
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import Charged, Summed, histogram, marginals, ranges
+from sfumato.synthesize import BudgetShare, NoisyTotal, histogram, marginals, ranges
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.synthesize.workload import counting
+from sfumato.workload.counting_queries import counting
 from sfumato.vault.fake import FakeVault
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis
@@ -26,7 +26,7 @@ from sfumato_labs.tables import Published, adult, read
 
 TITLE = "Synthetic data from noisy histograms: the textbook chapter on UCI Adult"
 FEW_ROWS = 10_000
-COUNT = Charged(Fraction(1, 10))
+COUNT = BudgetShare(Fraction(1, 10))
 RUNS = 10
 QUERIES = ((21, 33), (30, 31), (30, 71))  # first age, and the first age beyond
 WIDE, NARROW, YOUNG = (20, 65), (20, 30), 25
@@ -68,7 +68,7 @@ class Study:
         cells = np.ravel_multi_index(tuple(codes.T), shape)
         return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
-    def histogram(self, total: Charged | Summed) -> Synthetic:
+    def histogram(self, total: BudgetShare | NoisyTotal) -> Synthetic:
         """The honest table of ages."""
         return histogram(self.vault, loss=self.loss, total=total, attributes=[self.names[0]])
 
@@ -201,7 +201,7 @@ def _range_queries(study: Study, asked: Sequence[tuple[int, int]], runs: int) ->
     name = study.names[0]
     histograms = {
         "printed histogram": [study.chapter.histogram() for _ in range(runs)],
-        "honest histogram": [study.histogram(Summed()).model.cells((name,)) for _ in range(runs)],
+        "honest histogram": [study.histogram(NoisyTotal()).model.cells((name,)) for _ in range(runs)],
     }
     rows: list[Row] = []
     for low, beyond in asked:
@@ -349,7 +349,7 @@ def _error_by_width(study: Study, runs: int) -> Table:
     name = study.names[0]
     size = study.counts.shape[0]
     start = 30 if study.within(30, 31).start + _WIDTHS[-1] <= size else int(next(iter(study.domain)).labels()[0])
-    tables = np.array([study.histogram(Summed()).model.cells((name,)) for _ in range(runs)])
+    tables = np.array([study.histogram(NoisyTotal()).model.cells((name,)) for _ in range(runs)])
     rows: list[Row] = []
     for width in _WIDTHS:
         cells = study.within(start, start + width)

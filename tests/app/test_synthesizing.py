@@ -119,7 +119,7 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
 
 def test_the_page_shows_the_rows_that_were_written(desk: Path) -> None:
     from sfumato.report.release_page import release_page
-    from sfumato.synthesize.saved import load
+    from sfumato.synthesize.synthetic import load
 
     release(desk, *RHO, "--html", "page.html", "--model", "model")
     rows = pq.read_table(desk / "out.parquet").to_pandas()
@@ -144,7 +144,7 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import Rho
     from sfumato.report.release_page import release_page
-    from sfumato.synthesize import Public, mst
+    from sfumato.synthesize import PublicTotal, mst
     from sfumato.vault.fake import FakeVault
 
     random = np.random.default_rng(1)
@@ -153,7 +153,7 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     small = [Categorical(name=f"s{number}", values=("x", "y"), unknown=Unknown.DROP) for number in range(14)]
     domain = Domain((many, fine, *small))
     codes = np.stack([random.integers(0, size, 3000) for size in domain.shape], axis=1)
-    page = release_page("t", mst(FakeVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=Public(3000)))
+    page = release_page("t", mst(FakeVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=PublicTotal(3000)))
     assert [plot.name for plot in page.plots] == list(domain.names)
     for name in domain.names:
         table = page.tables[name]

@@ -113,7 +113,7 @@ def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
     )
     count = query.sql(vault, "SELECT COUNT(*) FROM people", loss=loss)
     towns = query.sql(vault, "SELECT town, COUNT(*) FROM people GROUP BY town", loss=loss)
-    made = synthesize.auto(vault, loss=loss, total=synthesize.Summed(), workload=synthesize.all_marginals(2))
+    made = synthesize.auto(vault, loss=loss, total=synthesize.NoisyTotal(), workload=synthesize.all_marginals(2))
     assert [f"{value.estimate:.6g}" for (value,) in count.values] == told["count"]
     assert [f"{value.estimate:.6g}" for (value,) in towns.values] == told["by town"]
     assert len(made.rows) == told["rows"]

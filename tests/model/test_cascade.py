@@ -5,8 +5,7 @@ from itertools import chain, combinations, permutations
 import numpy as np
 import pytest
 
-from sfumato.model.cascade import project_all, sum_all
-from sfumato.model.factor import Factor
+from sfumato.model.factor import Factor, project_all, sum_all
 
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 2}
 

@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.model import coarsening
 from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 
 
 def test_identity_changes_nothing():

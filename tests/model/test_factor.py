@@ -37,18 +37,6 @@ def test_a_projection_in_two_steps_is_one_projection(factor, data):
     assert factor.project(kept).total == pytest.approx(factor.total)
 
 
-@given(factors(), st.data())
-def test_logsumexp_is_the_logarithm_of_a_projection(factor, data):
-    kept = data.draw(st.lists(st.sampled_from(factor.attributes), unique=True)) if factor.attributes else []
-    expected = np.log(Factor(factor.attributes, np.exp(factor.values)).project(kept).values)
-    np.testing.assert_allclose(factor.logsumexp(kept).values, expected)
-
-
-def test_logsumexp_neither_overflows_nor_turns_empty_sums_into_nothing():
-    factor = Factor(("a", "b"), np.array([[1000.0, 1000.0], [-np.inf, -np.inf]]))
-    np.testing.assert_allclose(factor.logsumexp(("a",)).values, [1000 + np.log(2), -np.inf])
-
-
 def test_axes_must_match_attributes():
     with pytest.raises(SizeError, match="2 attributes"):
         Factor(("a", "b"), np.zeros(3))

@@ -12,9 +12,10 @@ from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as Either
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import answer_batch, ask, choose_quantile, sql
-from sfumato.query.batch_rows import all_ranges, marginals, prefixes, ranges, rectangles
-from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
+from sfumato.query import all_ranges, answer_batch, ask, cells_of, choose_quantile, prefixes, ranges, rectangles, sql
+from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
 from sfumato.vault import canonical
 
 DOMAIN = Domain(
@@ -69,15 +70,15 @@ QUERIES: dict[str, Query] = {
     "distinct": Query((Distinct(),), by=("sex",), where=WOMEN),
     "sum of integers": Query((Total("age"),)),
     "sum of reals by": Query((Total("income"),), by=("band",)),
-    "mean": Query((Mean("age"),), by=("sex",)),
-    "mean of reals": Query((Mean("income"),), where=ADULTS),
+    "mean": Query((Average("age"),), by=("sex",)),
+    "mean of reals": Query((Average("income"),), where=ADULTS),
     "variance": Query((Variance("income"),)),
     "deviation": Query((Variance("age", root=True),)),
     "median": Query((Quantile("income", Fraction(1, 2)),)),
     "quantile by": Query((Quantile("age", Fraction(1, 10)),), by=("sex",)),
     "minimum and maximum": Query((Extreme("age", largest=False), Extreme("age", largest=True))),
-    "several": Query((Mean("age"), Count(), Total("income"), Quantile("age", Fraction(9, 10)), Count("sex"))),
-    "names are no part": Query((Mean("age"), Count()), names=("a", "b")),
+    "several": Query((Average("age"), Count(), Total("income"), Quantile("age", Fraction(9, 10)), Count("sex"))),
+    "names are no part": Query((Average("age"), Count()), names=("a", "b")),
 }
 
 STATEMENTS = (
@@ -95,9 +96,9 @@ def batches() -> dict[str, Any]:
     return {
         "all ranges of sex": all_ranges(DOMAIN, "sex"),
         "prefixes of age": prefixes(DOMAIN, "age"),
-        "ranges of band": ranges(DOMAIN, "band", [(0, 1), (1, 2), (2, 2)]),
-        "rectangles": rectangles(DOMAIN, ("sex", "band"), [[(0, 1), (0, 2)], [(1, 2), (1, 1)]]),
-        "marginals": marginals(DOMAIN, ("sex", "band"), [("sex",), ("sex", "band")]),
+        "ranges of band": ranges("band", [(0, 1), (1, 2), (2, 2)]),
+        "rectangles": rectangles(("sex", "band"), [[0, 0], [1, 1]], [[1, 2], [2, 1]]),
+        "marginals": cells_of([("sex",), ("sex", "band")]),
     }
 
 

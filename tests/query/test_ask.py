@@ -10,9 +10,11 @@ import pytest
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import accuracy, ask, cost, count, median, sql, table, whole_counts
-from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
-from sfumato.query.sql import parse
+from sfumato.query import accuracy, ask, cost, count, median, non_negative_integers, sql, table
+from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
+from sfumato.query.select_statement import parse
 from sfumato.vault.fake import FakeVault
 
 LOSS = Epsilon(4)
@@ -20,8 +22,8 @@ EVERYTHING = (
     Count(),
     Count("sex"),
     Total("age"),
-    Mean("age"),
-    Mean("income"),
+    Average("age"),
+    Average("income"),
     Variance("income"),
     Variance("age", root=True),
     Quantile("income", Fraction(1, 2)),
@@ -86,7 +88,7 @@ def test_an_empty_group_has_an_answer_of_the_same_shape(fake):
     ("query", "truth"),
     [
         pytest.param(count(), len, id="count"),
-        pytest.param(Query((Mean("age"),)), np.mean, id="mean"),
+        pytest.param(Query((Average("age"),)), np.mean, id="mean"),
         pytest.param(Query((Variance("age"),)), np.var, id="variance"),
         pytest.param(Query((Total("age"),)), np.sum, id="total"),
     ],
@@ -124,7 +126,7 @@ def test_the_cost_of_an_error_and_the_error_at_a_cost_agree_with_what_is_measure
 
 
 def test_expected_errors_of_means_bound_what_is_measured_and_shrink_with_the_rows(encoded, table):
-    query = Query((Mean("age"), Variance("age"), Quantile("age", Fraction(1, 2))))
+    query = Query((Average("age"), Variance("age"), Quantile("age", Fraction(1, 2))))
     by_row = accuracy(encoded.domain, query, Epsilon(1), confidence="0.95")
     by_rows = accuracy(encoded.domain, query, Epsilon(1), confidence="0.95", rows=len(table))
     assert by_row[0].measure == "row"
@@ -156,7 +158,7 @@ def test_questions_that_need_the_same_tables_share_them(vault):
 
 def test_refusals_before_the_data_is_touched_cost_nothing(vault):
     for refused, error in [
-        (lambda: ask(vault, Query((Mean("sex"),)), loss=LOSS), QueryError),
+        (lambda: ask(vault, Query((Average("sex"),)), loss=LOSS), QueryError),
         (lambda: ask(vault, table("nobody"), loss=LOSS), DomainError),
         (lambda: ask(vault, table("sex", "sex"), loss=LOSS), QueryError),
         (lambda: ask(vault, count(), loss=Epsilon(4)), BudgetError),
@@ -191,7 +193,7 @@ def test_distinct_units_are_people_not_rows(by_id):
 
 def test_counts_are_made_whole_on_request_and_it_is_said(fake):
     raw = ask(fake, table("age", "sex", "member"), loss=Epsilon("0.3"))
-    whole = whole_counts(raw)
+    whole = non_negative_integers(raw)
     numbers = [value[0].estimate for value in whole.values]
     assert min(value[0].estimate for value in raw.values) < 0
     assert min(numbers) >= 0
@@ -201,7 +203,7 @@ def test_counts_are_made_whole_on_request_and_it_is_said(fake):
     assert "non-negative" in whole.remarks[0]
     assert "non-negative" in whole.to_json()["remarks"][0]
     with pytest.raises(QueryError):
-        whole_counts(ask(fake, Query((Mean("age"),)), loss=LOSS))
+        non_negative_integers(ask(fake, Query((Average("age"),)), loss=LOSS))
 
 
 def test_an_answer_states_itself(fake):

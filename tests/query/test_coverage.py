@@ -18,8 +18,9 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import accuracy, ask
-from sfumato.query.estimate import Reading
-from sfumato.query.question import Count, Extreme, Mean, Quantile, Query, Total, Variance
+from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
 from sfumato.vault.fake import FakeVault
 
 SURE = Fraction(9, 10)
@@ -37,7 +38,7 @@ ASKED = tuple(
     for of in OF
     for aggregate in (
         Total(of),
-        Mean(of),
+        Average(of),
         Variance(of),
         Variance(of, root=True),
         *(Quantile(of, share) for share in SHARES),
@@ -69,7 +70,7 @@ class Case:
                 return of.sum()
             case _ if not len(of):
                 return None
-            case Mean():
+            case Average():
                 return of.mean()
             case Variance(root=root):
                 return of.std() if root else of.var()
@@ -153,7 +154,7 @@ def test_intervals_by_group_hold_each_on_its_own(loss) -> None:
     misses = np.zeros((4, 2), dtype=int)
     vault = FakeVault(found.table, seed=5)
     for _ in range(draws):
-        answer = ask(vault, Query((Count(), Mean("age")), by=("group",)), loss=loss, confidence=SURE)
+        answer = ask(vault, Query((Count(), Average("age")), by=("group",)), loss=loss, confidence=SURE)
         for group, values in enumerate(answer.values):
             here = found.numbers["age"][groups == group]
             exact = (len(here), here.mean() if len(here) else None)
@@ -168,7 +169,7 @@ def test_intervals_by_group_hold_each_on_its_own(loss) -> None:
 def test_half_widths_stated_beforehand_hold_too(loss) -> None:
     found, draws = CASES["forty rows"], 60
     vault = FakeVault(found.table, seed=6)
-    for aggregate in (Count(), *(a for a in ASKED if isinstance(a, Total | Mean | Variance))):
+    for aggregate in (Count(), *(a for a in ASKED if isinstance(a, Total | Average | Variance))):
         exact, query = found.exact(aggregate), Query((aggregate,))
         (stated,) = accuracy(found.table.domain, query, loss, confidence=SURE, rows=40)
         errors = [abs(ask(vault, query, loss=loss).value.estimate - exact) for _ in range(draws)]
@@ -182,10 +183,9 @@ def test_sums_of_noise_stay_within_their_spread_at_every_confidence(confidence) 
     noise = DiscreteLaplace.for_loss(Epsilon("0.05"), sensitivity=1)
     random = np.random.default_rng(1)
     draws = 40_000
-    reading = Reading(CASES["no row"].table.domain, confidence)
     for parts in (1, 2, 3, 8, 40):
         sums = random.laplace(0, float(noise.scale), (draws, parts)).sum(axis=1)
-        spread = float(reading.spread(noise, np.array(parts * noise.variance)))
+        spread = float(Certainty(confidence).spread(noise, np.array(parts * noise.variance)))
         allowed = binom.ppf(1 - FALSE_ALARM, draws, float(1 - confidence))
         assert (np.abs(sums) > spread).sum() <= allowed * 1.01  # the discrete noise is by a hair wider
 

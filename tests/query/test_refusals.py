@@ -19,11 +19,13 @@ from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
-from sfumato.query.batch_rows import Batch
-from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
-from sfumato.query.sql import parse
+from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
+from sfumato.query.select_statement import parse
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.vault import Vault
+from sfumato.workload import Explicit
 
 PEOPLE = Domain(DOMAIN.attributes, unit=Unit("id", rows=2))
 DISCOVER = Query((Distinct(),), discovered=("city",))
@@ -60,7 +62,7 @@ aggregates = rarely(
         st.builds(Count, st.none() | names),
         st.just(Distinct()),
         st.builds(Total, numbers),
-        st.builds(Mean, numbers),
+        st.builds(Average, numbers),
         st.builds(Variance, numbers),
         st.builds(lambda name, at: ("quantile", name, at), numbers, probabilities),
         st.builds(Extreme, numbers, st.booleans()),
@@ -113,7 +115,7 @@ def test_a_question_is_refused_for_nothing_or_charged_and_answered(people, parts
 def test_a_batch_is_refused_for_nothing_or_charged_and_answered(people, attributes, shape, kind, loss):
     before = people.ledger.spent()
     try:
-        found = answer_batch(people, Batch(attributes, np.ones(shape, dtype=kind)), loss=loss)
+        found = answer_batch(people, Explicit(attributes, np.ones(shape, dtype=kind)), loss=loss)
     except SfumatoError:
         assert people.ledger.spent() == before
     else:
@@ -153,7 +155,7 @@ def test_statements_that_parse_but_cannot_be_asked_are_free(people):
 
 
 BOUNDS = [(-1.7e308, 1.7e308), (0.0, 1.7e308), (0.0, 5e-324), (-5e-324, 1e-300), (1.0, 1.0000000000000002)]
-OF_NUMBERS = [Count("x"), Total("x"), Mean("x"), Variance("x"), Quantile("x", Fraction(1, 2)), Extreme("x", True)]
+OF_NUMBERS = [Count("x"), Total("x"), Average("x"), Variance("x"), Quantile("x", Fraction(1, 2)), Extreme("x", True)]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
@@ -211,7 +213,7 @@ def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
     before = vault.ledger.spent()
     session, adaptive = Session(vault, budget=Epsilon(3), queries=2), Adaptive(vault, budget=Epsilon(3))
     for query, error in [
-        (Query((Mean("sex"),)), QueryError),
+        (Query((Average("sex"),)), QueryError),
         (Query((Count(),), by=("nobody",)), DomainError),
         (DISCOVER, LossError),
         (count(), BudgetError),  # the ledger has only one left

@@ -7,9 +7,10 @@ import pytest
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, ask, count, mean, sql, table, total
-from sfumato.query.question import Mean, Query, Total
+from sfumato.query.aggregate import Average, Total
+from sfumato.query.question import Query
 
-QUESTIONS = [count(), table("sex"), table("age"), Query((Mean("age"),)), Query((Total("age"),))]
+QUESTIONS = [count(), table("sex"), table("age"), Query((Average("age"),)), Query((Total("age"),))]
 
 
 def test_a_session_answers_so_many_questions_and_refuses_the_next(vault):

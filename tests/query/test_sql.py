@@ -15,11 +15,12 @@ from tests.query.conftest import DOMAIN, rows
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
-from sfumato.query.normal import normal
-from sfumato.query.question import Count, Distinct, Extreme, Mean, Quantile, Total, Variance
-from sfumato.query.sql import parse
-from sfumato.query.sql_place import Place
-from sfumato.query.tally import plan
+from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import plan
+from sfumato.query.select_statement import parse
+from sfumato.query.sql_condition import Place
+from sfumato.query.three_valued import normal
 
 PEOPLE = rows(600)
 ENCODED = open_table(PEOPLE).encode(DOMAIN)
@@ -106,7 +107,7 @@ def test_every_aggregate_is_read():
         Count(),
         Count("income"),
         Total("age"),
-        Mean("age"),
+        Average("age"),
         Variance("age"),
         Variance("age", root=True),
         Quantile("age", Fraction(1, 2)),

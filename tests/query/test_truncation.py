@@ -14,9 +14,9 @@ from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import accuracy, ask, count, mean, sql, table, too_small, total
-from sfumato.query.question import Count, Query
-from sfumato.query.sql import parse
-from sfumato.query.tally import plan
+from sfumato.query.aggregate import Count
+from sfumato.query.question import Query, plan
+from sfumato.query.select_statement import parse
 from sfumato.vault.fake import FakeVault
 
 MUCH = Epsilon(10_000)

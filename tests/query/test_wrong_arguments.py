@@ -10,12 +10,11 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, QueryError
 from sfumato.privacy.loss import Rho
-from sfumato.query import batch_rows
 from sfumato.vault.fake import FakeVault
 
 DOMAIN = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 COUNT = query.count()
-BATCH = query.Batch(("age",), np.eye(10, dtype=bool))
+BATCH = query.Explicit(("age",), np.eye(10, dtype=bool))
 ODD = (None, 5, "people.csv", [], {"a": 1}, DOMAIN, object())
 
 DOORS = {
@@ -53,10 +52,10 @@ def test_what_is_no_query_is_refused(odd, vault) -> None:
     ):
         with pytest.raises(QueryError, match="what is asked is a Query"):
             refused()
-    with pytest.raises(InputError, match="Batch"):
+    with pytest.raises(QueryError, match="a workload"):
         query.answer_batch(vault, odd, loss=Rho(1))
     with pytest.raises(InputError, match="an Answer"):
-        query.whole_counts(odd)
+        query.non_negative_integers(odd)
     assert not vault.reserved
 
 
@@ -66,16 +65,24 @@ def test_rows_supposed_are_whole(odd) -> None:
         query.accuracy(DOMAIN, COUNT, Rho(1), confidence="0.95", rows=odd)
 
 
-def test_domains_and_batches_of_the_wrong_form_are_refused() -> None:
+def test_domains_and_workloads_of_the_wrong_form_are_refused() -> None:
     for odd in (None, 5, {"age": 1}):
         with pytest.raises(InputError, match="a Domain"):
             query.accuracy(odd, COUNT, Rho(1), confidence="0.95")
         with pytest.raises(InputError, match="a Domain"):
-            query.choose(odd, BATCH, Rho(1))
-        for ranges in (batch_rows.all_ranges, batch_rows.prefixes):
+            query.strategies(odd, BATCH, Rho(1))
+        for ranges in (query.all_ranges, query.prefixes):
             with pytest.raises(InputError, match="a Domain"):
                 ranges(odd, "age")
-    for attributes, rows in ((5, BATCH.rows), ("age", BATCH.rows), ([5], BATCH.rows), (("age",), [[True]])):
-        with pytest.raises(InputError, match="a batch"):
-            query.Batch(attributes, rows)
-    assert query.Batch(["age"], BATCH.rows).attributes == ("age",)
+    rows = np.ones((1, 100), dtype=bool)
+    for attributes, odd in (
+        (5, rows),
+        ("age", rows),
+        ([5], rows),
+        (("age",), [[True]]),
+        ((), rows),
+        (("age",) * 2, rows),
+    ):
+        with pytest.raises(QueryError):
+            query.Explicit(attributes, odd)
+    assert query.Explicit(["age"], rows).axes == ("age",)

@@ -13,10 +13,10 @@ import numpy as np
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import (
-    Charged,
-    Public,
+    BudgetShare,
+    NoisyTotal,
+    PublicTotal,
     Schedule,
-    Summed,
     aim,
     all_marginals,
     all_ranges,
@@ -32,11 +32,11 @@ from sfumato.synthesize import (
     rectangles,
 )
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.growth import Limits
+from sfumato.synthesize.graphical import Zeros
+from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mwem import Output
-from sfumato.synthesize.workload import Explicit, Marginals
-from sfumato.synthesize.zeros import Zeros
 from sfumato.vault import canonical
+from sfumato.workload.counting_queries import Explicit, Marginals
 
 DOMAIN = Domain(
     (
@@ -78,7 +78,7 @@ ONE, RHO, BOTH = Epsilon(1), Rho("0.5"), EpsilonDelta(1, "1e-9")
 SOME = Marginals(cliques=(("age", "sex"), ("band",)))
 RECTANGLES = rectangles(["sex", "band"], [[0, 0], [1, 1]], [[1, 2], [3, 1]])
 ZEROS = (Zeros(("sex", "band"), np.eye(4, 3, dtype=bool)),)
-TOTALS = {"summed": Summed(), "charged": Charged(Fraction(1, 20)), "public": Public(500)}
+TOTALS = {"summed": NoisyTotal(), "charged": BudgetShare(Fraction(1, 20)), "public": PublicTotal(500)}
 
 
 def identities() -> dict[str, str]:
@@ -95,28 +95,35 @@ def identities() -> dict[str, str]:
         )
         note(f"mst, {name}", lambda vault, t=total: mst(vault, loss=RHO, total=t))
         note(f"aim, {name}", lambda vault, t=total: aim(vault, loss=BOTH, total=t, workload=all_marginals(2)))
-    note("histogram of some", lambda vault: histogram(vault, loss=RHO, total=Summed(), attributes=["band", "sex"]))
-    note("marginals", lambda vault: marginals(vault, loss=ONE, total=Summed(), cliques=[["age"], ["sex", "band"]]))
-    note("matrix of ranges", lambda vault: matrix(vault, loss=RHO, total=Summed(), workload=all_ranges(DOMAIN, "age")))
-    note("matrix of boxes", lambda vault: matrix(vault, loss=ONE, total=Summed(), workload=RECTANGLES))
-    note("matrix of marginals", lambda vault: matrix(vault, loss=ONE, total=Summed(), workload=SOME))
+    note("histogram of some", lambda vault: histogram(vault, loss=RHO, total=NoisyTotal(), attributes=["band", "sex"]))
+    note("marginals", lambda vault: marginals(vault, loss=ONE, total=NoisyTotal(), cliques=[["age"], ["sex", "band"]]))
+    note(
+        "matrix of ranges",
+        lambda vault: matrix(vault, loss=RHO, total=NoisyTotal(), workload=all_ranges(DOMAIN, "age")),
+    )
+    note("matrix of boxes", lambda vault: matrix(vault, loss=ONE, total=NoisyTotal(), workload=RECTANGLES))
+    note("matrix of marginals", lambda vault: matrix(vault, loss=ONE, total=NoisyTotal(), workload=SOME))
     note(
         "matrix of rows",
-        lambda vault: matrix(vault, loss=ONE, total=Summed(), workload=Explicit(("age",), np.tri(10, dtype=bool)[::2])),
+        lambda vault: matrix(
+            vault, loss=ONE, total=NoisyTotal(), workload=Explicit(("age",), np.tri(10, dtype=bool)[::2])
+        ),
     )
     for output in Output:
         schedule = Schedule(rounds=3, repetitions=2, output=output)
         note(
             f"mwem, {output.value}",
             lambda vault, s=schedule: mwem(
-                vault, loss=ONE, total=Public(500), workload=ranges("age", [(0, 1), (2, 5), (3, 9)]), schedule=s
+                vault, loss=ONE, total=PublicTotal(500), workload=ranges("age", [(0, 1), (2, 5), (3, 9)]), schedule=s
             ),
         )
-    note("mst with zeros", lambda vault: mst(vault, loss=RHO, total=Summed(), limits=Limits(cells=900), zeros=ZEROS))
-    note("aim of some", lambda vault: aim(vault, loss=RHO, total=Summed(), workload=SOME, zeros=ZEROS))
-    note("annealed", lambda vault: annealed(vault, loss=ONE, total=Public(9), workload=all_marginals(3)))
-    note("auto of ranges", lambda vault: auto(vault, loss=ONE, total=Summed(), workload=all_ranges(DOMAIN, "age")))
-    note("auto of pairs", lambda vault: auto(vault, loss=ONE, total=Summed(), workload=all_marginals(2)))
-    note("auto of some", lambda vault: auto(vault, loss=ONE, total=Public(9), workload=SOME))
+    note(
+        "mst with zeros", lambda vault: mst(vault, loss=RHO, total=NoisyTotal(), limits=Limits(cells=900), zeros=ZEROS)
+    )
+    note("aim of some", lambda vault: aim(vault, loss=RHO, total=NoisyTotal(), workload=SOME, zeros=ZEROS))
+    note("annealed", lambda vault: annealed(vault, loss=ONE, total=PublicTotal(9), workload=all_marginals(3)))
+    note("auto of ranges", lambda vault: auto(vault, loss=ONE, total=NoisyTotal(), workload=all_ranges(DOMAIN, "age")))
+    note("auto of pairs", lambda vault: auto(vault, loss=ONE, total=NoisyTotal(), workload=all_marginals(2)))
+    note("auto of some", lambda vault: auto(vault, loss=ONE, total=PublicTotal(9), workload=SOME))
     note("private edges", lambda vault: private_edges(vault, "income", loss=ONE, bins=4))
     return found

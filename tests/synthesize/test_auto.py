@@ -11,9 +11,9 @@ from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize import Charged, Public, Summed, all_marginals, all_ranges, auto, ranges, rectangles
+from sfumato.synthesize import BudgetShare, NoisyTotal, PublicTotal, all_marginals, all_ranges, auto, ranges, rectangles
 from sfumato.synthesize.auto import options
-from sfumato.synthesize.division import Division
+from sfumato.synthesize.budget_allocation import Division
 
 
 def wide(*sizes):
@@ -26,7 +26,7 @@ def wide(*sizes):
 
 
 def best(domain, workload, *, loss=None, total=None):
-    return options(domain, loss=loss or Epsilon(1), total=total or Summed(), workload=workload)[0].method
+    return options(domain, loss=loss or Epsilon(1), total=total or NoisyTotal(), workload=workload)[0].method
 
 
 def test_noise_on_the_cells_wins_on_the_published_experiments():
@@ -65,7 +65,7 @@ def test_sums_optimised_for_the_workload_win_on_many_ranges():
 
 
 def test_every_option_says_why():
-    (first, *_) = options(wide(5), loss=Rho(1), total=Public(10), workload=all_ranges(wide(5), "a0"))
+    (first, *_) = options(wide(5), loss=Rho(1), total=PublicTotal(10), workload=all_ranges(wide(5), "a0"))
     assert str(first).startswith("histogram: about ")
 
 
@@ -76,7 +76,7 @@ def named(method, domain, workload, *, loss, total):
 
 def test_figures_of_noise_alone_say_so():
     domain = wide(6, 4, 3)
-    found = options(domain, loss=Epsilon(1), total=Summed(), workload=all_marginals(2))
+    found = options(domain, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2))
     said = {option.method: str(option) for option in found}
     assert "noise of about" in said["aim"]
     assert ", and more: " in said["aim"]
@@ -85,7 +85,7 @@ def test_figures_of_noise_alone_say_so():
 
 
 def test_marginals_that_aim_does_not_measure_get_no_figure_of_aim():
-    found = options(wide(*[4] * 5), loss=Epsilon(1), total=Summed(), workload=all_marginals(4))
+    found = options(wide(*[4] * 5), loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(4))
     aim = found[-3]  # before the other graphical methods, which have no figure either
     assert [option.method for option in found[-3:]] == ["aim", "mst", "annealed"]
     assert str(aim).startswith("aim: no figure without data (it measures marginals of at most three")
@@ -100,14 +100,14 @@ def test_the_figure_of_aim_counts_the_shares_that_go_elsewhere(loss):
     whole = [division.deviation(float(share)) ** 2 for share in division.shares(sizes.tolist())]
     free = np.sqrt((sizes * whole).sum() / sizes.sum())  # if all of the loss went to the pairs
     plenty, few = (
-        named("aim", domain, all_marginals(2), loss=loss, total=Public(rows)).error for rows in (10**12, 100)
+        named("aim", domain, all_marginals(2), loss=loss, total=PublicTotal(rows)).error for rows in (10**12, 100)
     )
-    unknown = named("aim", domain, all_marginals(2), loss=loss, total=Charged(Fraction(1, 2))).error
+    unknown = named("aim", domain, all_marginals(2), loss=loss, total=BudgetShare(Fraction(1, 2))).error
     assert 1.02 * free < plenty < 1.1 * free
     assert plenty < few < unknown
 
 
-@pytest.mark.parametrize("total", [Summed(), Public(50_000), Charged(Fraction(1, 2))])
+@pytest.mark.parametrize("total", [NoisyTotal(), PublicTotal(50_000), BudgetShare(Fraction(1, 2))])
 def test_the_error_of_a_histogram_is_what_was_expected(vault_over, total):
     domain = wide(10)
     workload = all_ranges(domain, "a0")
@@ -119,8 +119,8 @@ def test_the_error_of_a_histogram_is_what_was_expected(vault_over, total):
         if option.method == "histogram"
     )
     squares = [np.square(option.run(vault).model.answers(workload) - truth).mean() for _ in range(400)]
-    # Charged adds the noise of the row count, which is shared by all cells, and takes out the sum of theirs
-    slack = 0.35 if isinstance(total, Charged) else 0.2
+    # BudgetShare adds the noise of the row count, which is shared by all cells, and takes out the sum of theirs
+    slack = 0.35 if isinstance(total, BudgetShare) else 0.2
     assert np.sqrt(np.mean(squares)) == pytest.approx(option.error, rel=slack)
 
 
@@ -131,7 +131,7 @@ def test_the_error_of_marginals_is_what_was_expected(vault_over):
     truth = workload.answers(domain, counts.ravel())
     option = next(
         option
-        for option in options(domain, loss=Epsilon("0.5"), total=Public(24_000), workload=workload)
+        for option in options(domain, loss=Epsilon("0.5"), total=PublicTotal(24_000), workload=workload)
         if option.method == "marginals"
     )
     vault = vault_over(domain, counts)
@@ -141,7 +141,7 @@ def test_the_error_of_marginals_is_what_was_expected(vault_over):
 
 def test_the_release_says_what_it_was_chosen_among(vault_over, drawn_whole, domain, counts):
     vault = vault_over(domain, counts)
-    release = auto(vault, loss=Epsilon(1), total=Summed(), workload=all_marginals(1))
+    release = auto(vault, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(1))
     chosen = release.provenance["chosen_among"]
     assert chosen[0].startswith(release.provenance["method"])
     assert [choice.partition(":")[0] for choice in chosen] == [

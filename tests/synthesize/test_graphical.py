@@ -9,16 +9,14 @@ from sfumato.errors import DomainError, InfeasibleError, QueryError
 from sfumato.model.coarsening import Coarsening, identity
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, ranges
-from sfumato.synthesize.aim import aim
-from sfumato.synthesize.annealed import annealed
-from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.growth import Limits
+from sfumato.synthesize.aim import aim, annealed
+from sfumato.synthesize.graphical import Graphical, Measured, Zeros
+from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.total import Summed
-from sfumato.synthesize.zeros import Zeros
+from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.payload import decode, encode
 
@@ -97,7 +95,7 @@ def test_a_stored_model_does_not_depend_on_the_order_of_columns(model):
 def test_impossible_cells_that_do_not_fit_are_refused_before_the_charge(zeros, error):
     vault = FakeVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
     with pytest.raises(error):
-        aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(2), zeros=[zeros])
+        aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=[zeros])
     assert vault.reserved == []
 
 
@@ -108,7 +106,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
         aim(
             vault,
             loss=Rho(1),
-            total=Summed(),
+            total=NoisyTotal(),
             workload=all_marginals(2),
             zeros=[Zeros(("a",), one), Zeros(("a",), other)],
         )
@@ -118,7 +116,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
 def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
     vault = FakeVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
-    aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1), limits=Limits(cells=50))
+    aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=Limits(cells=50))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +135,7 @@ def test_impossible_cells_stay_empty_though_the_noise_says_otherwise(method):
     codes = np.stack([random.integers(0, 3, 500), random.integers(0, 4, 500)], axis=1)
     codes = codes[~impossible[codes[:, 0], codes[:, 1]]]
     vault = FakeVault(ArrayTable(DOMAIN, codes), seed=3)
-    release = method(vault, loss=Rho("0.001"), total=Summed(), zeros=[Zeros(("a", "b"), impossible)])
+    release = method(vault, loss=Rho("0.001"), total=NoisyTotal(), zeros=[Zeros(("a", "b"), impossible)])
     drawn = release.model.sample(generator(3), 5000)
     assert not impossible[drawn[:, 0], drawn[:, 1]].any()
 
@@ -154,7 +152,7 @@ def test_a_spanning_tree_finds_its_room_beside_the_zeros(cells, pairs):
     codes = codes[~triple[tuple(codes[:, :3].T)] & ~pair[codes[:, 3], codes[:, 5]]]
     zeros = [Zeros(("a", "b", "c"), triple), Zeros(("d", "f"), pair)]
     vault = FakeVault(ArrayTable(domain, codes), seed=5)
-    release = mst(vault, loss=Rho(1), total=Summed(), limits=Limits(cells=cells), zeros=zeros)
+    release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=Limits(cells=cells), zeros=zeros)
     model = release.model.model
     assert model.tree.cells(model.sizes) <= cells + 5  # an attribute alone is not counted
     measured = {table.attributes for table in release.model.measured if len(table.attributes) == 2}

@@ -6,13 +6,13 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.audit.canaries import audit_one_run
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.aim import aim
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.total import Public
-from sfumato.synthesize.workload import all_marginals
+from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import all_marginals
 
 CANARIES = 400
 CLAIM = EpsilonDelta(1, "1e-12")
@@ -23,8 +23,8 @@ DOMAIN = Domain(
     )
 )
 METHODS = {
-    "aim": lambda vault, loss: aim(vault, loss=loss, total=Public(CANARIES), workload=all_marginals(2)),
-    "mst": lambda vault, loss: mst(vault, loss=loss, total=Public(CANARIES)),
+    "aim": lambda vault, loss: aim(vault, loss=loss, total=PublicTotal(CANARIES), workload=all_marginals(2)),
+    "mst": lambda vault, loss: mst(vault, loss=loss, total=PublicTotal(CANARIES)),
 }
 
 

@@ -11,21 +11,20 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import growth
-from sfumato.synthesize.aim import adapt, aim
-from sfumato.synthesize.annealed import anneal, annealed
-from sfumato.synthesize.beginning import begin
-from sfumato.synthesize.division import Allowance
-from sfumato.synthesize.growth import Limits
+from sfumato.synthesize.aim import adapt, aim, anneal, annealed
+from sfumato.synthesize.budget_allocation import Allowance
+from sfumato.synthesize.initial_marginals import begin
+from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst, span
-from sfumato.synthesize.total import Charged, Public, Summed
-from sfumato.synthesize.workload import all_marginals
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import all_marginals
 
 ROWS = 4000
-annealing = import_module("sfumato.synthesize.annealed")
+annealing = import_module("sfumato.synthesize.aim")
 
 
 def chain_table(unit=None, rows=ROWS):
@@ -87,18 +86,20 @@ STEPS = {
 def test_the_losses_asked_of_the_doors_add_up_exactly(steps, loss):
     vault = FakeVault(chain_table(), seed=1)
     doors = Recorder(vault.doors(loss))
-    steps(doors, loss, Summed())
+    steps(doors, loss, NoisyTotal())
     whole = loss if isinstance(loss, Epsilon) else loss.as_rho()
     assert reduce(type(whole).__add__, doors.asked) == whole
 
 
 @METHODS
-@pytest.mark.parametrize("total", [Public(3000), Summed(), Charged(Fraction(1, 10)), Charged(Fraction(9, 10))])
+@pytest.mark.parametrize(
+    "total", [PublicTotal(3000), NoisyTotal(), BudgetShare(Fraction(1, 10)), BudgetShare(Fraction(9, 10))]
+)
 def test_the_row_count_is_public_or_bought(method, total):
     vault = FakeVault(chain_table(), seed=2)
     release = method(vault, Rho("0.05"), total)
     assert vault.reserved[0].rho * (1 - Fraction(1, 10**6)) <= vault.spent.rho <= vault.reserved[0].rho
-    if isinstance(total, Public):
+    if isinstance(total, PublicTotal):
         assert release.model.total == 3000
     else:
         assert release.model.model.total != float(ROWS)
@@ -107,7 +108,7 @@ def test_the_row_count_is_public_or_bought(method, total):
 
 @METHODS
 def test_strong_dependence_is_kept_and_what_is_independent_stays_so(method):
-    release = method(FakeVault(chain_table(), seed=3), Rho(1), Summed())
+    release = method(FakeVault(chain_table(), seed=3), Rho(1), NoisyTotal())
     codes = release.model.sample(generator(3), 20_000)
     truth = chain_table(rows=20_000)._codes
     for pair in ((0, 1), (1, 2), (2, 3), (0, 4)):
@@ -121,7 +122,7 @@ def test_a_unit_of_several_rows_gets_its_noise(method):
     rows = [
         max(
             table.deviation
-            for table in method(FakeVault(chain_table(unit), seed=4), Rho("0.1"), Summed()).model.measured
+            for table in method(FakeVault(chain_table(unit), seed=4), Rho("0.1"), NoisyTotal()).model.measured
         )
         for unit in (Unit.row(), Unit("id", rows=50))
     ]
@@ -132,7 +133,7 @@ def test_a_unit_of_several_rows_gets_its_noise(method):
 def test_everything_comes_from_the_doors(method):
     """A release of an empty table is a release of noise: the method sees nothing of the table but answers."""
     empty = ArrayTable(chain_table().domain, np.zeros((0, 5), dtype=np.int64))
-    release = method(FakeVault(empty, seed=5), Rho("0.5"), Summed())
+    release = method(FakeVault(empty, seed=5), Rho("0.5"), NoisyTotal())
     assert release.model.total < 100
     assert len(release.sample(10)) == 10
 
@@ -140,7 +141,7 @@ def test_everything_comes_from_the_doors(method):
 @pytest.mark.parametrize("method", [run_aim, run_mst])
 @pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6), Rho(10**60), Epsilon(10**40)])
 def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
-    release = method(FakeVault(chain_table(), seed=5), loss, Summed())
+    release = method(FakeVault(chain_table(), seed=5), loss, NoisyTotal())
     truth = np.bincount(chain_table()._codes[:, 0], minlength=4)
     np.testing.assert_allclose(release.model.cells(("a",)), truth, atol=0.01 * ROWS)
 
@@ -149,7 +150,7 @@ def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, lo
 def test_marginals_are_measured_in_parts_that_the_vault_can_count(steps, monkeypatch):
     monkeypatch.setattr(growth, "_CHUNK_CELLS", 100)
     doors = Recorder(FakeVault(chain_table(), seed=1).doors(Rho(1)))
-    steps(doors, Rho(1), Summed())
+    steps(doors, Rho(1), NoisyTotal())
     assert max(cells for cells in doors.cells[2:]) <= 320  # one triple of 4 x 4 x 20 cells; the first are one-way
     assert reduce(Rho.__add__, doors.asked) == Rho(1)
 
@@ -162,7 +163,7 @@ def test_mst_leaves_out_pairs_that_nobody_could_count():
     wide = [Integer(name=name, minimum=0, maximum=49_999, unknown=Unknown.CLAMP) for name in "xy"]
     narrow = [Categorical(name=name, values=(0, 1, 2), unknown=Unknown.DROP) for name in "pq"]
     vault = FakeVault(ArrayTable(Domain((*wide, *narrow)), codes), seed=1)
-    release = mst(vault, loss=Rho(1), total=Summed())
+    release = mst(vault, loss=Rho(1), total=NoisyTotal())
     measured = {table.attributes for table in release.model.measured}
     assert ("x", "y") not in measured
     assert ("p", "q") in measured
@@ -175,7 +176,7 @@ def test_mst_leaves_out_pairs_that_nobody_could_count():
 )
 def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edges):
     vault = FakeVault(chain_table(), seed=2)
-    release = mst(vault, loss=Rho(1), total=Summed(), limits=limits)
+    release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=limits)
     pairs = [table.attributes for table in release.model.measured if len(table.attributes) == 2]
     assert len(pairs) == edges
     model = release.model.model
@@ -188,7 +189,7 @@ def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edg
 def test_annealing_halves_the_noise_and_no_more(loss, factor):
     domain = chain_table().domain
     doors = Recorder(FakeVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).doors(loss))
-    anneal(doors, loss, Public(100), all_marginals(2), limits=Limits())
+    anneal(doors, loss, PublicTotal(100), all_marginals(2), limits=Limits())
     rounds = [asked.value for asked in doors.asked[2::2]]  # what measures, after the one-way marginals
     ratios = {after / before for before, after in pairwise(rounds[:-1])}
     assert factor in ratios
@@ -196,7 +197,9 @@ def test_annealing_halves_the_noise_and_no_more(loss, factor):
 
 
 def test_annealing_considers_all_marginals_inside_the_workload():
-    state = begin(FakeVault(chain_table(), seed=1).doors(Rho(1)), Allowance(Rho(1)), Public(ROWS), share=None, zeros=())
+    state = begin(
+        FakeVault(chain_table(), seed=1).doors(Rho(1)), Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=()
+    )
     found = annealing._candidates(
         FakeVault(chain_table(), seed=1).doors(Rho(1)), state, all_marginals(3), Limits(candidates=1)
     )
@@ -207,7 +210,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
 
 def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_expect():
     doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
-    state = begin(doors, Allowance(Rho(1)), Public(ROWS), share=None, zeros=())
+    state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
     errors = annealing._errors(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
@@ -220,7 +223,7 @@ def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_ex
 
 def test_a_group_carries_the_noise_of_all_its_codes_and_a_table_measured_twice_less_than_either():
     doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
-    state = begin(doors, Allowance(Rho(1)), Public(ROWS), share=Fraction(1, 10**6), zeros=())
+    state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=Fraction(1, 10**6), zeros=())
     groups = state.coarsenings["n"].groups
     (deviation,) = (table.deviation for table in state.measured if table.attributes == ("n",))
     observed = {observation.attributes: observation for observation in state.observations}
@@ -238,9 +241,9 @@ def test_one_attribute_is_enough(method):
     domain = Domain((Categorical(name="a", values=("x", "y"), unknown=Unknown.DROP),))
     vault = FakeVault(ArrayTable(domain, np.repeat([[0], [1]], [300, 100], axis=0)), seed=6)
     if method is run_aim:
-        release = aim(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1))
+        release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     elif method is run_annealed:
-        release = annealed(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1))
+        release = annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     else:
-        release = method(vault, Rho(1), Summed())
+        release = method(vault, Rho(1), NoisyTotal())
     np.testing.assert_allclose(release.model.cells(("a",)), [300, 100], atol=15)

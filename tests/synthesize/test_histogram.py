@@ -14,7 +14,7 @@ from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize import Charged, Public, Summed, histogram, marginals
+from sfumato.synthesize import BudgetShare, NoisyTotal, PublicTotal, histogram, marginals
 from sfumato.synthesize.histogram import project_to_total
 
 TABLES = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
@@ -37,7 +37,7 @@ def test_projection_to_nothing_is_nothing():
 
 
 @pytest.mark.parametrize("loss", [Epsilon("0.3"), Rho("0.1"), EpsilonDelta(1, "1e-9")])
-@pytest.mark.parametrize("total", [Public(60_000), Charged(Fraction(1, 10)), Summed()])
+@pytest.mark.parametrize("total", [PublicTotal(60_000), BudgetShare(Fraction(1, 10)), NoisyTotal()])
 def test_exactly_the_loss_is_drawn(vault_over, drawn_whole, domain, counts, loss, total):
     vault = vault_over(domain, counts)
     histogram(vault, loss=loss, total=total)
@@ -48,7 +48,7 @@ def test_exactly_the_loss_is_drawn(vault_over, drawn_whole, domain, counts, loss
 
 def residuals(vault_over, counts, loss):
     domain = Domain((Integer(name="cell", minimum=0, maximum=counts.size - 1, unknown=Unknown.DROP),))
-    release = histogram(vault_over(domain, counts), loss=loss, total=Summed())
+    release = histogram(vault_over(domain, counts), loss=loss, total=NoisyTotal())
     return release.model.cells(("cell",)) - counts
 
 
@@ -71,7 +71,10 @@ def test_the_whole_path_carries_the_noise_that_it_states(vault_over):
 
 def test_expected_errors_are_the_noise_on_a_cell(vault_over, domain, counts):
     release = marginals(
-        vault_over(domain, counts), loss=Epsilon(1), total=Charged(Fraction(1, 5)), cliques=[["age"], ["mood", "sex"]]
+        vault_over(domain, counts),
+        loss=Epsilon(1),
+        total=BudgetShare(Fraction(1, 5)),
+        cliques=[["age"], ["mood", "sex"]],
     )
     deviation = DiscreteLaplace(Fraction(5, 2)).variance ** 0.5
     assert release.expected_error == {
@@ -83,13 +86,13 @@ def test_expected_errors_are_the_noise_on_a_cell(vault_over, domain, counts):
 def test_a_unit_of_three_rows_gets_three_times_the_scale(vault_over):
     cell = Integer(name="cell", minimum=0, maximum=9, unknown=Unknown.DROP)
     domain = Domain((cell,), unit=Unit("id", rows=3))
-    release = histogram(vault_over(domain, np.full(10, 100)), loss=Epsilon(1), total=Summed())
+    release = histogram(vault_over(domain, np.full(10, 100)), loss=Epsilon(1), total=NoisyTotal())
     (deviation,) = release.expected_error.values()
     assert deviation == pytest.approx(DiscreteLaplace(3).variance ** 0.5)
 
 
 def test_a_public_total_is_met(vault_over, domain, counts):
-    release = histogram(vault_over(domain, counts), loss=Epsilon(1), total=Public(int(counts.sum())))
+    release = histogram(vault_over(domain, counts), loss=Epsilon(1), total=PublicTotal(int(counts.sum())))
     assert release.model.cells(domain.names).sum() == pytest.approx(counts.sum())
     assert len(release.rows) == counts.sum()
 
@@ -98,7 +101,7 @@ def test_a_charged_total_is_noisy(vault_over, domain, counts):
     vault = vault_over(domain, counts)
     totals = {
         histogram(vault, loss=Epsilon(1), total=total).model.total
-        for total in (Summed(), Charged(Fraction(1, 20)))
+        for total in (NoisyTotal(), BudgetShare(Fraction(1, 20)))
         for _ in range(20)
     }
     assert len(totals) > 10
@@ -107,17 +110,17 @@ def test_a_charged_total_is_noisy(vault_over, domain, counts):
 
 def test_an_empty_table_gives_few_rows_or_none(vault_over, domain):
     vault = vault_over(domain, np.zeros(domain.shape))
-    totals = [histogram(vault, loss=Epsilon(1), total=Summed()).model.total for _ in range(20)]
+    totals = [histogram(vault, loss=Epsilon(1), total=NoisyTotal()).model.total for _ in range(20)]
     assert min(totals) == 0
     assert max(totals) < 60
-    release = histogram(vault, loss=Epsilon(20), total=Summed())
+    release = histogram(vault, loss=Epsilon(20), total=NoisyTotal())
     assert release.model.total == 0
     assert release.rows.table.column_names == list(domain.names)
 
 
 def test_clean_tables_are_reproduced(vault_over, domain, counts):
     release = marginals(
-        vault_over(domain, counts), loss=Epsilon(60), total=Summed(), cliques=[["sex", "age"], ["mood"]]
+        vault_over(domain, counts), loss=Epsilon(60), total=NoisyTotal(), cliques=[["sex", "age"], ["mood"]]
     )
     np.testing.assert_array_equal(
         release.model.cells(("age", "sex")).round(6), counts.sum(axis=1).ravel(), err_msg="axes follow the attributes"
@@ -129,9 +132,9 @@ def test_clean_tables_are_reproduced(vault_over, domain, counts):
 def test_overlapping_marginals_are_refused_before_anything_is_spent(vault_over, domain, counts):
     vault = vault_over(domain, counts)
     with pytest.raises(QueryError, match="age stands in two marginals"):
-        marginals(vault, loss=Epsilon(1), total=Summed(), cliques=[["age", "sex"], ["age"]])
+        marginals(vault, loss=Epsilon(1), total=NoisyTotal(), cliques=[["age", "sex"], ["age"]])
     with pytest.raises(QueryError, match="at least one attribute"):
-        marginals(vault, loss=Epsilon(1), total=Summed(), cliques=[])
+        marginals(vault, loss=Epsilon(1), total=NoisyTotal(), cliques=[])
     assert vault.reserved == []
 
 
@@ -140,15 +143,15 @@ def test_a_table_too_large_is_refused_with_the_remedy(vault_over):
     vault = vault_over(Domain((names[0],)), np.ones(1000))
     vault._tallies.encoded._domain = Domain(tuple(names))  # only its description is looked at
     with pytest.raises(SizeError, match=r"1000000000 cells.*mst or aim"):
-        histogram(vault, loss=Epsilon(1), total=Summed())
+        histogram(vault, loss=Epsilon(1), total=NoisyTotal())
 
 
 @pytest.mark.parametrize("share", [Fraction(0), Fraction(1), Fraction(-1, 2)])
 def test_a_share_of_nothing_or_everything_is_refused(share):
     with pytest.raises(LossError):
-        Charged(share)
+        BudgetShare(share)
 
 
 def test_a_public_total_counts_somebody():
     with pytest.raises(InputError):
-        Public(0)
+        PublicTotal(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.synthesize.identities import identities
 
-from sfumato.synthesize.saved import load
+from sfumato.synthesize.synthetic import load
 
 SAVED = Path(__file__).parent / "saved"
 EXPECTED = json.loads((SAVED / "expected.json").read_text())

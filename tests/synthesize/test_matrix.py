@@ -7,8 +7,8 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize import Public, Summed, all_marginals, all_ranges, rectangles
-from sfumato.synthesize.matrix import matrix, plan
+from sfumato.synthesize import NoisyTotal, PublicTotal, all_marginals, all_ranges, rectangles
+from sfumato.synthesize.histogram import matrix, plan
 from sfumato.vault.fake import FakeVault
 
 
@@ -22,10 +22,12 @@ def test_the_error_is_what_was_promised(loss):
     counts = np.full(64, 5000)  # far above the noise, so that non-negativity changes nothing
     workload = all_ranges(domain, "x")
     vault = FakeVault(ArrayTable(domain, np.arange(64)[:, None], weights=counts), seed=1)
-    promised = plan(domain, loss, Summed(), workload).error
+    promised = plan(domain, loss, NoisyTotal(), workload).error
     truth = workload.answers(domain, counts)
     squares = [
-        np.square(matrix(vault, loss=loss, total=Summed(), workload=workload).model.answers(workload) - truth).mean()
+        np.square(
+            matrix(vault, loss=loss, total=NoisyTotal(), workload=workload).model.answers(workload) - truth
+        ).mean()
         for _ in range(12)
     ]
     assert np.sqrt(np.mean(squares)) == pytest.approx(promised, rel=0.35)
@@ -36,14 +38,14 @@ def test_the_error_is_what_was_promised(loss):
 def test_it_beats_noise_on_the_cells_where_it_says_so(loss, variance, strategy):
     domain = line(64)
     workload = all_ranges(domain, "x")
-    found = plan(domain, loss, Summed(), workload)
+    found = plan(domain, loss, NoisyTotal(), workload)
     on_cells = np.sqrt(workload.widths(domain).mean() * variance)
     assert found.error < 0.85 * on_cells  # at 64 cells the published optimum is 0.71 of the variance
     assert strategy in found.strategy.name
 
 
 def test_single_cells_are_measured_as_they_are():
-    assert plan(line(30), Epsilon(1), Summed(), all_marginals(1)).strategy.name == "identity"
+    assert plan(line(30), Epsilon(1), NoisyTotal(), all_marginals(1)).strategy.name == "identity"
 
 
 def test_several_attributes_and_a_public_total():
@@ -51,7 +53,7 @@ def test_several_attributes_and_a_public_total():
     codes = np.indices(domain.shape).reshape(2, -1).T
     vault = FakeVault(ArrayTable(domain, codes, weights=np.full(36, 100)), seed=2)
     boxes = rectangles(domain.names, [[0, 0], [1, 2], [0, 0]], [[2, 5], [4, 4], [5, 5]])
-    release = matrix(vault, loss=Rho("0.5"), total=Public(3600), workload=boxes)
+    release = matrix(vault, loss=Rho("0.5"), total=PublicTotal(3600), workload=boxes)
     np.testing.assert_allclose(release.model.answers(boxes), [1800, 1200, 3600], rtol=0.05)
     assert len(release.rows) == 3600
 
@@ -59,5 +61,5 @@ def test_several_attributes_and_a_public_total():
 def test_too_many_cells_are_refused_before_anything_is_charged():
     vault = FakeVault(ArrayTable(line(300), np.zeros((5, 1), dtype=np.int64)), seed=3)
     with pytest.raises(SizeError, match="mst or aim"):
-        matrix(vault, loss=Rho(1), total=Summed(), workload=all_marginals(1))
+        matrix(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     assert not vault.reserved

@@ -14,19 +14,18 @@ from sfumato.errors import InputError, SizeError
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import (
-    Charged,
-    Public,
+    BudgetShare,
+    NoisyTotal,
+    PublicTotal,
     Schedule,
-    Summed,
     all_marginals,
     all_ranges,
     mwem,
     ranges,
     rectangles,
 )
-from sfumato.synthesize.multiplicative_weights import History, replay
-from sfumato.synthesize.mwem import Output, iterate
-from sfumato.synthesize.workload import Explicit, counting
+from sfumato.synthesize.mwem import History, Output, iterate, replay
+from sfumato.workload.counting_queries import Explicit, counting
 
 
 class Watched:
@@ -132,7 +131,7 @@ def test_absurd_answers_leave_a_table_of_finite_weights(answer):
 
 
 @pytest.mark.parametrize("loss", [Epsilon("0.7"), Rho("0.1"), EpsilonDelta(1, "1e-9")])
-@pytest.mark.parametrize("total", [Public(60_000), Charged(Fraction(1, 10))])
+@pytest.mark.parametrize("total", [PublicTotal(60_000), BudgetShare(Fraction(1, 10))])
 def test_exactly_the_loss_is_drawn_and_no_query_measured_twice(vault_over, drawn_whole, domain, counts, loss, total):
     queries = counting(all_marginals(2), domain)
     doors = Watched(vault_over(domain, counts).doors(loss))
@@ -151,7 +150,7 @@ def test_selection_and_measurement_share_the_loss_evenly(vault_over, child):
     loss = Epsilon(3)
     doors = Watched(vault_over(domain, counts).doors(loss))
     workload = ranges("age", data.child_mental_health_queries())
-    iterate(doors, loss, Public(int(counts.sum())), counting(workload, domain), Schedule(10, 5))
+    iterate(doors, loss, PublicTotal(int(counts.sum())), counting(workload, domain), Schedule(10, 5))
     assert {part for _, part in doors.selected} == {Epsilon("3/20")}
     assert {measured.noise for measured in doors.measured} == {DiscreteLaplace(Fraction(20, 3))}
 
@@ -164,7 +163,7 @@ def test_measured_answers_carry_the_noise_that_is_stated(vault_over, child):
     noise = []
     for _ in range(40):
         doors = Watched(vault.doors(loss))
-        iterate(doors, loss, Public(int(counts.sum())), queries, Schedule(60, 1))
+        iterate(doors, loss, PublicTotal(int(counts.sum())), queries, Schedule(60, 1))
         noise += [int(found.values[0] - found.question.matrix[0] @ counts) for found in doors.measured]
     mean_square = np.mean(np.square(noise))
     # 2400 draws: one standard deviation of the mean square is 4.6 %, the gate is six of them; scale 14 has 49 %
@@ -176,7 +175,7 @@ def test_the_worst_query_is_found(vault_over, child):
     domain, counts = child
     queries = counting(ranges("age", data.child_mental_health_queries()), domain)
     doors = Watched(vault_over(domain, counts).doors(Epsilon(1)))
-    iterate(doors, Epsilon(1), Public(int(counts.sum())), queries, Schedule(1, 1))
+    iterate(doors, Epsilon(1), PublicTotal(int(counts.sum())), queries, Schedule(1, 1))
     uniform = np.full(14, counts.sum() / 14)
     errors = np.abs(queries.matrix @ (counts - uniform))
     assert abs(doors.selected[0][0] @ (counts - uniform)) == pytest.approx(errors.max())
@@ -189,7 +188,7 @@ def test_errors_on_the_published_queries(vault_over, child):
     errors = []
     for _ in range(20):
         release = mwem(
-            vault, loss=Epsilon(1), total=Public(int(counts.sum())), workload=workload, schedule=Schedule(30, 20)
+            vault, loss=Epsilon(1), total=PublicTotal(int(counts.sum())), workload=workload, schedule=Schedule(30, 20)
         )
         errors.append(np.abs(release.model.answers(workload) - workload.answers(domain, counts)).mean())
     # 45 is expected, with a standard deviation of about 15 for one run
@@ -199,12 +198,14 @@ def test_errors_on_the_published_queries(vault_over, child):
 def test_the_average_is_that_of_the_iterates_before_the_last(vault_over, child):
     domain, counts = child
     workload = ranges("age", [(0, 3), (2, 9), (5, 13)])
-    arguments = {"loss": Epsilon(5), "total": Public(int(counts.sum())), "workload": workload}
+    arguments = {"loss": Epsilon(5), "total": PublicTotal(int(counts.sum())), "workload": workload}
     partial = mwem(vault_over(domain, counts), **arguments, schedule=Schedule(1, 3, Output.AVERAGE))
     last = mwem(vault_over(domain, counts), **arguments, schedule=Schedule(1, 3, Output.LAST))
     np.testing.assert_allclose(partial.model.cells(("age",)), last.model.cells(("age",)), err_msg="one round")
     queries = counting(workload, domain)
-    found = iterate(vault_over(domain, counts).doors(Epsilon(5)), Epsilon(5), Public(1000), queries, Schedule(2, 3))
+    found = iterate(
+        vault_over(domain, counts).doors(Epsilon(5)), Epsilon(5), PublicTotal(1000), queries, Schedule(2, 3)
+    )
     assert found.average.sum() == pytest.approx(1000)
     assert not np.allclose(found.average, found.last)
 
@@ -221,7 +222,7 @@ def test_any_dimension_and_any_queries(vault_over, domain, counts, workload):
     release = mwem(
         vault_over(domain, counts),
         loss=Epsilon(30),
-        total=Public(int(counts.sum())),
+        total=PublicTotal(int(counts.sum())),
         workload=workload,
         schedule=Schedule(min(24, workload.length(domain)), 200),
     )
@@ -239,9 +240,9 @@ def test_more_rounds_than_queries_are_refused(vault_over, child):
     domain, counts = child
     vault = vault_over(domain, counts)
     with pytest.raises(InputError, match="no query twice"):
-        mwem(vault, loss=Epsilon(1), total=Public(1), workload=ranges("age", [(0, 1)]), schedule=Schedule(2, 1))
+        mwem(vault, loss=Epsilon(1), total=PublicTotal(1), workload=ranges("age", [(0, 1)]), schedule=Schedule(2, 1))
     with pytest.raises(InputError, match="number of rows first"):
-        mwem(vault, loss=Epsilon(1), total=Summed(), workload=ranges("age", [(0, 1)]), schedule=Schedule(1, 1))
+        mwem(vault, loss=Epsilon(1), total=NoisyTotal(), workload=ranges("age", [(0, 1)]), schedule=Schedule(1, 1))
     with pytest.raises(InputError, match="at least one round"):
         Schedule(0, 1)
     assert vault.reserved == []
@@ -252,6 +253,8 @@ def test_a_table_too_large_is_refused_with_the_remedy(vault_over):
     vault = vault_over(Domain(wide.attributes[:1]), np.ones(1000))
     vault._tallies.encoded._domain = wide  # only its description is looked at
     with pytest.raises(SizeError, match=r"1000000000 cells.*\(mst, aim\)"):
-        mwem(vault, loss=Epsilon(1), total=Public(1), workload=all_marginals(3), schedule=Schedule(1, 1))
+        mwem(vault, loss=Epsilon(1), total=PublicTotal(1), workload=all_marginals(3), schedule=Schedule(1, 1))
     with pytest.raises(SizeError):
-        mwem(vault, loss=Epsilon(1), total=Public(1), workload=all_ranges(wide, "a0"), schedule=Schedule(200_000, 1))
+        mwem(
+            vault, loss=Epsilon(1), total=PublicTotal(1), workload=all_ranges(wide, "a0"), schedule=Schedule(200_000, 1)
+        )

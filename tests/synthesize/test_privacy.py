@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import Charged, Public, Schedule
+from sfumato.synthesize import BudgetShare, PublicTotal, Schedule
 from sfumato.synthesize.histogram import tabulate
 from sfumato.synthesize.mwem import iterate
 from sfumato.vault.noise import noises
@@ -22,7 +22,7 @@ QUERIES = Counting(("cell",), np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=
 # over 12 supposed rows, one more in the first cell moves the first score up and the two others down
 TABLE = np.array([5, 0, 0])
 NEIGHBOURS = [np.array([6, 0, 0]), np.array([4, 0, 0]), np.array([5, 1, 0])]
-TOTAL = Public(12)
+TOTAL = PublicTotal(12)
 EPSILON = Epsilon(1)
 WINDOW = range(-2, 13, 2)
 
@@ -85,11 +85,11 @@ def run_mwem(doors):
 
 
 def run_mwem_charged(doors):
-    iterate(doors, EPSILON, Charged(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
+    iterate(doors, EPSILON, BudgetShare(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
 
 
 def run_histogram(doors):
-    tabulate(doors, EPSILON, Charged(Fraction(1, 4)), [("cell",)])
+    tabulate(doors, EPSILON, BudgetShare(Fraction(1, 4)), [("cell",)])
 
 
 MWEM_SPACE = (range(3), WINDOW, range(2), WINDOW)

@@ -11,16 +11,18 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import Public, Schedule, Summed, all_marginals, auto, histogram, marginals, mwem
+from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, auto, histogram, marginals, mwem
 from sfumato.vault.vault import Vault
 
 METHODS = {
-    "histogram": lambda vault, loss: histogram(vault, loss=loss, total=Summed()),
-    "marginals": lambda vault, loss: marginals(vault, loss=loss, total=Summed(), cliques=[["age"], ["mood", "sex"]]),
-    "mwem": lambda vault, loss: mwem(
-        vault, loss=loss, total=Public(1000), workload=all_marginals(2), schedule=Schedule(5, 3)
+    "histogram": lambda vault, loss: histogram(vault, loss=loss, total=NoisyTotal()),
+    "marginals": lambda vault, loss: marginals(
+        vault, loss=loss, total=NoisyTotal(), cliques=[["age"], ["mood", "sex"]]
     ),
-    "auto": lambda vault, loss: auto(vault, loss=loss, total=Summed(), workload=all_marginals(1)),
+    "mwem": lambda vault, loss: mwem(
+        vault, loss=loss, total=PublicTotal(1000), workload=all_marginals(2), schedule=Schedule(5, 3)
+    ),
+    "auto": lambda vault, loss: auto(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(1)),
 }
 
 

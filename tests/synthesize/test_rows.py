@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
-from sfumato.synthesize.rows import OTHER, round_to_total, to_arrow
+from sfumato.synthesize.product import OTHER, round_to_total, to_arrow
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 1 << 32))

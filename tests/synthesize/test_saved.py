@@ -10,9 +10,9 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import Summed, histogram
+from sfumato.synthesize import NoisyTotal, histogram
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.saved import load, save
+from sfumato.synthesize.synthetic import load, save
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.payload import decode, encode
 
@@ -30,8 +30,8 @@ def released(method: str):
     codes = np.random.default_rng(0).integers(0, DOMAIN.shape, (500, 3))
     vault = FakeVault(ArrayTable(DOMAIN, codes), seed=1)
     if method == "mst":
-        return mst(vault, loss=Epsilon(5), total=Summed())
-    return histogram(vault, loss=Epsilon(5), total=Summed())
+        return mst(vault, loss=Epsilon(5), total=NoisyTotal())
+    return histogram(vault, loss=Epsilon(5), total=NoisyTotal())
 
 
 @pytest.mark.parametrize("method", ["histogram", "mst"])

@@ -9,10 +9,10 @@ from sfumato import data
 from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import Summed, aim
-from sfumato.synthesize.workload import Marginals
+from sfumato.synthesize import NoisyTotal, aim
+from sfumato.workload.counting_queries import Marginals
 from sfumato.vault.fake import FakeVault
 
 
@@ -25,7 +25,7 @@ def test_boosting_trained_on_synthetic_rows_has_an_auc_of_088_on_real_ones(share
     scores = []
     for seed in range(3):
         vault = FakeVault(ArrayTable(domain, train.codes), seed=seed)
-        release = aim(vault, loss=EpsilonDelta(1, "1e-9"), total=Summed(), workload=workload)
+        release = aim(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=workload)
         made = Rows(domain, release.model.sample(generator(seed)))
         scores.append(train_on_release(made, test, target="class", seed=seed).score)
     assert np.mean(scores) >= 0.88  # 0.918 for real rows

@@ -13,12 +13,12 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize.annealed import annealed
+from sfumato.synthesize.aim import annealed
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.growth import Limits
-from sfumato.synthesize.matrix import matrix
-from sfumato.synthesize.saved import save
-from sfumato.synthesize.zeros import Zeros
+from sfumato.synthesize.graphical import Zeros
+from sfumato.synthesize.histogram import matrix
+from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.synthetic import save
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.opening import open_vault
 
@@ -49,7 +49,7 @@ def vault() -> FakeVault:
 def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(method, vault) -> None:
     for loss in (0.1, "1", None):
         with pytest.raises(LossError, match="a loss is Epsilon"):
-            method(vault, loss=loss, total=synthesize.Public(30))
+            method(vault, loss=loss, total=synthesize.PublicTotal(30))
     for total in (5, None, 30.0):
         with pytest.raises(InputError, match="the row count comes from"):
             method(vault, loss=Rho(1), total=total)
@@ -57,7 +57,9 @@ def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(me
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-@pytest.mark.parametrize("total", [synthesize.Public(30), synthesize.Charged(Fraction(1, 2))], ids=["public", "bought"])
+@pytest.mark.parametrize(
+    "total", [synthesize.PublicTotal(30), synthesize.BudgetShare(Fraction(1, 2))], ids=["public", "bought"]
+)
 @pytest.mark.parametrize(
     "loss",
     [EpsilonDelta("1e-100", "1e-9"), Epsilon("1e-149"), Epsilon("1e150"), Rho("1e-300"), Rho("1e300")],
@@ -79,7 +81,7 @@ def test_a_loss_at_either_end_is_refused_before_the_charge_or_makes_a_table(meth
 def test_a_number_of_rows_that_is_all_noise_is_refused_before_the_charge(method, vault) -> None:
     for loss in (EpsilonDelta("1e-100", "1e-9"), Epsilon("1e-12"), Rho("1e-17")):
         with pytest.raises(LossError, match="too small"):
-            method(vault, loss=loss, total=synthesize.Summed())
+            method(vault, loss=loss, total=synthesize.NoisyTotal())
     assert not vault.reserved
 
 
@@ -87,23 +89,23 @@ def test_a_number_of_rows_that_is_all_noise_is_refused_before_the_charge(method,
 def test_what_is_no_vault_is_refused_in_a_sentence(method) -> None:
     for table in ("people.csv", None, DOMAIN):
         with pytest.raises(InputError, match=r"the vault that sf\.open"):
-            method(table, loss=Rho(1), total=synthesize.Public(30))
+            method(table, loss=Rho(1), total=synthesize.PublicTotal(30))
 
 
 @pytest.mark.parametrize("loss", [Epsilon("1e-149"), Epsilon("1e-16"), Rho("1e-299"), Rho("1e-40")], ids=str)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_loss_too_small_for_its_noise_is_refused_before_the_charge(method, loss, vault) -> None:
     with pytest.raises(LossError, match="too small"):
-        method(vault, loss=loss, total=synthesize.Public(30))
+        method(vault, loss=loss, total=synthesize.PublicTotal(30))
     with pytest.raises(LossError, match="too small"):
-        method(vault, loss=Epsilon(1), total=synthesize.Charged(Fraction(1, 10**16)))
+        method(vault, loss=Epsilon(1), total=synthesize.BudgetShare(Fraction(1, 10**16)))
     assert not vault.reserved
 
 
 @pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"]])
 def test_a_loss_too_large_to_choose_with_is_refused_before_the_charge(method, vault) -> None:
     with pytest.raises(LossError, match="too large"):
-        method(vault, loss=Rho("1e300"), total=synthesize.Public(30))
+        method(vault, loss=Rho("1e300"), total=synthesize.PublicTotal(30))
     assert not vault.reserved
 
 
@@ -112,7 +114,7 @@ def test_what_is_no_workload_is_refused_before_the_charge(method, vault) -> None
     schedule = {"schedule": ONCE} if method is synthesize.mwem else {}
     for workload in (2, None, "age", [("a", "b")]):
         with pytest.raises(QueryError, match="a workload is what"):
-            method(vault, loss=Rho(1), total=synthesize.Public(30), workload=workload, **schedule)
+            method(vault, loss=Rho(1), total=synthesize.PublicTotal(30), workload=workload, **schedule)
     assert not vault.reserved
 
 
@@ -120,17 +122,17 @@ def test_what_is_no_workload_is_refused_before_the_charge(method, vault) -> None
 def test_what_are_no_limits_is_refused_before_the_charge(method, vault) -> None:
     for limits in (5, "many", {"cells": 5}):
         with pytest.raises(InputError, match="limits are given as"):
-            method(vault, loss=Rho(1), total=synthesize.Public(30), limits=limits)
+            method(vault, loss=Rho(1), total=synthesize.PublicTotal(30), limits=limits)
     assert not vault.reserved
 
 
 def test_names_of_attributes_of_the_wrong_form_are_refused_before_the_charge(vault) -> None:
     for attributes in ("a", 5, [5], [None], {"a"}):
         with pytest.raises(QueryError, match="named in a list"):
-            synthesize.histogram(vault, loss=Rho(1), total=synthesize.Public(30), attributes=attributes)
+            synthesize.histogram(vault, loss=Rho(1), total=synthesize.PublicTotal(30), attributes=attributes)
     for cliques in ("ab", 5, None, [5], ["a"], [["a"], [5]]):
         with pytest.raises(QueryError, match="named in a list"):
-            synthesize.marginals(vault, loss=Rho(1), total=synthesize.Public(30), cliques=cliques)
+            synthesize.marginals(vault, loss=Rho(1), total=synthesize.PublicTotal(30), cliques=cliques)
     assert not vault.reserved
 
 
@@ -149,7 +151,7 @@ def test_workloads_and_schedules_of_the_wrong_form_are_refused_when_they_are_mad
         with pytest.raises(InputError, match="whole numbers"):
             synthesize.Schedule(rounds=rounds, repetitions=1)
     with pytest.raises(InputError, match=r"Schedule\(rounds"):
-        synthesize.mwem(vault, loss=Rho(1), total=synthesize.Public(30), workload=RANGES, schedule=5)
+        synthesize.mwem(vault, loss=Rho(1), total=synthesize.PublicTotal(30), workload=RANGES, schedule=5)
     assert not vault.reserved
 
 
@@ -157,7 +159,7 @@ def test_workloads_and_schedules_of_the_wrong_form_are_refused_when_they_are_mad
 def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, vault) -> None:
     for workload in (RANGES, 2, None):
         with pytest.raises(QueryError, match="takes a workload of marginals"):
-            method(vault, loss=Rho(1), total=synthesize.Summed(), workload=workload)
+            method(vault, loss=Rho(1), total=synthesize.NoisyTotal(), workload=workload)
     assert not vault.reserved
 
 
@@ -179,7 +181,7 @@ def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, va
 )
 def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> None:
     with pytest.raises(InputError):
-        synthesize.aim(vault, loss=Rho(1), total=synthesize.Summed(), workload=MARGINALS, zeros=zeros)
+        synthesize.aim(vault, loss=Rho(1), total=synthesize.NoisyTotal(), workload=MARGINALS, zeros=zeros)
     assert not vault.reserved
 
 
@@ -189,7 +191,7 @@ def test_an_attribute_of_more_cells_than_can_be_counted_is_refused_before_the_ch
     fine = Integer(name="id", minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
     vault = FakeVault(ArrayTable(Domain((fine, *DOMAIN)), np.ones((9, 3), dtype=np.int64)), seed=1)
     with pytest.raises(SizeError, match=r"id has .* cells"):
-        method(vault, loss=Rho(1), total=synthesize.Summed())
+        method(vault, loss=Rho(1), total=synthesize.NoisyTotal())
     assert not vault.reserved
 
 
@@ -204,20 +206,20 @@ def test_limits_that_the_vault_would_refuse_in_the_middle_are_refused_when_they_
 def test_a_public_count_is_whole_and_a_share_exact() -> None:
     for count in (1.5, "5", 0):
         with pytest.raises(InputError, match="whole"):
-            synthesize.Public(count)
+            synthesize.PublicTotal(count)
     for share in (0.1, "x", 1):
         with pytest.raises(LossError, match="Fraction"):
-            synthesize.Charged(share)
+            synthesize.BudgetShare(share)
 
 
 def test_samples_and_conditions_of_the_wrong_form_are_refused(vault) -> None:
-    release = synthesize.mst(vault, loss=Rho(1), total=synthesize.Public(30))
+    release = synthesize.mst(vault, loss=Rho(1), total=synthesize.PublicTotal(30))
     for rows in (1.5, True, -1, "3"):
         with pytest.raises(InputError, match="whole number of rows"):
             release.sample(rows)
     with pytest.raises(SizeError, match="ask for fewer rows"):
         release.sample(10**11)
-    endless = synthesize.mst(vault, loss=Rho(1), total=synthesize.Public(10**11))
+    endless = synthesize.mst(vault, loss=Rho(1), total=synthesize.PublicTotal(10**11))
     for draw in (endless.codes, endless.sample, lambda: endless.rows):
         with pytest.raises(SizeError, match="ask for fewer rows"):
             draw()

@@ -8,7 +8,7 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError, QueryError
-from sfumato.synthesize.zeros import describe_zeros, load_zeros
+from sfumato.synthesize.graphical import describe_zeros, load_zeros
 
 DOMAIN = Domain(
     (

@@ -19,10 +19,10 @@ from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
 from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.ledger import open_ledger
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.report.page import Page, Plot, Row, Table
-from sfumato.synthesize import Summed, aim, all_marginals, auto
+from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.rows import Rows as PublicRows
 from sfumato.vault.vault import Vault
@@ -55,7 +55,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
         f"sqlite:///{folder / 'demo.ledger'}", dataset="child mental health", limit=CHILDREN_LOSS, create=True
     ) as ledger:
         vault = Vault(open_table(table).encode(described), ledger)
-        release = auto(vault, loss=CHILDREN_LOSS, total=Summed(), workload=all_marginals(2))
+        release = auto(vault, loss=CHILDREN_LOSS, total=NoisyTotal(), workload=all_marginals(2))
         account = str(ledger.remaining())
     counts = np.bincount(
         np.ravel_multi_index([table[name].to_numpy() for name in described.names], described.shape),
@@ -174,7 +174,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
         f"sqlite:///{folder / 'census.ledger'}", dataset="census", limit=CENSUS_LOSS, create=True
     ) as ledger:
         vault = Vault(open_table(real_path).encode(described), ledger)
-        release = aim(vault, loss=CENSUS_LOSS, total=Summed(), workload=all_marginals(max(_WAYS)))
+        release = aim(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))
         account = str(ledger.remaining())
     release.rows.to_parquet(synthetic_path, overwrite=True)
     errors = _distances(open_rows(real_path, described), open_rows(synthetic_path, described))

@@ -22,7 +22,7 @@ from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.frontier import Candidate
 from sfumato.evaluate.release_files import from_arrow
 from sfumato.evaluate.released import Answered, Perturbed, Released, Rows
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import OsEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
 from sfumato.vault.questions import Marginal
@@ -94,10 +94,10 @@ def _local() -> Iterator[Candidate]:
 def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
     """A synthetic table by AIM for all marginals of ``ways`` attributes."""
     from sfumato.synthesize.aim import aim as method
-    from sfumato.synthesize.total import Summed
-    from sfumato.synthesize.workload import all_marginals
+    from sfumato.synthesize.row_count import NoisyTotal
+    from sfumato.workload.counting_queries import all_marginals
 
-    release = method(_in_memory(rows), loss=loss, total=Summed(), workload=all_marginals(ways))
+    release = method(_in_memory(rows), loss=loss, total=NoisyTotal(), workload=all_marginals(ways))
     return Released.of(Rows(rows.domain, release.model.sample(generator()).astype(np.intp)))
 
 
@@ -150,7 +150,7 @@ def _on_disk(rows: Rows, folder: Path) -> Vault:
     """A vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
-    from sfumato.synthesize.rows import to_arrow
+    from sfumato.synthesize.product import to_arrow
     from sfumato.vault.vault import Vault
 
     encoded = open_table(to_arrow(rows.domain, rows.codes, generator())).encode(rows.domain)

@@ -25,7 +25,7 @@ from sfumato.evaluate.population_split import (
     refuse_wrong_split,
 )
 from sfumato.evaluate.released import Marginals, Released, Rows
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 
 VERSION = 4
 """Of the stored results: raise it when their meaning changes."""

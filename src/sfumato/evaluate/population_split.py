@@ -17,7 +17,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.intervals import Share, newcombe
 from sfumato.evaluate.released import KeptMarginals, Marginals, Released, Rows, keys
-from sfumato.model.simulation import generator, seeded
+from sfumato.model.row_sampling import generator, seeded
 
 FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
 _CERTAINTY = 1e-6  # error probability with which a control is called an overlap with the members

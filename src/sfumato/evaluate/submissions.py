@@ -16,7 +16,7 @@ from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.population_split import PopulationSplit, split_population
 from sfumato.evaluate.release_files import Hierarchies, Oddities, oddities, read_hierarchy, read_release
 from sfumato.evaluate.released import Released, Rows, open_rows
-from sfumato.model.simulation import generator, seeded
+from sfumato.model.row_sampling import generator, seeded
 
 _MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
 

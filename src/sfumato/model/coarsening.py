@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.model.sampling import Codes, spread_over
+from sfumato.model.row_sampling import CodeArray, spread_over
 
 RARE = 3.0
 """Standard deviations of noise below which a count cannot be told from none."""
@@ -64,7 +64,7 @@ class Coarsening:
         """The same groups, shared out over the allowed codes alone; a group without any must not be drawn."""
         return Coarsening(self.groups, np.where(allowed, self.weights, 0.0))
 
-    def expand(self, groups: Codes, generator: np.random.Generator) -> Codes:
+    def expand(self, groups: CodeArray, generator: np.random.Generator) -> CodeArray:
         """For every row a code of its group, shared out by weight and rounded, not drawn."""
         if self.trivial:
             return groups
@@ -97,7 +97,7 @@ def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int)
     squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning").
 
     The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
-    Codes after the first ``ordered`` (missing, unknown) stay their own groups.
+    CodeArray after the first ``ordered`` (missing, unknown) stay their own groups.
     """
     starts = np.arange(0, ordered, -(-ordered // MOST_CUTS))  # of what is never cut
     widths = np.diff(starts, append=ordered).astype(np.float64)

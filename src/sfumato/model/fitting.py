@@ -16,8 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.errors import InfeasibleError, QueryError
-from sfumato.model.cascade import project_all
-from sfumato.model.factor import Factor, Table
+from sfumato.model.factor import Factor, FloatArray, project_all
 from sfumato.model.graphical_model import GraphicalModel, calibrate
 
 _SHRINK = 0.5
@@ -33,15 +32,15 @@ class Observation:
     """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number)."""
 
     attributes: tuple[str, ...]
-    counts: Table
-    variance: Table | float
+    counts: FloatArray
+    variance: FloatArray | float
 
     def __post_init__(self) -> None:
         if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
             raise QueryError("an observation needs one axis an attribute and a positive variance", culprit=self)
 
 
-_Direction: TypeAlias = Callable[[Table, Observation], Table]
+_Direction: TypeAlias = Callable[[FloatArray, Observation], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class _State:
     """Potentials, and what they amount to: expected counts of the observed marginals, and the loss."""
 
     factors: tuple[Factor, ...]
-    expected: tuple[Table, ...]
+    expected: tuple[FloatArray, ...]
     loss: float
 
 
@@ -120,8 +119,8 @@ class _Problem:
         self._places = [keys.index(frozenset(observation.attributes)) for observation in observations]
         self.curvature = model.total * max((1 / np.min(o.variance) for o in observations), default=0.0)
 
-    def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[Table]) -> _State:
-        found: dict[int, Table] = {}
+    def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[FloatArray]) -> _State:
+        found: dict[int, FloatArray] = {}
         for clique, belief, held in zip(self._model.tree.cliques, beliefs, self._held, strict=True):
             targets = [self._observations[index].attributes for index in held]
             found.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
@@ -148,10 +147,10 @@ class _Problem:
             step *= _SHRINK
         return None
 
-    def _pairs(self, expected: Sequence[Table]) -> Iterator[tuple[Table, Observation]]:
+    def _pairs(self, expected: Sequence[FloatArray]) -> Iterator[tuple[FloatArray, Observation]]:
         return zip(expected, self._observations, strict=True)
 
-    def _moved(self, factors: Sequence[Factor], moves: Sequence[Table], step: float) -> tuple[Factor, ...]:
+    def _moved(self, factors: Sequence[Factor], moves: Sequence[FloatArray], step: float) -> tuple[Factor, ...]:
         moved = list(factors)
         for place, move, observation in zip(self._places, moves, self._observations, strict=True):
             factor = moved[place]
@@ -160,17 +159,17 @@ class _Problem:
         return tuple(moved)
 
 
-def _plain(expected: Table, observation: Observation) -> Table:
+def _plain(expected: FloatArray, observation: Observation) -> FloatArray:
     """The gradient of the loss with respect to expected counts: the mirror descent step."""
     return (expected - observation.counts) / observation.variance
 
 
-def _relative(expected: Table, observation: Observation) -> Table:
+def _relative(expected: FloatArray, observation: Observation) -> FloatArray:
     """The gradient divided by what a cell holds plus its noise, centred so that it leaves the total alone."""
     residual = expected - observation.counts
     scale = expected + np.sqrt(observation.variance)
     share = expected / scale
-    centred: Table = (residual - (share * residual).sum() / share.sum()) / scale
+    centred: FloatArray = (residual - (share * residual).sum() / share.sum()) / scale
     return centred
 
 

@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from sfumato.errors import InfeasibleError
-from sfumato.model.cascade import sum_all
-from sfumato.model.factor import Factor, Table
+from sfumato.model.factor import Factor, FloatArray, sum_all
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
 _LEAST = float(np.finfo(np.float64).tiny)
@@ -44,7 +43,7 @@ class GraphicalModel:
         return junction_tree([factor.attributes for factor in self.factors], self.sizes)
 
     @cached_property
-    def beliefs(self) -> tuple[Table, ...]:
+    def beliefs(self) -> tuple[FloatArray, ...]:
         """Probabilities of the cells of each clique of the tree; neighbours agree on their separator.
 
         Raises:
@@ -65,16 +64,16 @@ class GraphicalModel:
             return Factor(self.tree.cliques[holder], self.beliefs[holder]).project(attributes)
         return _across(self.tree, self.beliefs, tuple(attributes))
 
-    def expected(self, attributes: Sequence[str]) -> Table:
+    def expected(self, attributes: Sequence[str]) -> FloatArray:
         """Expected counts of a marginal: ``total`` times its probabilities, one axis an attribute."""
-        table: Table = self.total * self.probabilities(attributes).values
+        table: FloatArray = self.total * self.probabilities(attributes).values
         return table
 
     def times(self, factor: Factor) -> GraphicalModel:
         """The model with one more log potential: minus infinity makes a cell impossible (a structural zero)."""
         return replace(self, factors=(*self.factors, factor))
 
-    def given(self, log_shares: Mapping[str, Table]) -> GraphicalModel:
+    def given(self, log_shares: Mapping[str, FloatArray]) -> GraphicalModel:
         """The distribution of the rows kept, when a row is kept with the share of its cell of each named attribute.
 
         ``log_shares`` are logarithms of numbers from 0 to 1, shape ``(cells,)``; ``total`` becomes the
@@ -92,7 +91,7 @@ class GraphicalModel:
         return model
 
 
-def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[Table, ...] | None:
+def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
     """Clique marginals of the distribution with these log potentials; None where no cell has positive mass."""
     tables = _tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
@@ -116,7 +115,7 @@ def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str,
     return tuple(tables)
 
 
-def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[Table]:
+def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[FloatArray]:
     """Exponentials of the sums of potentials, one table a clique, each scaled to a largest cell of one."""
     held: list[list[Factor]] = [[] for _ in tree.cliques]
     for factor in factors:
@@ -133,13 +132,13 @@ def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, i
     return tables
 
 
-def _inverse(sums: Table) -> Table:
+def _inverse(sums: FloatArray) -> FloatArray:
     """One over each sum, and zero for a sum that is none (or so small that its inverse would be infinite)."""
-    inverse: Table = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums >= _LEAST)
+    inverse: FloatArray = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums >= _LEAST)
     return inverse
 
 
-def _across(tree: JunctionTree, beliefs: Sequence[Table], attributes: Clique) -> Factor:
+def _across(tree: JunctionTree, beliefs: Sequence[FloatArray], attributes: Clique) -> Factor:
     """Joint of attributes that no clique holds: messages towards the root that keep the wanted attributes."""
     wanted = set(attributes)
     inbox: list[list[Factor]] = [[] for _ in beliefs]

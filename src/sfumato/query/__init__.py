@@ -1,37 +1,52 @@
 """Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches."""
 
+from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.query.accuracy import accuracy, cost, too_small
-from sfumato.query.answer import Answer, Value
-from sfumato.query.ask import ask
-from sfumato.query.batch import BatchAnswer, choose
-from sfumato.query.batch import answer as answer_batch
-from sfumato.query.batch_rows import Batch
-from sfumato.query.choice import choose_quantile
-from sfumato.query.consistency import whole_counts
+from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
+from sfumato.query.ask import ask, choose_quantile, sql
+from sfumato.query.batch import BatchAnswer, answer_batch, strategies
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 from sfumato.query.session import Adaptive, Session
-from sfumato.query.statement import sql
+from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 
 __all__ = [
     "Adaptive",
+    "All",
+    "Among",
     "Answer",
-    "Batch",
+    "Any",
+    "Average",
     "BatchAnswer",
+    "Count",
+    "Distinct",
+    "Explicit",
+    "Extreme",
+    "NoisyValue",
+    "Not",
+    "Quantile",
     "Query",
     "Session",
-    "Value",
+    "Total",
+    "Variance",
     "accuracy",
+    "all_ranges",
     "answer_batch",
     "ask",
-    "choose",
+    "cells_of",
     "choose_quantile",
     "cost",
     "count",
     "mean",
     "median",
+    "non_negative_integers",
+    "prefixes",
+    "ranges",
+    "rectangles",
     "sql",
+    "strategies",
     "table",
     "too_small",
     "total",
-    "whole_counts",
 ]

@@ -1,21 +1,33 @@
-"""What a query returns: a release whose thing is a small table of estimates."""
+"""What a query returns: a release whose thing is a small table of estimates; and its counts, made to look like counts.
+
+Post-processing costs nothing and is done on request alone, because it biases: raw counts are right on average, and
+counts forced above zero are too large where there is nobody.
+"""
 
 from __future__ import annotations
 
 import html
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.arguments import expect
 from sfumato.errors import QueryError
-from sfumato.query.question import Query
+from sfumato.model.factor import FloatArray, project_to_total
+from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release
 
-BOUNDED = "intervals are of the bounded table"
+POSTPROCESSED = (
+    "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
+)
 
 
 @dataclass(frozen=True)
-class Value:
+class NoisyValue:
     """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence.
 
     The exact answer is that of the table as the domain has it read: bounded, clamped, without rows that it drops; see
@@ -46,8 +58,8 @@ class Truncation:
         most: the cap of one unit.
     """
 
-    rows: Value
-    units: Value
+    rows: NoisyValue
+    units: NoisyValue
     most: int
 
     def __str__(self) -> str:
@@ -71,7 +83,7 @@ class Answer(Release):
 
     query: Query
     keys: tuple[tuple[str, ...], ...]
-    values: tuple[tuple[Value, ...], ...]
+    values: tuple[tuple[NoisyValue, ...], ...]
     confidence: Fraction
     remarks: tuple[str, ...] = ()
     truncation: Truncation | None = None
@@ -92,7 +104,7 @@ class Answer(Release):
         return self.query.labels
 
     @property
-    def value(self) -> Value:
+    def value(self) -> NoisyValue:
         """The only value of a query with one aggregate and no groups.
 
         Raises:
@@ -117,6 +129,21 @@ class Answer(Release):
                 }
             rows.append(row)
         return rows
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table: labels as text, numbers as doubles."""
+        names = [f"{name}{part}" for name in self.columns for part in ("", " error", " low", " high")]
+        labels = {name: pa.array([key[at] for key in self.keys], pa.string()) for at, name in enumerate(self.groups)}
+        parts = np.array([[part for value in row for part in asdict(value).values()] for row in self.values])
+        numbers = parts.reshape(len(self.values), len(names)).T
+        return pa.table(labels | {name: pa.array(column) for name, column in zip(names, numbers, strict=True)})
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
+        """The rows as a pandas DataFrame; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
     def to_json(self) -> dict[str, Any]:
         """The answer and its statement as plain JSON values."""
@@ -149,3 +176,40 @@ class Answer(Release):
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         said = [*self.remarks, *([] if self.truncation is None else [str(self.truncation)])]
         return table + "".join(f"<p>{html.escape(each)}</p>" for each in said) + super().to_html()
+
+
+def non_negative_integers(answer: Answer) -> Answer:
+    """The answer with its counts turned into non-negative integers that keep their sum.
+
+    The nearest non-negative counts of that sum in Euclidean distance, then the largest remainders rounded up.
+
+    Raises:
+        QueryError: a column that is no count.
+    """
+    expect(answer, Answer, "counts of an Answer are post-processed")
+    for name, aggregate in zip(answer.columns, answer.query.aggregates, strict=True):
+        if not aggregate.is_count:
+            raise QueryError(f"{name!r} is no count, and cannot be made a whole number", culprit=aggregate)
+    columns = [
+        to_counts(np.array([row[place].estimate for row in answer.values])) for place in range(len(answer.columns))
+    ]
+    values = tuple(
+        tuple(replace(value, estimate=float(column[group])) for column, value in zip(columns, row, strict=True))
+        for group, row in enumerate(answer.values)
+    )
+    return replace(answer, values=values, remarks=(*answer.remarks, POSTPROCESSED))
+
+
+def to_counts(noisy: FloatArray) -> NDArray[np.int64]:
+    """Non-negative integers near ``noisy`` that sum to its rounded sum, or to zero where that is negative.
+
+    >>> to_counts(np.array([3.2, -1.0, 2.1])).tolist()
+    [3, 0, 1]
+    """
+    total = max(0, round(float(noisy.sum())))
+    projected = project_to_total(noisy, float(total))
+    floors = np.floor(projected).astype(np.int64)
+    missing = total - int(floors.sum())
+    largest = np.argsort(-(projected - floors), kind="stable")[:missing]
+    floors[largest] += 1
+    return floors

@@ -1,37 +1,46 @@
-"""Asking: one release for all the tables that a query needs, and the estimates read off them."""
+"""Asking: one release for all the tables that a question needs, and the estimates read off them.
+
+:func:`ask` reads quantiles off a noisy tree of counts: from one release all quantiles of an attribute follow, each
+with its interval.  :func:`choose_quantile` spends everything on one number by the exponential mechanism: its error is
+a few rows of rank, at the price of the interval and of the other quantiles.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 
-from sfumato.domain import Domain, Unknown
-from sfumato.errors import LossError
+from sfumato.domain import Domain, Integer
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import LossError, QueryError
 from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import EpsilonDelta, Loss, Number, decimals
+from sfumato.privacy.loss import EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import drowned, expected_errors
-from sfumato.query.answer import BOUNDED, Answer, Truncation, Value
-from sfumato.query.estimate import Noise, Reading, as_confidence
-from sfumato.query.question import Aggregate, Count, Distinct, Query, Total, refuse_no_query
-from sfumato.query.tally import Plan, plan, sum_unit
-from sfumato.query.words import in_words
+from sfumato.query.aggregate import Certainty, Estimates, numeric
+from sfumato.query.answer import Answer, NoisyValue, Truncation
+from sfumato.query.hierarchical_histogram import Quantile, leaves
+from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
 from sfumato.vault import canonical, keeper
 from sfumato.vault.doors import Doors
-from sfumato.vault.noise import noises
+from sfumato.vault.noise import Additive
 from sfumato.vault.payload import Payload
-from sfumato.vault.questions import beyond_bounds
+from sfumato.vault.questions import RankErrors, beyond_bounds
+from sfumato.vault.release import Release
+from sfumato.vault.sensitivity import selection_sensitivity
 from sfumato.vault.vault import Request, Settled
 
 CONFIDENCE = Fraction(95, 100)
+_PARTS = 4096
 
 
-class Keeper(keeper.Keeper, Protocol):
+class AskedVault(keeper.Keeper, Protocol):
     """What a query needs of a vault: also its limit, and columns that are not in the domain."""
 
     @property
@@ -45,7 +54,7 @@ class Keeper(keeper.Keeper, Protocol):
 
 
 def ask(
-    vault: Keeper, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
+    vault: AskedVault, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
 ) -> Answer:
     """Answer a query under one loss, charged before the data is touched.
 
@@ -67,19 +76,51 @@ def ask(
     """
     keeper.refuse_no_vault(vault)
     refuse_no_query(query)
-    sure = as_confidence(confidence)
+    certainty = Certainty.of(confidence)
     if query.discovered:
-        return _discover(vault, query, loss, sure, retry_key)
+        return _discover(vault, query, loss, certainty, retry_key)
+    query = query.check(vault.domain)
     planned = plan(query, vault.domain)
-    # refuses what cannot be measured, for free
-    mechanisms = noises(vault.domain, planned.questions, loss, planned.shares)
+    mechanisms = planned.mechanisms(vault.domain, loss)  # refuses what cannot be measured, for free
 
     def run(doors: Doors) -> Payload:
         measured = doors.measure(planned.questions, loss, shares=planned.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(Reading(vault.domain, sure), query, planned, mechanisms, settled)
+    return _read(vault.domain, query, planned, mechanisms, settled, certainty)
+
+
+def sql(
+    vault: AskedVault,
+    text: str,
+    *,
+    loss: Loss,
+    discoverable: Sequence[str] = (),
+    confidence: Number = CONFIDENCE,
+    retry_key: str | None = None,
+) -> Answer:
+    """Answer a SELECT of the subset (see :mod:`sfumato.query.select_statement`) under one loss, as :func:`ask` does.
+
+    Args:
+        vault: the protected table.
+        text: the statement.
+        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
+        discoverable: columns outside the domain by whose values may be grouped; takes a loss with a delta.
+        confidence: of the intervals, strictly between 0 and 1.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError: the statement is no text, or outside the subset; the message says where and why, and nothing was
+            spent.
+        LossError: the loss is none, or the confidence outside (0, 1); nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    from sfumato.query.select_statement import parse
+
+    keeper.refuse_no_vault(vault)
+    parsed = parse(text, vault.domain, discoverable=discoverable)
+    return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
 
 
 def price(query: Query, domain: Domain, loss: Loss) -> Charge:
@@ -91,28 +132,32 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
     return _threshold(_with_delta(loss), domain).charge if query.discovered else charge_for(loss)
 
 
-def request(planned: Plan) -> Request:
+def request(planned: QueryPlan) -> Request:
     """What the release of a plan is called in the journal."""
     return Request("query", "tally", planned.parameters, planned.words, raw=beyond_bounds(planned.questions))
 
 
-def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled) -> Answer:
-    domain = reading.domain
+def _read(
+    domain: Domain,
+    query: Query,
+    planned: QueryPlan,
+    mechanisms: Sequence[Additive],
+    settled: Settled,
+    certainty: Certainty,
+) -> Answer:
     columns = []
     for aggregate, source in zip(query.aggregates, planned.source, strict=True):
-        first = planned.first(source)
-        levels = range(first, first + len(planned.tallies[source].questions))
-        values = [settled.payload[str(place)] for place in levels]
-        columns.append(reading.estimates(aggregate, values, mechanisms[first]))
-    labels = [domain[name].labels() for name in query.by]
-    keys = tuple(itertools.product(*labels))
-    values_by_group = tuple(
-        tuple(
-            Value(*(float(part[group]) for part in (column.value, column.error, column.low, column.high)))
-            for column in columns
+        places = planned.places(source)
+        tables = [settled.payload[str(place)] for place in places]
+        columns.append(_values(aggregate.estimates(tables, mechanisms[places[0]], domain, certainty)))
+    keys = tuple(itertools.product(*(domain[name].labels() for name in query.by)))
+    truncation = None
+    if planned.truncation is not None and query.truncation is not None:
+        rows, units = (
+            _values(certainty.counts(settled.payload[str(place)], mechanisms[place]))[0]
+            for place in planned.places(planned.truncation)
         )
-        for group in range(len(keys))
-    )
+        truncation = Truncation(rows, units, query.truncation)
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
@@ -120,54 +165,20 @@ def _read(reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[No
         provenance=settled.provenance,
         query=query,
         keys=keys,
-        values=values_by_group,
-        confidence=reading.confidence,
-        remarks=(*meaning(query, domain), *drowned(domain, query, planned, mechanisms)),
-        truncation=_truncation(reading, query, planned, mechanisms, settled),
+        values=tuple(zip(*columns, strict=True)),
+        confidence=certainty.confidence,
+        remarks=(*query.meaning(domain), *drowned(domain, query, planned, mechanisms)),
+        truncation=truncation,
     )
 
 
-def _truncation(
-    reading: Reading, query: Query, planned: Plan, mechanisms: Sequence[Noise], settled: Settled
-) -> Truncation | None:
-    if planned.truncation is None or query.truncation is None:
-        return None
-    first = planned.first(planned.truncation)
-    rows, units = (
-        reading.count(int(settled.payload[str(place)][0]), mechanisms[place]) for place in (first, first + 1)
-    )
-    return Truncation(rows, units, query.truncation)
-
-
-def meaning(query: Query, domain: Domain) -> tuple[str, ...]:
-    """What the exact answer is of which an interval says where it lies, where that is not simply the table."""
-    unit = domain.unit
-    dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
-    numbers = sorted({of for each in query.aggregates if (of := _clamped(each, domain)) is not None})
-    said = []
-    if unit.column is not None and query.discovered:
-        said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
-    elif unit.column is not None:
-        said.append(f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out")
-    if dropping and not query.discovered:
-        said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
-    said += [
-        f"{each} is of values rounded to multiples of {decimals(step, up=False)}"
-        for each in query.aggregates
-        if isinstance(each, Total) and (step := sum_unit(domain, each.of)) != 1
+def _values(found: Estimates) -> list[NoisyValue]:
+    return [
+        NoisyValue(*map(float, parts)) for parts in zip(found.value, found.error, found.low, found.high, strict=True)
     ]
-    if numbers:
-        said.append(f"values of {', '.join(numbers)} beyond the declared bounds count as the bounds")
-    return tuple(said)
 
 
-def _clamped(aggregate: Aggregate, domain: Domain) -> str | None:
-    """The attribute of which an aggregate takes clamped numbers."""
-    of = None if isinstance(aggregate, Count | Distinct) else aggregate.of
-    return of if of is not None and domain[of].unknown is Unknown.CLAMP else None
-
-
-def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, retry_key: str | None) -> Answer:
+def _discover(vault: AskedVault, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
     loss = _with_delta(loss)
     mechanism = _threshold(loss, vault.domain)
     columns = query.discovered
@@ -183,28 +194,27 @@ def _discover(vault: Keeper, query: Query, loss: Loss, confidence: Fraction, ret
             "query",
             "threshold",
             {"columns": list(columns), "of": canonical.loss(loss)},
-            in_words(query, vault.domain),
+            query.describe(vault.domain),
             raw=columns,
         ),
         mechanism.charge,
         run,
         retry_key=retry_key,
     )
-    half, error = mechanism.noise.quantile(confidence), math.sqrt(mechanism.noise.variance)
-    units = [float(number) for number in settled.payload["units"]]
+    values = _values(certainty.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise))
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
-        expected_error=dict.fromkeys(query.labels, error),
+        expected_error=dict.fromkeys(query.labels, math.sqrt(mechanism.noise.variance)),
         provenance=settled.provenance,
         query=query,
         keys=tuple(zip(*settled.payload["keys"], strict=True)),
-        values=tuple(tuple(Value(at, error, at - half, at + half) for _ in query.labels) for at in units),
-        confidence=confidence,
+        values=tuple((value,) * len(query.labels) for value in values),
+        confidence=certainty.confidence,
         remarks=(
             f"values are shown from a noisy count of {mechanism.threshold} units; others are not",
             "the confidence is over all values, shown or not; of those shown with little more, fewer intervals hold",
-            *meaning(query, vault.domain),
+            *query.meaning(vault.domain),
         ),
     )
 
@@ -220,3 +230,85 @@ def _with_delta(loss: Loss) -> EpsilonDelta:
             culprit=loss,
         )
     return loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenQuantile(Release):
+    """A value near a quantile; ``expected_error`` bounds, with 95 %, by how many rows it misses the rank."""
+
+    value: float
+    quantile: Quantile
+
+
+def choose_quantile(
+    vault: AskedVault,
+    quantile: Quantile,
+    *,
+    loss: Loss,
+    where: Predicate | str | None = None,
+    retry_key: str | None = None,
+) -> ChosenQuantile:
+    """Choose a value near a quantile of the rows that meet a condition.
+
+    Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, single integers where they are
+    no more; exact.  Neighbours, sensitivity and scores: :class:`sfumato.vault.questions.RankErrors`.  Loss: epsilon,
+    or what rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
+
+    Args:
+        vault: the protected table.
+        quantile: of which attribute, and which.
+        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
+        where: None: all rows.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError, DomainError: the question does not fit the domain; nothing was spent.
+        LossError: no loss; nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    keeper.refuse_no_vault(vault)
+    if not isinstance(loss, Loss):
+        raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
+    domain = vault.domain
+    query = Query((quantile,), where=where).check(domain)
+    asked = rank_errors(domain, quantile, query.condition(domain))
+    sensitivity = selection_sensitivity(domain, asked)  # refuses what cannot be chosen, for free
+    charge = charge_for(loss)
+
+    def run(doors: Doors) -> Payload:
+        return {"cell": doors.select(asked, loss)}
+
+    asked_for = Request("query", "choice", {"scores": canonical.question(asked)}, f"chosen {query.describe(domain)}")
+    settled = vault.release(asked_for, loss, run, retry_key=retry_key)
+    bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
+    start, end = asked.edges[bin_], asked.edges[bin_ + 1]
+    attribute = numeric(domain, quantile.of)
+    low = start + part * (end - start) / asked.parts
+    value = math.ceil(low) if isinstance(attribute, Integer) else low + (end - start) / asked.parts / 2
+    epsilon = charge.epsilon if charge.epsilon is not None else Fraction(math.sqrt(8 * charge.rho))
+    cells = (len(asked.edges) - 1) * asked.parts
+    # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
+    missed = 2 * float(sensitivity) / float(epsilon) * math.log(cells / float(1 - CONFIDENCE))
+    return ChosenQuantile(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={f"{quantile}, in rows of rank": missed / quantile.probability.denominator},
+        provenance=settled.provenance,
+        value=float(min(max(value, attribute.minimum), attribute.maximum)),
+        quantile=quantile,
+    )
+
+
+def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
+    """The scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
+
+    Raises:
+        QueryError, DomainError: the attribute has no numbers, or there is none.
+    """
+    attribute = numeric(domain, quantile.of)
+    edges = leaves(domain, quantile.of).edges[0]
+    width = edges[1] - edges[0]
+    parts = min(_PARTS, int(width)) if isinstance(attribute, Integer) else _PARTS
+    if parts < 1:
+        raise QueryError(f"the bins of {quantile.of!r} are too narrow to be divided", culprit=quantile)
+    return RankErrors(quantile.of, quantile.probability, edges, parts, where)

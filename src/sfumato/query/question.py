@@ -1,102 +1,35 @@
-"""What can be asked: aggregates over filtered rows, by groups.  A closed language, so that whether a question
-can be answered depends on the domain alone.
+"""What can be asked: aggregates over filtered rows, by groups; and the few noisy tables that a question buys.
+
+A closed language, so that whether a question can be answered depends on the domain alone.  Aggregates that need the
+same table share it, and two questions that need the same tables are one release.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cached_property, lru_cache
+from typing import Any as Json
 
-from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not, Predicate
 from sfumato.errors import QueryError
-from sfumato.privacy.loss import plain
+from sfumato.privacy.loss import Loss
+from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
+from sfumato.query.hierarchical_histogram import Quantile
+from sfumato.query.three_valued import describe_condition, normal
+from sfumato.vault import canonical
+from sfumato.vault.noise import Additive, noises
+from sfumato.vault.questions import Dropped, Measurable
 
 MOST_AGGREGATES = 32
 MOST_CONDITIONS = 4096
 DEEPEST = 200
 MOST_GROUPS = 1 << 20
-
-
-@dataclass(frozen=True)
-class Count:
-    """Number of rows; of those with a value of ``of``, where it is named."""
-
-    of: str | None = None
-
-    def __str__(self) -> str:
-        return f"count({self.of or '*'})"
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """Number of distinct units of privacy with a row."""
-
-    def __str__(self) -> str:
-        return "count(distinct unit)"
-
-
-@dataclass(frozen=True)
-class Total:
-    """Sum of the clamped values."""
-
-    of: str
-
-    def __str__(self) -> str:
-        return f"sum({self.of})"
-
-
-@dataclass(frozen=True)
-class Mean:
-    """Mean of the clamped values."""
-
-    of: str
-
-    def __str__(self) -> str:
-        return f"mean({self.of})"
-
-
-@dataclass(frozen=True)
-class Variance:
-    """Mean squared deviation of the clamped values from their mean; its root, where ``root`` is set."""
-
-    of: str
-    root: bool = False
-
-    def __str__(self) -> str:
-        return f"{'deviation' if self.root else 'variance'}({self.of})"
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The value that a share ``probability`` of the values does not exceed."""
-
-    of: str
-    probability: Fraction
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.probability, Fraction):
-            raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
-        if not 0 < self.probability < 1:
-            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
-
-    def __str__(self) -> str:
-        return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
-
-
-@dataclass(frozen=True)
-class Extreme:
-    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
-
-    of: str
-    largest: bool
-
-    def __str__(self) -> str:
-        return f"{'max' if self.largest else 'min'}({self.of})"
-
-
-Aggregate: TypeAlias = Count | Distinct | Total | Mean | Variance | Quantile | Extreme
+BOUNDED = "intervals are of the bounded table"
+_LONGEST = 300  # characters of a description
 
 
 @dataclass(frozen=True)
@@ -106,7 +39,7 @@ class Query:
     Attributes:
         aggregates: one or more.
         by: declared attributes, whose cells are all answered for, empty or not.
-        where: None: all rows.
+        where: None: all rows.  A condition may be text, as it stands after WHERE.
         discovered: columns outside the domain, whose values are found in the data: those held by enough units,
             behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
         names: what to call the answers; they do not change what is asked.
@@ -116,7 +49,7 @@ class Query:
 
     aggregates: tuple[Aggregate, ...]
     by: tuple[str, ...] = ()
-    where: Predicate | None = None
+    where: Predicate | str | None = None
     discovered: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False)
     truncation: int | None = None
@@ -136,9 +69,8 @@ class Query:
             raise QueryError(
                 "of one unit at least one dropped row is counted, a whole number at most", culprit=self.truncation
             )
-        if self.discovered and (
-            self.truncation or self.by or self.where or any(each != Distinct() for each in self.aggregates)
-        ):
+        others = self.truncation or self.by or self.where is not None
+        if self.discovered and (others or any(each != Distinct() for each in self.aggregates)):
             raise QueryError(
                 "by values found in the data only distinct units can be counted, without a filter", culprit=self
             )
@@ -149,14 +81,19 @@ class Query:
         return self.names or tuple(str(aggregate) for aggregate in self.aggregates)
 
     def check(self, domain: Domain) -> Query:
-        """The query itself, if it fits the domain.
+        """The query itself, its condition read, if it fits the domain.
 
         Raises:
             DomainError: an attribute that the domain does not have.
-            QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition on
-                cells that an attribute does not have, or too many groups.
+            QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition that
+                cannot be read or is on cells that an attribute does not have, or too many groups.
         """
-        self._refuse_no_bound(domain)
+        if isinstance(self.where, str):
+            from sfumato.query.sql_condition import read_condition
+
+            return replace(self, where=read_condition(self.where, domain)).check(domain)
+        if self.truncation is not None and domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
         for leaf in _leaves(self.where):
             size = domain[leaf.attribute].size
             if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
@@ -166,19 +103,124 @@ class Query:
         if domain.project(self.by).size > MOST_GROUPS if self.by else False:
             raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
         for aggregate in self.aggregates:
-            match aggregate:
-                case Count(of=of):
-                    if of is not None:
-                        domain.index(of)
-                case Distinct():
-                    pass
-                case Total() | Mean() | Variance() | Quantile() | Extreme():
-                    numeric(domain, aggregate.of)
+            aggregate.check(domain)
         return self
 
-    def _refuse_no_bound(self, domain: Domain) -> None:
-        if self.truncation is not None and domain.unit.column is None:
-            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
+    def condition(self, domain: Domain) -> Predicate | None:
+        """Its condition in normal form; None where it holds for all rows."""
+        where = self.check(domain).where
+        assert not isinstance(where, str)
+        return normal(where, domain)
+
+    def describe(self, domain: Domain) -> str:
+        """What is counted, by what, and where, for whoever reads the journal; at most 300 characters.
+
+        >>> from sfumato.domain import Integer
+        >>> ages = Domain((Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),))
+        >>> count("age BETWEEN 18 AND 65").describe(ages)
+        'count(*) where age in 18 to 65'
+        """
+        asked = ", ".join(map(str, self.aggregates))
+        asked += "" if self.truncation is None else " and rows dropped by the bound"
+        groups = [*self.by, *(f"{name} as found in the data" for name in self.discovered)]
+        by = f" by {', '.join(groups)}" if groups else ""
+        where = self.condition(domain)
+        text = asked + by + ("" if where is None else f" where {describe_condition(where, domain)}")
+        shown = "".join(letter if letter.isprintable() else "?" for letter in text[: _LONGEST + 1])
+        return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
+
+    def meaning(self, domain: Domain) -> tuple[str, ...]:
+        """What the exact answer is of which an interval says where it lies, where that is not simply the table."""
+        unit, said = domain.unit, []
+        if unit.column is not None and self.discovered:
+            said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
+        elif unit.column is not None:
+            said.append(f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out")
+        dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
+        if dropping and not self.discovered:
+            said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
+        return (*said, *dict.fromkeys(remark for each in self.aggregates for remark in each.remarks(domain)))
+
+
+@dataclass(frozen=True)
+class NoisyTables:
+    """One noisy table: a question, or several levels of one, that share a part of the loss equally."""
+
+    questions: tuple[Measurable, ...]
+
+    @property
+    def key(self) -> str:
+        """The canonical form."""
+        return json.dumps([canonical.question(question) for question in self.questions], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """The tables of a query, in canonical order, and which of them each aggregate is read off.
+
+    ``shares`` has the part of the loss of every question, table by table.  ``words`` are the query's, for readers.
+    ``truncation`` is the place of the table of dropped rows, and of units with any, where they are asked for.
+    """
+
+    tables: tuple[NoisyTables, ...]
+    source: tuple[int, ...]
+    words: str = field(default="", compare=False)
+    truncation: int | None = None
+
+    @cached_property
+    def questions(self) -> tuple[Measurable, ...]:
+        """All questions, table by table."""
+        return tuple(question for table in self.tables for question in table.questions)
+
+    @cached_property
+    def shares(self) -> tuple[Fraction, ...]:
+        """Each table gets an equal part of the loss, and divides it equally over its questions."""
+        part = Fraction(1, len(self.tables))
+        return tuple(part / len(table.questions) for table in self.tables for _ in table.questions)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Json]:
+        """What shapes the answer, in canonical form, as the journal has it."""
+        return {
+            "questions": [canonical.question(question) for question in self.questions],
+            "shares": [str(share) for share in self.shares],
+        }
+
+    def places(self, table: int) -> range:
+        """Places of a table's questions."""
+        first = sum(len(before.questions) for before in self.tables[:table])
+        return range(first, first + len(self.tables[table].questions))
+
+    def mechanisms(self, domain: Domain, loss: Loss) -> tuple[Additive, ...]:
+        """The noise on each question at a loss; refuses, for free, what cannot be measured.
+
+        Raises:
+            LossError: no loss, or one so small that its noise cannot be drawn.
+        """
+        return noises(domain, self.questions, loss, self.shares)
+
+
+@lru_cache(maxsize=1024)  # a question is usually previewed and then asked, at one loss and another
+def plan(query: Query, domain: Domain) -> QueryPlan:
+    """The tables that a query needs.
+
+    Raises:
+        QueryError, DomainError: the query does not fit the domain.
+    """
+    query = query.check(domain)
+    where, words = query.condition(domain), query.describe(domain)
+    needed = [NoisyTables(each.questions(query.by, where, domain)) for each in query.aggregates]
+    if query.truncation is not None:
+        needed.append(NoisyTables((Dropped(query.truncation, where), Dropped(1, where))))
+    if len(needed) == 1:
+        return QueryPlan(tuple(needed), (0,), words)
+    distinct = sorted({tables.key: tables for tables in needed}.items())
+    places = {key: place for place, (key, _) in enumerate(distinct)}
+    source = tuple(places[tables.key] for tables in needed)
+    tables = tuple(each for _, each in distinct)
+    if query.truncation is None:
+        return QueryPlan(tables, source, words)
+    return QueryPlan(tables, source[:-1], words, truncation=source[-1])
 
 
 def refuse_no_query(query: object) -> None:
@@ -193,13 +235,38 @@ def refuse_no_query(query: object) -> None:
         )
 
 
-def _leaves(where: Predicate | None) -> list[Among]:
-    """The comparisons of a condition, without recursion.
+def count(where: Predicate | str | None = None) -> Query:
+    """How many rows meet a condition."""
+    return Query((Count(),), where=where)
+
+
+def mean(of: str, where: Predicate | str | None = None) -> Query:
+    """The mean of an attribute's clamped values."""
+    return Query((Average(of),), where=where)
+
+
+def total(of: str, where: Predicate | str | None = None) -> Query:
+    """The sum of an attribute's clamped values."""
+    return Query((Total(of),), where=where)
+
+
+def table(*attributes: str, where: Predicate | str | None = None) -> Query:
+    """The contingency table of attributes; of one attribute: its histogram."""
+    return Query((Count(),), by=attributes, where=where)
+
+
+def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | str | None = None) -> Query:
+    """The median of an attribute in each group."""
+    return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)
+
+
+def _leaves(where: Predicate | str | None) -> Sequence[Among]:
+    """The comparisons of a condition, without recursion; none of one that is still text.
 
     Raises:
         QueryError: what is no condition, or so deep or long that an engine might fail over it.
     """
-    level: list[Predicate] = [] if where is None else [where]
+    level: list[Predicate] = [] if where is None or isinstance(where, str) else [where]
     found: list[Among] = []
     seen = depth = 0
     while level:
@@ -210,7 +277,7 @@ def _leaves(where: Predicate | None) -> list[Among]:
                 culprit=seen,
             )
         if not all(isinstance(part, Predicate) for part in level):
-            raise QueryError("a condition is made of Among, All, Any and Not", culprit=where)
+            raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
         found += [part for part in level if isinstance(part, Among)]
         level = [part for each in level for part in _parts(each)]
     if not all(_is_set_of_codes(leaf.codes) for leaf in found):
@@ -230,41 +297,3 @@ def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
             return (part,)
         case All(parts=parts) | Any(parts=parts):
             return parts
-
-
-def numeric(domain: Domain, name: str) -> Integer | Real:
-    """An attribute that has numbers.
-
-    Raises:
-        QueryError: it is categorical.
-        DomainError: there is none of that name.
-    """
-    attribute = domain[name]
-    if isinstance(attribute, Categorical):
-        raise QueryError(f"{name!r} is categorical: it can be counted, but has no sum, mean or quantile", culprit=name)
-    return attribute
-
-
-def count(where: Predicate | None = None) -> Query:
-    """How many rows meet a condition."""
-    return Query((Count(),), where=where)
-
-
-def mean(of: str, where: Predicate | None = None) -> Query:
-    """The mean of an attribute's clamped values."""
-    return Query((Mean(of),), where=where)
-
-
-def total(of: str, where: Predicate | None = None) -> Query:
-    """The sum of an attribute's clamped values."""
-    return Query((Total(of),), where=where)
-
-
-def table(*attributes: str, where: Predicate | None = None) -> Query:
-    """The contingency table of attributes; of one attribute: its histogram."""
-    return Query((Count(),), by=attributes, where=where)
-
-
-def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | None = None) -> Query:
-    """The median of an attribute in each group."""
-    return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)

@@ -1,31 +1,44 @@
 """Differentially private synthetic tables."""
 
-from sfumato.synthesize.aim import aim
-from sfumato.synthesize.annealed import annealed
-from sfumato.synthesize.auto import auto
-from sfumato.synthesize.histogram import histogram, marginals
-from sfumato.synthesize.matrix import matrix
+from sfumato.synthesize.aim import aim, annealed
+from sfumato.synthesize.auto import auto, options
+from sfumato.synthesize.binning import private_edges
+from sfumato.synthesize.graphical import Zeros, load_zeros
+from sfumato.synthesize.histogram import histogram, marginals, matrix
+from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.mwem import Schedule, mwem
-from sfumato.synthesize.total import Charged, Public, Summed
-from sfumato.synthesize.workload import all_marginals, all_ranges, prefixes, ranges, rectangles
+from sfumato.synthesize.mwem import Output, Schedule, mwem
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
+from sfumato.synthesize.synthetic import Synthetic, load, save
+from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
 __all__ = [
-    "Charged",
-    "Public",
+    "BudgetShare",
+    "Explicit",
+    "Limits",
+    "NoisyTotal",
+    "Output",
+    "PublicTotal",
     "Schedule",
-    "Summed",
+    "Synthetic",
+    "Zeros",
     "aim",
     "all_marginals",
     "all_ranges",
     "annealed",
     "auto",
+    "cells_of",
     "histogram",
+    "load",
+    "load_zeros",
     "marginals",
     "matrix",
     "mst",
     "mwem",
+    "options",
     "prefixes",
+    "private_edges",
     "ranges",
     "rectangles",
+    "save",
 ]

@@ -1,9 +1,17 @@
-"""AIM: measure the marginals that the model gets most wrong, and fit again.
+"""AIM: measure the marginals that the model gets most wrong, and fit again; in batches, and as published.
 
 After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
-differentially private synthetic data", in batches: instead of one marginal a round chosen by the
+differentially private synthetic data".  ``aim`` works in batches: instead of one marginal a round chosen by the
 exponential mechanism, each round scores all candidates in one noisy vector and measures many of them.
-Two rounds do: pairs first, then triples of attributes.  ``annealed`` is the method as published.
+Two rounds do: pairs first, then triples of attributes.
+
+``annealed`` is the method as published, for comparison: one marginal a round, chosen by the exponential mechanism, at
+an annealed loss.  The candidates are the downward closure of the workload, weighted by what they share with it; a tenth
+of a round's loss chooses, the rest measures; noise is halved where the model did not move.  Three things differ.  The
+first round counts rows and divides its loss over the one-way marginals by their sizes, and merges their rare codes, as
+everywhere here.  Marginals of more than three attributes are no candidates, and the largest tables are left out where
+the vault could not count all candidates together.  Distances of triples that no clique holds are taken to a sample of
+the model.
 """
 
 from __future__ import annotations
@@ -19,32 +27,41 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
-from sfumato.model.simulation import generator
-from sfumato.privacy.loss import Loss
-from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share, one_way_share, refuse_fine, refuse_undividable
-from sfumato.synthesize.division import Allowance, Division
-from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import (
+from sfumato.model.row_sampling import generator
+from sfumato.privacy.loss import Epsilon, Loss
+from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
+from sfumato.synthesize.initial_marginals import (
+    State,
+    begin,
+    count_share,
+    one_way_share,
+    refuse_fine,
+    refuse_undividable,
+)
+from sfumato.synthesize.marginal_selection import (
     Limits,
     Scored,
     affordable,
     as_limits,
+    comparable,
     confirm,
+    drawn,
     grow,
     learn,
+    reference,
     relevant,
     score,
     wanted,
 )
-from sfumato.synthesize.synthetic import Synthetic, settle
-from sfumato.synthesize.total import Public, Total
-from sfumato.synthesize.words import rows_for
-from sfumato.synthesize.workload import Marginals
-from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
+from sfumato.synthesize.row_count import PublicTotal, RowCount
+from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
+from sfumato.vault.questions import Distance, MarginalErrors
 from sfumato.vault.vault import Request
+from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
 """Of each round: attributes of its candidates at most, share of the loss left, share of the cell cap."""
@@ -57,7 +74,7 @@ def aim(
     vault: Keeper,
     *,
     loss: Loss,
-    total: Total,
+    total: RowCount,
     workload: Marginals,
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
@@ -68,7 +85,7 @@ def aim(
         vault: the protected table.
         loss: the whole cost.  Noise is discrete Gaussian under rho and (epsilon, delta), which is far more
             accurate for many marginals than the discrete Laplace noise of pure epsilon.
-        total: where the number of rows comes from; ``Summed`` adds a rough count at half a percent of the loss.
+        total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
         workload: the marginals that the rows should preserve.
         limits: how large inference may get.
         zeros: cells that are impossible by their meaning.
@@ -90,10 +107,10 @@ def aim(
 
 
 def adapt(
-    doors: Doors, loss: Loss, total: Total, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
+    doors: Doors, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> Graphical:
     """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(totals.divisible(loss))
+    allowance = Allowance(row_count.divisible(loss))
     division = Division(allowance.whole, doors.domain.unit.rows)
     random = generator()
     state = begin(doors, allowance, total, share=None, zeros=zeros)
@@ -118,7 +135,7 @@ def as_request(
     vault: Keeper,
     method: str,
     loss: Loss,
-    total: Total,
+    total: RowCount,
     workload: Marginals,
     *,
     limits: Limits,
@@ -126,7 +143,7 @@ def as_request(
 ) -> Request:
     """The journal's question for a workload of marginals; what can be refused is refused here."""
     refuse_no_vault(vault)
-    totals.refuse_wrong(vault.domain, loss, total)
+    row_count.refuse_wrong(vault.domain, loss, total)
     if not isinstance(workload, Marginals):
         raise QueryError(
             "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
@@ -137,14 +154,14 @@ def as_request(
     refuse_impossible(zeros, vault.domain, limits.cells)
     parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
-        "total": totals.describe(total),
+        "total": row_count.describe(total),
         "limits": asdict(limits),
         "zeros": describe_zeros(zeros),
     }
     return Request("synthesize", method, parameters, rows_for(vault.domain, workload))
 
 
-def expected_error(domain: Domain, loss: Loss, total: Total, workload: Marginals) -> float | None:
+def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Marginals) -> float | None:
     """Root mean squared noise on a cell of the workload, if each of its marginals were measured; reads no data.
 
     The row count, the scores and the one-way marginals take their shares first; what the last take depends on
@@ -154,13 +171,13 @@ def expected_error(domain: Domain, loss: Loss, total: Total, workload: Marginals
     What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
     noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
-    division = Division(totals.divisible(loss), domain.unit.rows)
+    division = Division(row_count.divisible(loss), domain.unit.rows)
     most = max(ways for ways, _, _ in ROUNDS)
     cliques = wanted(workload, domain)
     if max(map(len, cliques)) > most:
         return None
     counted = float(1 - count_share(total))
-    rows = total.count if isinstance(total, Public) else 1.0
+    rows = total.count if isinstance(total, PublicTotal) else 1.0
     alone = max(map(len, cliques)) == 1  # they get what the others would have taken
     one_way = counted * (1.0 if alone else one_way_share(division, domain, rows))
     left = (counted - one_way) * float(1 - SCORES)
@@ -217,4 +234,98 @@ def _grow(
         division=division,
         share=float(share),
         fits=lambda more: tree_cells([*present, *more], state.model.sizes) <= most,
+    )
+
+
+_ROUNDS_AN_ATTRIBUTE = 16
+SELECTION = Fraction(1, 10)
+"""Share of a round's loss that choosing takes; the rest measures."""
+
+_COMPARED = 1 << 26  # cells of all candidates together, half of what the vault counts at once
+
+
+def annealed(
+    vault: Keeper,
+    *,
+    loss: Loss,
+    total: RowCount,
+    workload: Marginals,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
+) -> Synthetic:
+    """Release a graphical model fitted to marginals chosen one at a time, and rows.
+
+    Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
+    """
+    limits = as_limits(limits)
+    request = as_request(vault, "annealed", loss, total, workload, limits=limits, zeros=zeros)
+    settled = vault.release(
+        request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
+    )
+    model = Graphical.restore(vault.domain, settled.payload)
+    return settle(settled, model, expected_errors(model.measured))
+
+
+def anneal(
+    doors: Doors, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros] = ()
+) -> Graphical:
+    """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
+    allowance = Allowance(row_count.divisible(loss))
+    division = Division(allowance.whole, doors.domain.unit.rows)
+    rounds = _ROUNDS_AN_ATTRIBUTE * len(doors.domain)
+    one_way = Fraction(len(doors.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
+    halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
+    state = begin(doors, allowance, total, share=one_way, zeros=zeros)
+    candidates = _closure(doors, state, workload, limits)
+    random = generator()
+    step = Fraction(1, rounds)
+    while allowance.left > 0:
+        if allowance.left < 2 * step:  # less than two rounds are left: one takes it all
+            step = allowance.left
+        measuring = step * (1 - SELECTION)
+        within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
+        if not within:
+            return confirm(doors, state, division, allowance.take(allowance.left)).released(doors.domain)
+        errors = _selection_scores(state, within, division.absolute(float(measuring)), random)
+        chosen = errors.distances[doors.select(errors, allowance.take(step * SELECTION))].attributes
+        before = state.model.expected(chosen)
+        state = state.learn(doors.measure([state.question(chosen)], allowance.take(measuring)))
+        moved = float(np.abs(state.model.expected(chosen) - before).sum())
+        if moved <= division.absolute(float(measuring)) * before.size:
+            step = halved * step  # the noise hid what was left to learn: halve it
+    return state.released(doors.domain)
+
+
+def _closure(doors: Doors, state: State, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+    """Marginals of one to three attributes inside those of the workload, with their weights."""
+    cliques = wanted(workload, doors.domain)
+    weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
+    kept = comparable(affordable(list(weights), doors.domain, state, limits), doors.domain, _COMPARED)
+    return {clique: weights[clique] for clique in kept}
+
+
+def _within(state: State, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
+    """Candidates that the junction tree has room for; one-way marginals always have."""
+    present = [factor.attributes for factor in state.model.factors]
+    return {
+        clique: weight
+        for clique, weight in candidates.items()
+        if len(clique) == 1
+        or state.model.tree.holder(clique) is not None
+        or tree_cells([*present, clique], state.model.sizes) <= most
+    }
+
+
+def _selection_scores(
+    state: State, candidates: dict[Clique, int], noise: float, random: np.random.Generator
+) -> MarginalErrors:
+    """Scores weight x (distance - expected noise), as the selection door takes them."""
+    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
+    distances = tuple(
+        Distance(clique, reference(state.model, clique, sampled), state.groups(clique)) for clique in candidates
+    )
+    return MarginalErrors(
+        distances,
+        tuple(map(Fraction, candidates.values())),
+        tuple(fraction(noise * distance.reference.size) for distance in distances),
     )

@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import SizeError
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
-from sfumato.synthesize import total as totals
-from sfumato.synthesize.aim import aim, expected_error
-from sfumato.synthesize.annealed import annealed
-from sfumato.synthesize.matrix import MOST_CELLS, matrix, plan
+from sfumato.synthesize import row_count
+from sfumato.synthesize.aim import aim, annealed, expected_error
+from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
 from sfumato.synthesize.mst import mst
+from sfumato.synthesize.row_count import Bought, BudgetShare, NoisyTotal, PublicTotal, RowCount
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.synthesize.total import Bought, Charged, Public, Summed, Total
-from sfumato.synthesize.workload import MOST_MATRIX_CELLS, Marginals, Workload, refuse_no_workload
 from sfumato.vault.keeper import Keeper, refuse_no_vault
+from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, refuse_no_workload
 
 ROUNDS = 30
 REPETITIONS = 20
-COUNT_SHARE = Charged(Fraction(1, 20))  # of MWEM's loss, where nothing else is said about the row count
+COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of MWEM's loss, where nothing else is said about the row count
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Option:
         return f"{self.method}: about {self.error:.4g} rows ({self.reason})"
 
 
-def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synthetic:
+def auto(vault: Keeper, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
     """Release with the method of least expected error over ``workload``; the provenance says why.
 
     Raises:
@@ -74,7 +74,7 @@ def auto(vault: Keeper, *, loss: Loss, total: Total, workload: Workload) -> Synt
     return replace(released, provenance={**released.provenance, "chosen_among": [str(option) for option in ranked]})
 
 
-def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def options(domain: Domain, *, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     """The methods that can hold the workload's cells, least expected error first; reads no data.
 
     Of equal figures the one that leaves nothing out comes first, and ``aim`` before the other graphical methods.
@@ -82,7 +82,7 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
     Raises:
         SizeError: there is none.
     """
-    totals.refuse_wrong(domain, loss, total)
+    row_count.refuse_wrong(domain, loss, total)
     refuse_no_workload(workload)
     found = (
         *_histogram(domain, loss, total, workload),
@@ -99,7 +99,7 @@ def options(domain: Domain, *, loss: Loss, total: Total, workload: Workload) -> 
     return tuple(sorted(found, key=lambda option: (option.error, bool(option.left_out))))
 
 
-def _histogram(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _histogram(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     names = workload.attributes(domain)
     size = domain.project(names).size
     if size > tables.MOST_CELLS:
@@ -116,7 +116,7 @@ def _histogram(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
     )
 
 
-def _marginals(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _marginals(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals):
         return ()
     cliques = workload.over(domain)
@@ -137,31 +137,31 @@ def _marginals(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
     )
 
 
-def _matrix(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _matrix(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     size = domain.project(workload.attributes(domain)).size
-    if size > MOST_CELLS or size * workload.length(domain) > MOST_MATRIX_CELLS:
+    if size > MOST_OPTIMISED or size * workload.length(domain) > MOST_MATRIX_CELLS:
         return ()
-    chosen = plan(domain, loss, total, workload)
+    chosen = optimised(domain, loss, total, workload)
     if chosen.strategy.name == "identity":
         return ()  # a histogram says the same more plainly
     return (
         Option(
             "matrix",
             chosen.error,
-            f"noise on {len(chosen.question.weights)} sums optimised for the workload ({chosen.strategy.name})",
+            f"noise on {len(chosen.weighted.weights)} sums optimised for the workload ({chosen.strategy.name})",
             "",
             lambda vault: matrix(vault, loss=loss, total=total, workload=workload),
         ),
     )
 
 
-def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     size = domain.project(workload.attributes(domain)).size
     length = workload.length(domain)
     schedule = weights.Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
     if size > weights.MOST_CELLS or size * max(ROUNDS, length) > MOST_MATRIX_CELLS:
         return ()
-    bought: Bought = COUNT_SHARE if isinstance(total, Summed) else total
+    bought: Bought = COUNT_SHARE if isinstance(total, NoisyTotal) else total
     variance = weights.query_variance(domain, loss, bought, schedule)
     # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
     kept = min(1.0, max(size - 1, 1) / schedule.rounds)
@@ -176,7 +176,7 @@ def _mwem(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple
     )
 
 
-def _graphical(domain: Domain, loss: Loss, total: Total, workload: Workload) -> tuple[Option, ...]:
+def _graphical(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
     noise = expected_error(domain, loss, total, workload)
@@ -207,7 +207,7 @@ def _graphical(domain: Domain, loss: Loss, total: Total, workload: Workload) -> 
     )
 
 
-def _summed_error(widths: NDArray[np.int64] | NDArray[np.float64], size: int, variance: float, total: Total) -> float:
+def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowCount) -> float:
     """Root mean squared error of sums over ``widths`` cells of ``size``; a known total takes out the common part."""
-    known = widths / size if isinstance(total, Public) else 0.0
+    known = widths / size if isinstance(total, PublicTotal) else 0.0
     return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect, whole
 from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize.total import divisible
+from sfumato.synthesize.row_count import divisible
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.questions import Bins
@@ -71,7 +72,7 @@ def split(doors: Doors, attribute: str, loss: Loss, *, bins: int) -> list[float]
     """The method itself: levels of counts through ``doors``, then neighbours merged to about equal counts."""
     whole = divisible(loss)
     edges = _bounds(doors.domain, attribute)
-    counts: NDArray[np.float64] = np.array([np.inf])
+    counts: FloatArray = np.array([np.inf])
     deviation = 0.0
     for _ in range(LEVELS):
         heavy = counts > max(_CLEAR * deviation, _share(counts, bins))
@@ -87,7 +88,7 @@ def _bounds(domain: Domain, attribute: str) -> list[float]:
     return [float(numeric.minimum), float(numeric.maximum)]
 
 
-def _share(counts: NDArray[np.float64], bins: int) -> float:
+def _share(counts: FloatArray, bins: int) -> float:
     """Half of what a bin should hold: heavier ones are worth splitting."""
     finite = counts[np.isfinite(counts)]
     return float(np.maximum(finite, 0.0).sum()) / (2 * bins)
@@ -101,7 +102,7 @@ def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
     return found
 
 
-def _merged(edges: list[float], counts: NDArray[np.float64], bins: int) -> list[float]:
+def _merged(edges: list[float], counts: FloatArray, bins: int) -> list[float]:
     """Neighbours joined until each bin holds about its share of what the bins before it left over."""
     left = float(counts.sum())
     found, held = [edges[0]], 0.0

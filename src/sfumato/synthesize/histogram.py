@@ -1,7 +1,9 @@
-"""Noisy contingency tables: the whole domain at once, or one table for each of several sets of attributes.
+"""Noisy tables: the whole domain at once, one table for each of several sets of attributes, or optimised sums of cells.
 
 Discrete noise on every cell (Dwork, McSherry, Nissim, Smith 2006, Section 3.2, with integer noise),
-projected on the non-negative tables of the right sum, and rows drawn from the result.
+projected on the non-negative tables of the right sum, and rows drawn from the result.  Where a workload says which sums
+matter, weighted sums of cells are measured instead that suit it, decided from the workload alone (Li, Miklau, Hay,
+McGregor and Rastogi 2015; McKenna, Miklau, Hay and Machanavajjhala 2018).
 """
 
 from __future__ import annotations
@@ -15,24 +17,27 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
-from sfumato.model.factor import Factor
+from sfumato.model.factor import Factor, FloatArray, project_to_total
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import total as totals
+from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.synthetic import Synthetic, settle
-from sfumato.synthesize.total import Summed, Total, after_count
-from sfumato.synthesize.words import tables
-from sfumato.synthesize.workload import as_clique, as_cliques
+from sfumato.synthesize.row_count import NoisyTotal, RowCount, after_count
+from sfumato.synthesize.synthetic import Synthetic, rows_for, settle, tables
+from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import Marginal
 from sfumato.vault.vault import Request
+from sfumato.workload.counting_queries import Workload, as_clique, as_cliques
+from sfumato.workload.matrix_mechanism import StrategyOption, jointly, plan
 
 MOST_CELLS = 1 << 26  # 512 MiB of counts
+MOST_OPTIMISED = 256
+"""Cells over which a strategy is optimised in seconds; each search step takes their cube."""
 
 
-def histogram(vault: Keeper, *, loss: Loss, total: Total, attributes: Sequence[str] | None = None) -> Synthetic:
+def histogram(vault: Keeper, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None) -> Synthetic:
     """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
 
     Add/remove of one unit moves the cells by its number of rows in L1: discrete Laplace noise under pure
@@ -47,7 +52,7 @@ def histogram(vault: Keeper, *, loss: Loss, total: Total, attributes: Sequence[s
     return _release(vault, loss, total, (names,), "histogram")
 
 
-def marginals(vault: Keeper, *, loss: Loss, total: Total, cliques: Sequence[Sequence[str]]) -> Synthetic:
+def marginals(vault: Keeper, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
     """Release one noisy table for each set of attributes, the loss divided equally, and rows.
 
     The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
@@ -61,9 +66,9 @@ def marginals(vault: Keeper, *, loss: Loss, total: Total, cliques: Sequence[Sequ
     return _release(vault, loss, total, as_cliques(cliques), "marginals")
 
 
-def tabulate(doors: Doors, loss: Loss, total: Total, cliques: Sequence[tuple[str, ...]]) -> Product:
+def tabulate(doors: Doors, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
     """Measure every table through ``doors``, together with the row count at ``loss``, and make them consistent."""
-    bought = None if isinstance(total, Summed) else totals.buy(doors, loss, total)
+    bought = None if isinstance(total, NoisyTotal) else row_count.buy(doors, loss, total)
     measured = doors.measure([Marginal(clique) for clique in cliques], after_count(loss, total))
     count = _summed([measurement.values for measurement in measured]) if bought is None else bought
     parts = tuple(
@@ -73,38 +78,26 @@ def tabulate(doors: Doors, loss: Loss, total: Total, cliques: Sequence[tuple[str
     return Product.over(doors.domain, parts, count)
 
 
-def project_to_total(values: NDArray[np.int64] | NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """The nearest non-negative table that sums to ``total``, in least squares (Held, Wolfe, Crowder 1974).
-
-    Everything is shifted by one number and what falls below zero is clipped.
-
-    >>> project_to_total(np.array([5, -3, 1]), 4).tolist()
-    [4.0, 0.0, 0.0]
-    >>> project_to_total(np.array([5, -3, 1]), 5).tolist()
-    [4.5, 0.0, 0.5]
-    """
-    ordered = np.sort(values)[::-1].astype(np.float64)
-    shifts = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
-    last = int(np.flatnonzero(ordered > shifts)[-1]) if total > 0 else 0
-    return np.maximum(values - shifts[last], 0.0) if total > 0 else np.zeros(ordered.size)
-
-
-def expected_errors(domain: Domain, loss: Loss, total: Total, cliques: Sequence[tuple[str, ...]]) -> dict[str, float]:
+def expected_errors(
+    domain: Domain, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]
+) -> dict[str, float]:
     """Standard deviation of the noise on one cell of each table, before the projection: needs no data."""
     variance = cell_variance(domain, loss, total, cliques)
     return {f"standard deviation of a cell of {', '.join(clique)}": math.sqrt(variance) for clique in cliques}
 
 
-def cell_variance(domain: Domain, loss: Loss, total: Total, cliques: Sequence[tuple[str, ...]]) -> float:
+def cell_variance(domain: Domain, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> float:
     """Variance of the noise on one cell of any of the tables."""
     return noises(domain, [Marginal(clique) for clique in cliques], after_count(loss, total), None)[0].variance
 
 
-def _release(vault: Keeper, loss: Loss, total: Total, cliques: tuple[tuple[str, ...], ...], method: str) -> Synthetic:
-    totals.refuse_wrong(vault.domain, loss, total)
+def _release(
+    vault: Keeper, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
+) -> Synthetic:
+    row_count.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
     expected = expected_errors(vault.domain, loss, total, cliques)
-    parameters = {"cliques": [list(clique) for clique in cliques], "total": totals.describe(total)}
+    parameters = {"cliques": [list(clique) for clique in cliques], "total": row_count.describe(total)}
     request = Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}")
     settled = vault.release(request, loss, lambda doors: tabulate(doors, loss, total, cliques).payload())
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
@@ -133,3 +126,60 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
     weights = [Fraction(1, table.size) for table in tables]
     sums = [int(table.sum()) for table in tables]
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
+
+
+def matrix(vault: Keeper, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+    """Release the cells of a workload's attributes from optimised measurements, and rows.
+
+    Raises:
+        SizeError: the workload's attributes have too many cells.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    row_count.refuse_wrong(vault.domain, loss, total)
+    chosen = optimised(vault.domain, loss, total, workload)
+    parameters = {
+        "measured": canonical.question(chosen.weighted),
+        "strategy": chosen.strategy.name,
+        "total": row_count.describe(total),
+    }
+    settled = vault.release(
+        Request("synthesize", "matrix", parameters, rows_for(vault.domain, workload)),
+        loss,
+        lambda doors: estimate(doors, loss, total, chosen).payload(),
+    )
+    expected = {f"root mean squared error of a query, by the {chosen.strategy.name} strategy": chosen.error}
+    return settle(settled, Product.restore(vault.domain, settled.payload), expected)
+
+
+def optimised(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> StrategyOption:
+    """The best of identity, hierarchical (for one attribute) and p-identity strategies; reads no data.
+
+    Raises:
+        SizeError: the workload's attributes have too many cells.
+    """
+    return plan(domain, after_count(loss, total), workload, jointly(domain, workload, MOST_OPTIMISED))[0]
+
+
+def estimate(doors: Doors, loss: Loss, total: RowCount, chosen: StrategyOption) -> Product:
+    """Measure a strategy through ``doors``, together with the row count at ``loss``, and make the cells consistent."""
+    bought = None if isinstance(total, NoisyTotal) else row_count.buy(doors, loss, total)
+    weighted = chosen.weighted
+    (measured,) = doors.measure([weighted], after_count(loss, total))
+    answers = measured.values.astype(np.float64)
+    count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if bought is None else bought
+    table = _nearest(weighted.weights.astype(np.float64), answers, count)
+    table = table.reshape(doors.domain.project(chosen.attributes).shape)
+    return Product.over(doors.domain, (Factor(chosen.attributes, table),), count)
+
+
+def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
+    """The non-negative cells of sum ``count`` whose weighted sums are nearest to the answers, in least squares.
+
+    Nearest in the answers, not in the cells: sums that were measured well stay so, whatever single cells do.
+    """
+    from scipy.optimize import nnls
+
+    heavy = 100 * float(np.abs(rows).max())  # holds the total, to what rescaling can mend
+    cells, _ = nnls(np.vstack([rows, np.full((1, rows.shape[1]), heavy)]), np.append(answers, heavy * count))
+    return project_to_total(cells, count)

@@ -18,15 +18,13 @@ import numpy as np
 
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import total as totals
-from sfumato.synthesize.beginning import State, begin, count_share, refuse_fine, refuse_undividable
-from sfumato.synthesize.division import Allowance, Division
-from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.growth import Limits, affordable, as_limits, comparable, confirm, learn, reference
-from sfumato.synthesize.synthetic import Synthetic, settle
-from sfumato.synthesize.total import Total
-from sfumato.synthesize.words import rows_of
-from sfumato.synthesize.zeros import Zeros, describe_zeros, refuse_impossible
+from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import Allowance, Division
+from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
+from sfumato.synthesize.initial_marginals import State, begin, count_share, refuse_fine, refuse_undividable
+from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
+from sfumato.synthesize.row_count import RowCount
+from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.questions import Distance, MarginalErrors
@@ -38,7 +36,7 @@ _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that 
 
 
 def mst(
-    vault: Keeper, *, loss: Loss, total: Total, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+    vault: Keeper, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
@@ -50,7 +48,7 @@ def mst(
     Args:
         vault: the protected table.
         loss: the whole cost.
-        total: where the number of rows comes from; ``Summed`` adds a rough count at half a percent of the loss.
+        total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
         limits: how large a pair, and all pairs together with the tables of zeros, may get.
         zeros: cells that are impossible by their meaning.
 
@@ -60,12 +58,12 @@ def mst(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     refuse_no_vault(vault)
-    totals.refuse_wrong(vault.domain, loss, total)
+    row_count.refuse_wrong(vault.domain, loss, total)
     limits = as_limits(limits)
     refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
-    parameters = {"total": totals.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
+    parameters = {"total": row_count.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
     settled = vault.release(
         Request("synthesize", "mst", parameters, rows_of(vault.domain, vault.domain.names)),
         loss,
@@ -75,9 +73,9 @@ def mst(
     return settle(settled, model, expected_errors(model.measured))
 
 
-def span(doors: Doors, loss: Loss, total: Total, *, limits: Limits, zeros: Sequence[Zeros] = ()) -> Graphical:
+def span(doors: Doors, loss: Loss, total: RowCount, *, limits: Limits, zeros: Sequence[Zeros] = ()) -> Graphical:
     """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(totals.divisible(loss))
+    allowance = Allowance(row_count.divisible(loss))
     division = Division(allowance.whole, doors.domain.unit.rows)
     rest = 1 - count_share(total)
     state = begin(doors, allowance, total, share=rest * THIRD, zeros=zeros)

@@ -7,30 +7,30 @@ Rounds of: find a query that the synthetic table answers badly (exponential mech
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, SizeError
-from sfumato.model.factor import Factor
+from sfumato.model.factor import Factor, FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.synthesize import total as totals
-from sfumato.synthesize.multiplicative_weights import History, Weights, replay
+from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.synthetic import Synthetic, settle
-from sfumato.synthesize.total import Bought, Summed, after_count
-from sfumato.synthesize.words import rows_for
-from sfumato.synthesize.workload import Workload, counting, refuse_no_workload
+from sfumato.synthesize.row_count import Bought, NoisyTotal, after_count
+from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault import canonical
 from sfumato.vault.doors import Doors
 from sfumato.vault.keeper import Keeper, refuse_no_vault
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import AbsoluteErrors, Counting
 from sfumato.vault.vault import Request
+from sfumato.workload.counting_queries import Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24
 MOST_HISTORY_CELLS = 1 << 27  # 1 GiB of measured queries
@@ -72,10 +72,10 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
         SizeError: the dense table would not fit in memory.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    if isinstance(total, Summed):
+    if isinstance(total, NoisyTotal):
         raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
     refuse_no_vault(vault)
-    totals.refuse_wrong(vault.domain, loss, total)
+    row_count.refuse_wrong(vault.domain, loss, total)
     queries = _checked(vault.domain, workload, schedule)
     expected = expected_errors(vault.domain, loss, total, schedule)
     request = Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(vault.domain, workload))
@@ -97,14 +97,14 @@ class Iterates:
     ``average`` is that of the iterates before the last (of the only one, where there is one round).
     """
 
-    last: Weights
-    average: Weights
+    last: FloatArray
+    average: FloatArray
     count: int
 
 
 def iterate(doors: Doors, loss: Loss, total: Bought, queries: Counting, schedule: Schedule) -> Iterates:
     """Run MWEM through ``doors`` at ``loss``."""
-    count = max(1, totals.buy(doors, loss, total))  # weights are shares of the count
+    count = max(1, row_count.buy(doors, loss, total))  # weights are shares of the count
     part = _part(loss, total, schedule)
     matrix = queries.matrix
     products = matrix.astype(np.float64)
@@ -146,7 +146,7 @@ def _part(loss: Loss, total: Bought, schedule: Schedule) -> Epsilon | Rho:
     Raises:
         LossError: it is too small or too large to choose at.
     """
-    with totals.dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
+    with row_count.dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
         part = after_count(loss, total) / (2 * schedule.rounds)
         _ = Exponential.for_loss(part, sensitivity=1, monotone=False)
     return part
@@ -175,8 +175,88 @@ def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting
 def _describe(queries: Counting, total: Bought, schedule: Schedule) -> dict[str, Any]:
     return {
         "queries": canonical.question(queries),
-        "total": totals.describe(total),
+        "total": row_count.describe(total),
         "rounds": schedule.rounds,
         "repetitions": schedule.repetitions,
         "output": schedule.output.value,
     }
+
+
+_SMALLEST = 1e-300
+_FLAT = 1e-12
+_LARGEST_EXPONENT = 150.0  # of one pass, where each query misses by the whole table
+
+
+class History:
+    """The queries measured so far with their noisy answers, arranged for the replay.
+
+    The replay needs ``sum of q (m - q . weights)`` over all measured (q, m).  With fewer cells than queries
+    it is cheapest from the cells-by-cells matrix ``sum of q q'``; otherwise from the queries themselves.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        self.count = 0
+        self.direction = np.sin(np.arange(1.0, size + 1.0))  # of largest curvature, refined from round to round
+        self._gram = np.zeros((size, size)) if size <= 2 * most else None
+        self._target = np.zeros(size)  # sum of q m
+        self._rows = np.zeros((0 if self._gram is not None else most, size))
+        self._answers = np.zeros(most)
+
+    def add(self, query: NDArray[np.bool_], answer: float) -> None:
+        """Take in one measured query."""
+        row = query.astype(np.float64)
+        if self._gram is not None:
+            self._gram += row[:, None] * row
+            self._target += answer * row
+        else:
+            self._rows[self.count] = row
+            self._answers[self.count] = answer
+        self.count += 1
+
+    def gradient(self, step: float, total: float) -> Callable[[FloatArray, FloatArray], object]:
+        """A function that writes ``step * sum of q (m / total - q . share)`` of its first argument into its second."""
+        if self._gram is not None:
+            # shares sum to one, so the target can be taken into the matrix
+            return (self._target[:, None] * (step / total) - step * self._gram).dot
+        rows = self._rows[: self.count]
+        answers, scaled = self._answers[: self.count] / total, step * rows
+        return lambda share, out: (answers - rows.dot(share)).dot(scaled, out)
+
+    def pull(self, share: FloatArray) -> FloatArray:
+        """``sum of q (q . share)``: shape ``(cells,)``."""
+        rows = self._rows[: self.count]
+        pulled: FloatArray = self._gram.dot(share) if self._gram is not None else rows.dot(share).dot(rows)
+        return pulled
+
+
+def replay(weights: FloatArray, measured: History, repetitions: int) -> FloatArray:
+    """Multiplicative weights over the whole history, ``repetitions`` times.
+
+    The paper multiplies cell x by exp(q(x) (m - q(A)) / 2n) for one measurement (q, m).  Here one pass moves
+    along all measurements at once: their exponents are summed, and instead of 1/2 the step is 1/L where
+    that is smaller.  L, the largest eigenvalue of the queries' covariance under the current table, is the
+    curvature of the dual objective, beyond which simultaneous moves would overshoot.  With one measurement
+    (L at most 1/4) a pass is the paper's update.
+    """
+    ones = np.ones(weights.size)
+    total = float(ones.dot(weights))
+    share = np.maximum(weights / total, _SMALLEST)
+    step = min(0.5, 1 / _curvature(share, measured), _LARGEST_EXPONENT / measured.count)
+    gradient = measured.gradient(step, total)
+    exponents = np.empty(share.size)
+    for _ in range(repetitions):
+        gradient(share, exponents)
+        np.exp(exponents, exponents)
+        share *= exponents
+        share /= ones.dot(share)
+    return share * total
+
+
+def _curvature(share: FloatArray, measured: History) -> float:
+    """Largest eigenvalue of the covariance of the measured queries: one power iteration on from the last."""
+    moved = measured.pull(share * (measured.direction - share.dot(measured.direction)))
+    largest = math.sqrt(moved.dot(moved))
+    if largest < _FLAT:  # no query distinguishes cells yet
+        return _FLAT
+    measured.direction = moved / largest
+    return largest

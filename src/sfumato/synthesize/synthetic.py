@@ -1,21 +1,32 @@
-"""What every synthesizer returns: a release with a model, and rows drawn from it in the table's own types."""
+"""What every synthesizer returns: a release with a model, rows drawn from it, and a file of it.
+
+A saved release holds the public model with its domain and statement, to be sampled again at no cost.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+import yaml
 
-from sfumato.domain import Domain
-from sfumato.model.simulation import generator
-from sfumato.synthesize.rows import Codes, refuse_large, to_arrow
-from sfumato.synthesize.workload import Answers, Workload
+from sfumato.arguments import expect
+from sfumato.domain import Domain, dump, parse
+from sfumato.errors import InputError, SfumatoError
+from sfumato.model.factor import FloatArray
+from sfumato.model.row_sampling import CodeArray, generator
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.product import Product, refuse_large, to_arrow
+from sfumato.vault.payload import decode, encode
 from sfumato.vault.release import Release
-from sfumato.vault.rows import Rows
+from sfumato.vault.rows import Rows, free, whole
 from sfumato.vault.vault import Settled
+from sfumato.workload.counting_queries import Marginals, Workload
 
 
 class Model(Protocol):
@@ -31,15 +42,15 @@ class Model(Protocol):
         """Number of rows of a sample."""
         ...
 
-    def cells(self, attributes: tuple[str, ...]) -> NDArray[np.float64]:
+    def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Expected counts of a marginal, flat in C order."""
         ...
 
-    def answers(self, workload: Workload) -> Answers:
+    def answers(self, workload: Workload) -> FloatArray:
         """Expected answers to a workload: shape ``(queries,)``."""
         ...
 
-    def sample(self, random: np.random.Generator, rows: int | None = None) -> Codes:
+    def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
         """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
         ...
 
@@ -64,7 +75,7 @@ class Synthetic(Release):
         """
         return self._drawn(None, generator(self.seed))
 
-    def codes(self) -> Codes:
+    def codes(self) -> CodeArray:
         """The cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``.
 
         Raises:
@@ -97,3 +108,116 @@ def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> 
         model=model,
         seed=int(settled.digest[:16], 16),
     )
+
+
+_LISTED = 4
+
+
+def rows_of(domain: Domain, names: Sequence[str]) -> str:
+    """Rows with those columns, by name where they are few.
+
+    >>> from sfumato.domain import Integer, Unknown
+    >>> ages = Domain([Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)])
+    >>> rows_of(ages, ages.names)
+    'synthetic rows of age'
+    """
+    if len(names) <= _LISTED:
+        return f"synthetic rows of {', '.join(names)}"
+    some = "all" if len(names) == len(domain) else f"{len(names)} of"
+    return f"synthetic rows of {some} {len(domain)} attributes"
+
+
+def tables(cliques: Sequence[Sequence[str]]) -> str:
+    """The tables over those attributes, the first few by name.
+
+    >>> tables([("age", "sex"), ("town",)])
+    'age x sex; town'
+    """
+    named = "; ".join(" x ".join(clique) for clique in cliques[:_LISTED])
+    return named if len(cliques) <= _LISTED else f"{named}; and {len(cliques) - _LISTED} more"
+
+
+def rows_for(domain: Domain, workload: Workload) -> str:
+    """Rows that are meant to answer a workload."""
+    rows = rows_of(domain, workload.attributes(domain))
+    if not isinstance(workload, Marginals):
+        return f"{rows} for {workload.length(domain)} queries"
+    if workload.ways is None:
+        return f"{rows} for the marginals {tables(workload.cliques)}"
+    return f"{rows} for all {workload.ways}-way marginals"
+
+
+_KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}
+
+_DAMAGED = (
+    *(OSError, SfumatoError, yaml.YAMLError, RecursionError),
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError),
+)
+"""What reading a file that somebody made up can fail with."""
+
+_DIGEST = 32  # bytes of SHA-256 before the content, by which a damaged file is told from a sound one
+
+
+def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a release to one file that :func:`load` reads without the table and without the ledger.
+
+    ``rows`` of a loaded release are those of the release itself, as long as the version of NumPy is the same: its
+    random numbers and sums may change from one version to another.  The version is written into the file.
+
+    Raises:
+        InputError: the file cannot be written, or exists and nobody asked to replace it.
+    """
+    expect(release, Synthetic, "what is saved is the release of a synthesizer")
+    model = release.model
+    kind = next((name for name, kept in _KINDS.items() if isinstance(model, kept)), None)
+    if kind is None or not isinstance(model, Product | Graphical):
+        raise InputError(f"a model of type {type(model).__name__} cannot be saved", culprit=model)
+    free(path, overwrite=overwrite)
+    stored = encode(
+        {
+            **model.payload(),
+            "release": {
+                "kind": kind,
+                "numpy": np.__version__,  # for the reader who finds other rows
+                "domain": dump(model.domain),  # YAML keeps the order of attributes
+                "seed": release.seed,
+                "statement": release.statement(),
+            },
+        }
+    )
+    whole(path, lambda partial: _write(partial, hashlib.sha256(stored).digest() + stored))
+
+
+def load(path: str | Path) -> Synthetic:
+    """Read a release that was saved; nothing in the file is executed.
+
+    Raises:
+        InputError: the file cannot be read or is no saved release.
+    """
+    try:
+        content = Path(path).read_bytes()
+        digest, stored = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(stored).digest() != digest:
+            raise InputError("a byte was changed, lost or added since it was saved")
+        payload = decode(stored)
+        release = payload["release"]
+        model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
+        loaded = Synthetic(**release["statement"], model=model, seed=release["seed"])
+        _refuse_odd(loaded)
+        return loaded  # noqa: TRY300 - what is odd is refused in the same words
+    except _DAMAGED as error:
+        raise InputError(f"cannot read a saved release from {path}: no such file, or damaged", culprit=path) from error
+
+
+def _refuse_odd(release: Synthetic) -> None:
+    """Refuse a file that somebody made up: its statement says something, and its model draws a row."""
+    texts = isinstance(release.guarantee, str) and isinstance(release.cost, str) and type(release.seed) is int
+    tables = isinstance(release.provenance, dict) and isinstance(release.expected_error, dict)
+    if not texts or not tables or release.seed < 0 or release.model.total < 0:
+        raise InputError("a statement of texts, errors and provenance, and a seed are missing")
+    with np.errstate(all="ignore"):
+        release.sample(1)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

@@ -14,18 +14,20 @@ from sfumato.domain import parse
 from sfumato.engine.open import open_table
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import ask
-from sfumato.query.question import Count, Extreme, Mean, Quantile, Query, Total, Variance
+from sfumato.query.aggregate import Average, Count, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
 from sfumato.vault.fake import FakeVault
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (
-    Mean("age"),
+    Average("age"),
     Variance("age"),
     Variance("age", root=True),
     Quantile("age", Fraction(1, 2)),
     Extreme("age", largest=True),
     Extreme("age", largest=False),
-    Mean("income"),
+    Average("income"),
 )
 
 
@@ -45,7 +47,7 @@ def test_groups_without_rows_tell_their_size_and_sum_and_nothing_else(vault):
 
 
 def test_a_chart_has_no_bar_where_nothing_is_told_and_every_interval(vault):
-    answer = ask(vault, Query((Mean("age"), Count()), by=("sex",)), loss=Epsilon(1))
+    answer = ask(vault, Query((Average("age"), Count()), by=("sex",)), loss=Epsilon(1))
     bars = chart(answer, DESCRIBED)["data"]["values"]
     assert [bar["estimate"] is None for bar in bars] == [False, False, True, True]
     assert [(bar["low"], bar["high"]) for bar in bars] == [row[0].interval for row in answer.values]

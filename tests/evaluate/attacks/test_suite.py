@@ -12,7 +12,7 @@ from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.histogram import histogram
-from sfumato.synthesize.total import Summed
+from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.fake import FakeVault
 
 
@@ -111,7 +111,7 @@ def test_bounds_hold_for_differentially_private_rows(everyone, epsilon):
         Rows(everyone.domain.project(narrow), rows.codes[:, places]) for rows in (everyone.members, everyone.controls)
     )
     vault = FakeVault(ArrayTable(members.domain, members.codes.astype(np.uint8)), seed=1)
-    model = histogram(vault, loss=Epsilon(epsilon), total=Summed()).model
+    model = histogram(vault, loss=Epsilon(epsilon), total=NoisyTotal()).model
     release = Released.of(Rows(members.domain, model.sample(np.random.default_rng(0)).astype(np.intp)))
     found = attack_rows(release, members, controls, claim=Claim(Epsilon(epsilon)), seed=0)
     for result in found.results:

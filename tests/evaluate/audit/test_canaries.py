@@ -17,9 +17,9 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize.aim import aim
 from sfumato.synthesize.histogram import histogram as histogram_synthesizer
 from sfumato.synthesize.histogram import marginals
-from sfumato.synthesize.total import Public
-from sfumato.synthesize.workload import all_marginals
+from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import all_marginals
 
 
 def histogram(epsilon, seed):
@@ -44,7 +44,7 @@ def synthesized(method, epsilon, seed):
 
     def run(included):
         vault = FakeVault(ArrayTable(domain, np.flatnonzero(included)[:, None].astype(np.uint16)), seed=1000 + seed)
-        release = method(vault, loss=Epsilon(epsilon), total=Public(200))
+        release = method(vault, loss=Epsilon(epsilon), total=PublicTotal(200))
         return release.model.cells(("cell",)) - 0.5
 
     return run

@@ -26,7 +26,7 @@ from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.query import Answer
-    from sfumato.query.accuracy import Expected
+    from sfumato.query.aggregate import Expected
 
 Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
 

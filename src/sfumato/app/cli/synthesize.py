@@ -75,7 +75,7 @@ def synthesize(
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
-    from sfumato.synthesize.rows import refuse_large
+    from sfumato.synthesize.product import refuse_large
     from sfumato.vault.opening import beside
     from sfumato.vault.rows import save_text, writable
 
@@ -99,7 +99,7 @@ def synthesize(
         sample = release.rows
     sample.write(out, overwrite=overwrite)
     if model is not None:
-        from sfumato.synthesize.saved import save
+        from sfumato.synthesize.synthetic import save
 
         save(release, model, overwrite=overwrite)
         remark(f"Wrote the model {model}.")
@@ -148,7 +148,7 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
-    from sfumato.synthesize.saved import load
+    from sfumato.synthesize.synthetic import load
     from sfumato.vault.rows import writable
 
     writable(out, overwrite=overwrite)

@@ -23,8 +23,8 @@ from sfumato.app.requests.questions import AskRequest
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Loss
 from sfumato.query import Query
-from sfumato.query.question import Count, Mean, Total
-from sfumato.query.tally import plan
+from sfumato.query.aggregate import Count, Average, Total
+from sfumato.query.question import plan
 from sfumato.vault.noise import noises
 from sfumato.vault.vault import Vault
 
@@ -69,7 +69,7 @@ def _reply(query: Query, asked: Asked, loaded: Loaded, vault: Vault) -> Response
 
 def _is_quick(query: Query, loaded: Loaded, loss: Loss) -> bool:
     """Whether what is left to do, but for waiting, is a little arithmetic."""
-    plain = all(isinstance(each, Count | Total | Mean) for each in query.aggregates)
+    plain = all(isinstance(each, Count | Total | Average) for each in query.aggregates)
     groups = math.prod(loaded.domain[name].size for name in query.by)
     if not plain or query.discovered or query.truncation or groups * len(query.aggregates) > _FEW:
         return False

@@ -30,7 +30,7 @@ from sfumato.errors import (
     SizeError,
     TableError,
 )
-from sfumato.query.sql_place import Place
+from sfumato.query.sql_condition import Place
 
 MEDIA = "application/problem+json"
 

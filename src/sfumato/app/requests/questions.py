@@ -14,11 +14,14 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, exact
-from sfumato.query import Answer, accuracy, ask, cost, too_small, whole_counts
-from sfumato.query.accuracy import Expected
-from sfumato.query.condition import Comparison, Condition, compare, missing
-from sfumato.query.question import Aggregate, Count, Distinct, Extreme, Mean, Quantile, Query, Total, Variance
-from sfumato.query.sql import LONGEST, parse
+from sfumato.query import Answer, accuracy, ask, cost, too_small, non_negative_integers
+from sfumato.query.aggregate import Expected
+from sfumato.query.three_valued import Comparison, Condition, compare, missing
+from sfumato.query.aggregate import Aggregate, Count, Distinct, Average, Total, Variance
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
+from sfumato.query.select_statement import parse
+from sfumato.query.sql_condition import LONGEST
 from sfumato.vault.vault import Vault
 
 Truncation = Annotated[int, Field(ge=1, le=10**6)] | None
@@ -46,7 +49,7 @@ class AggregateFields(Request):
             case "sum", str(of):
                 return Total(of)
             case "mean", str(of):
-                return Mean(of)
+                return Average(of)
             case "variance", str(of):
                 return Variance(of)
             case "deviation", str(of):
@@ -122,7 +125,7 @@ class AskRequest(Request):
         """Ask it: charged before the data is touched."""
         loss, confidence = self.loss.loss(), self.confidence
         found = ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key)
-        return whole_counts(found) if self.whole else found
+        return non_negative_integers(found) if self.whole else found
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
     from sfumato.synthesize.synthetic import Synthetic
-    from sfumato.synthesize.total import Total
-    from sfumato.synthesize.workload import Marginals
+    from sfumato.synthesize.row_count import Total
+    from sfumato.workload.counting_queries import Marginals
     from sfumato.vault.vault import Vault
 
 _WAY = 2
@@ -120,7 +120,7 @@ class SynthesisRequest(Request):
     @property
     def workload(self) -> Marginals:
         """The marginals named, or all of so many attributes."""
-        from sfumato.synthesize.workload import Marginals, all_marginals
+        from sfumato.workload.counting_queries import Marginals, all_marginals
 
         named = tuple(tuple(clique) for clique in self.marginals)
         return Marginals(cliques=named) if named else all_marginals(self.way or _WAY)
@@ -132,10 +132,10 @@ class SynthesisRequest(Request):
             SfumatoError: as the method says.
         """
         from sfumato import synthesize as methods
-        from sfumato.synthesize.zeros import load_zeros
+        from sfumato.synthesize.graphical import load_zeros
 
         loss = self.loss.loss()
-        total: Total = methods.Summed() if self.rows is None else methods.Public(self.rows)
+        total: Total = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
         zeros = () if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)
         match self.method:
@@ -165,7 +165,7 @@ class SynthesisRequest(Request):
         rounds = min(ROUNDS, queries) if self.rounds is None else self.rounds
         if rounds > queries:
             raise InputError(f"MWEM measures no query twice and there are {queries}; take --rounds {queries}")
-        total = methods.Charged(Fraction(1, 20)) if self.rows is None else methods.Public(self.rows)
+        total = methods.BudgetShare(Fraction(1, 20)) if self.rows is None else methods.PublicTotal(self.rows)
         schedule = methods.Schedule(rounds=rounds, repetitions=REPETITIONS)
         return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=self.workload, schedule=schedule)
 

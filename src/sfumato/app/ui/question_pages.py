@@ -21,8 +21,8 @@ from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
-from sfumato.query.answer import Value
-from sfumato.query.question import Aggregate, Count, Distinct, Total, Variance, numeric
+from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregate import Aggregate, Count, Distinct, Total, Variance, numeric
 from sfumato.query.sql import LONGEST
 
 _MORE = "with more, the error is smaller in proportion"

@@ -23,7 +23,7 @@ from sfumato.evaluate.claims import Claim, advantage_bound
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
 from sfumato.evaluate.released import Marginals, Perturbed, Released, Rows
-from sfumato.model.simulation import generator, seeded
+from sfumato.model.row_sampling import generator, seeded
 
 _PEOPLE = 1000  # of each kind: half of them fit, half of them test
 

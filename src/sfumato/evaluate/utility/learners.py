@@ -14,7 +14,7 @@ from sfumato.errors import TableError
 from sfumato.evaluate.released import Rows
 from sfumato.evaluate.utility.marginal_scores import Mean, mean_of
 from sfumato.extras import require
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 
 _BINS = 255  # the largest number of categories that histogram gradient boosting takes
 _REGRESSION_CELLS = 10  # a number with more cells than this is predicted as a number

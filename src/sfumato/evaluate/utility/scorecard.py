@@ -26,7 +26,7 @@ from sfumato.evaluate.utility.marginal_scores import (
     sampled_score,
 )
 from sfumato.evaluate.utility.query_errors import QueryErrors, draw_conjunctions, query_errors
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator
 
 _QUERIES = 1000
 _DISTINCT = 20  # released rows below which nothing can be learned about telling them apart

@@ -17,10 +17,9 @@ from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
-from sfumato.synthesize.division import Allowance, Division, fraction
-from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.total import Charged, Public, Summed, Total, dividing, divisible
-from sfumato.synthesize.zeros import Zeros, barred
+from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.graphical import Graphical, Measured, Zeros, barred
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
 from sfumato.vault.checks import check_size
 from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
@@ -75,7 +74,9 @@ class State:
         return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement))
 
 
-def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction | None, zeros: Sequence[Zeros]) -> State:
+def begin(
+    doors: Doors, allowance: Allowance, total: RowCount, *, share: Fraction | None, zeros: Sequence[Zeros]
+) -> State:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
@@ -89,7 +90,7 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
     domain = doors.domain
     division = Division(allowance.whole, domain.unit.rows)
     counted = _count(doors, allowance, total)
-    rows = total.count if isinstance(total, Public) else max(1.0, float(counted[0].counts))
+    rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
     parts = division.shares(domain.shape)
     if share is None:
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
@@ -103,7 +104,7 @@ def begin(doors: Doors, allowance: Allowance, total: Total, *, share: Fraction |
         _merged(coarsenings[name], measurement, name)
         for name, measurement in zip(domain.names, measurements, strict=True)
     )
-    sums = float(total.count) if isinstance(total, Public) else estimate_total([*counted, *observations])
+    sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*counted, *observations])
     sizes = {name: found.size for name, found in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
@@ -138,14 +139,14 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
         _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)
 
 
-def count_share(total: Total) -> Fraction:
+def count_share(total: RowCount) -> Fraction:
     """Share of the loss that :func:`begin` takes for the row count."""
     match total:
-        case Public():
+        case PublicTotal():
             return Fraction(0)
-        case Charged(share=share):
+        case BudgetShare(share=share):
             return share
-        case Summed():
+        case NoisyTotal():
             return COUNT_SHARE
 
 
@@ -171,8 +172,8 @@ def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[
     return merge_neighbours(counts, _variance(measurement), attribute.declared)
 
 
-def _count(doors: Doors, allowance: Allowance, total: Total) -> tuple[Observation, ...]:
-    if isinstance(total, Public):
+def _count(doors: Doors, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:
+    if isinstance(total, PublicTotal):
         return ()
     (counted,) = doors.measure([Marginal(())], allowance.take(count_share(total)))
     return (Observation((), counted.values.astype(np.float64).reshape(()), _variance(counted)),)

@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError
+from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
-from sfumato.model.sampling import Codes, sample
+from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.beginning import State
-from sfumato.synthesize.division import Division
-from sfumato.synthesize.workload import Marginals
+from sfumato.synthesize.budget_allocation import Division
+from sfumato.synthesize.initial_marginals import State
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance, Marginal, Measurement
+from sfumato.workload.counting_queries import Marginals
 
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the doors
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
@@ -81,8 +82,8 @@ class Scored:
     """Candidates with their noisy L1 distances from the model, in rows."""
 
     cliques: tuple[Clique, ...]
-    distances: NDArray[np.float64]
-    cells: NDArray[np.float64]
+    distances: FloatArray
+    cells: FloatArray
 
 
 def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
@@ -168,7 +169,7 @@ def score(
 
 def grow(
     scored: Scored,
-    weights: NDArray[np.float64],
+    weights: FloatArray,
     *,
     division: Division,
     share: float,
@@ -200,12 +201,12 @@ def grow(
     return [scored.cliques[index] for index in chosen], division.shares([float(sizes[index]) for index in chosen])
 
 
-def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, Codes]:
+def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
     """Rows to count marginals on that no clique holds, where exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
 
-def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, Codes]) -> NDArray[np.int64]:
+def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray]) -> NDArray[np.int64]:
     """The model's counts of a marginal as integers: exact, or those of ``sampled`` rows for three attributes or more
     that no clique holds.
     """

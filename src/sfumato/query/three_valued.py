@@ -3,22 +3,32 @@
 A condition is kept as the pair of predicates that say where it is true and where it is false.  NOT swaps
 them; AND is true where both are and false where either is; OR the other way round.  WHERE keeps the rows
 for which the condition is true, so that rows with a missing value fall out of ``x = 1`` and ``NOT x = 1`` alike.
+
+Predicates have a normal form, so that conditions that mean the same by their shape are one question.  Negations are
+pushed down to sets of cells, nested conjunctions and disjunctions are flattened, sets of the same attribute are merged,
+and parts stand once and in a fixed order.  It is no minimal form: two predicates with one meaning may still differ, and
+are then paid for twice, never confused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
+from typing import assert_never
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
-from sfumato.domain.predicate import All, Among, Any, Predicate
+from sfumato.domain.predicate import All, Among, Any, Not, Predicate
 from sfumato.errors import QueryError
 
 Literal = str | bool | Fraction
+
+_NOBODY = Any(())
+_LISTED = 12  # cells, or stretches of cells, that a condition names in words
 
 
 class Comparison(StrEnum):
@@ -161,3 +171,123 @@ def _cut(attribute: Attribute, code: int) -> str:
         f"this cuts the cell {attribute.labels()[code]} of {attribute.name!r}: its {kind} at {shown}{beyond}; "
         "compare at such an edge"
     )
+
+
+@lru_cache(maxsize=1024)  # a condition is put into words and asked
+def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
+    """The normal form; None where the predicate holds for every row by its shape.
+
+    >>> from sfumato.domain import Integer, Unknown
+    >>> domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
+    >>> normal(All((Not(Among("age", frozenset({0}))), Among("age", frozenset({0, 1})))), domain)
+    Among(attribute='age', codes=frozenset({1}))
+    """
+    return None if predicate is None else _simplify(predicate, domain, negated=False)
+
+
+def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predicate | None:
+    match predicate:
+        case Among(attribute=name, codes=codes):
+            every = frozenset(range(domain[name].size))
+            kept = every - codes if negated else codes & every
+            return None if kept == every else Among(name, kept) if kept else _NOBODY
+        case Not(part=part):
+            return _simplify(part, domain, negated=not negated)
+        case All(parts=parts) | Any(parts=parts):
+            simplified = [_simplify(part, domain, negated=negated) for part in parts]
+            conjunction = isinstance(predicate, All) != negated
+            return _conjunction(simplified, domain) if conjunction else _disjunction(simplified, domain)
+        case _:
+            assert_never(predicate)
+
+
+def _conjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
+    kept: list[Predicate] = []
+    for part in parts:
+        if part is not None:
+            kept += part.parts if isinstance(part, All) else [part]
+    cells: dict[str, frozenset[int]] = {}
+    for part in kept:
+        if isinstance(part, Among):
+            cells[part.attribute] = cells.get(part.attribute, part.codes) & part.codes
+    merged: list[Predicate] = [Among(name, codes) for name, codes in cells.items()]
+    merged += [part for part in kept if not isinstance(part, Among)]
+    if _NOBODY in merged or any(isinstance(part, Among) and not part.codes for part in merged):
+        return _NOBODY
+    return _joined(All, merged, domain)
+
+
+def _disjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
+    if any(part is None for part in parts):
+        return None
+    kept: list[Predicate] = []
+    for part in parts:
+        assert part is not None
+        kept += part.parts if isinstance(part, Any) else [part]
+    cells: dict[str, frozenset[int]] = {}
+    for part in kept:
+        if isinstance(part, Among):
+            cells[part.attribute] = cells.get(part.attribute, part.codes) | part.codes
+    if any(len(codes) == domain[name].size for name, codes in cells.items()):
+        return None
+    merged: list[Predicate] = [Among(name, codes) for name, codes in cells.items()]
+    merged += [part for part in kept if not isinstance(part, Among)]
+    return _joined(Any, merged, domain) if merged else _NOBODY
+
+
+def _joined(kind: type[All | Any], parts: list[Predicate], domain: Domain) -> Predicate | None:
+    distinct = sorted(set(parts), key=lambda part: _order(part, domain))
+    if not distinct:
+        return None
+    return distinct[0] if len(distinct) == 1 else kind(tuple(distinct))
+
+
+def _order(part: Predicate, domain: Domain) -> str:
+    match part:
+        case Among(attribute=name, codes=codes):
+            return f"0 {domain.index(name):06d} {sorted(codes)}"
+        case All(parts=parts) | Any(parts=parts):
+            inside = " ".join(_order(each, domain) for each in parts)
+            return f"{1 if isinstance(part, All) else 2} ({inside})"
+        case Not():
+            return f"3 {_order(part.part, domain)}"
+
+
+def describe_condition(where: Predicate, domain: Domain) -> str:
+    """A predicate in words, for whoever reads the journal: public names and declared values only."""
+    match where:
+        case Among(attribute=name, codes=codes):
+            return _among(domain[name], codes)
+        case Any(parts=()):
+            return "nothing holds"
+        case All(parts=parts) | Any(parts=parts):
+            joined = [describe_condition(part, domain) for part in parts[:_LISTED]]
+            word = " and " if isinstance(where, All) else " or "
+            more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
+            return f"({word.join(joined)}{more})"
+        case Not(part=part):
+            return f"not {describe_condition(part, domain)}"
+
+
+def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
+    """The cells, or those that are left out, whichever are fewer to name."""
+    named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
+    word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
+    more = f" and {len(shown) - _LISTED} more" if shown[_LISTED:] else ""
+    return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
+
+
+def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
+    """Declared cells of numbers that follow each other as one, every other cell by itself."""
+    declared = sorted(code for code in codes if code < attribute.declared)
+    if isinstance(attribute, Categorical):
+        yield from (str(attribute.values[code]) for code in declared)
+    else:
+        first = [code for code in declared if code - 1 not in codes]
+        last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
+        for start, end in zip(first, last, strict=True):
+            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
+            between = "to" if isinstance(attribute, Integer) else "to below"
+            yield str(low) if low == high else f"{low} {between} {high}"
+    missing = null_code(attribute)
+    yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= attribute.declared)

@@ -9,9 +9,9 @@ from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.domain.predicate import Among
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query import ask, count, sql
-from sfumato.query.question import Distinct, Query
-from sfumato.query.sql import parse
-from sfumato.query.words import in_words
+from sfumato.query.aggregate import Distinct
+from sfumato.query.question import Query
+from sfumato.query.select_statement import parse
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ from sfumato.query.words import in_words
     ],
 )
 def test_a_question_is_said_by_its_declared_cells(statement, words):
-    assert in_words(parse(statement, DOMAIN), DOMAIN) == words
+    assert parse(statement, DOMAIN).describe(DOMAIN) == words
 
 
 def test_words_are_short_and_printable_however_the_domain_is():
     values = tuple(f"a\nvery long name of a place, number {place}" for place in range(100))
     domain = Domain((Categorical(name="place", values=values, unknown=Unknown.DROP),))
-    words = in_words(count(Among("place", frozenset(range(0, 100, 2)))), domain)
+    words = count(Among("place", frozenset(range(0, 100, 2)))).describe(domain)
     assert len(words) == 300
     assert words.isprintable()
 
@@ -55,12 +55,12 @@ def test_the_journal_says_what_was_asked_and_the_words_do_not_make_another_quest
     free = sql(vault.asked_by("ann"), "SELECT COUNT(*) FROM t WHERE age < 40", loss=Epsilon(1))
     assert free.cost == "nothing: asked and answered before"
     found = [(entry.kind.value, entry.asked) for entry in vault.ledger.journal()]
-    words = in_words(parse("SELECT COUNT(*) FROM t WHERE age < 40", DOMAIN), DOMAIN)
+    words = parse("SELECT COUNT(*) FROM t WHERE age < 40", DOMAIN).describe(DOMAIN)
     assert found == [("release", words), ("repeat", words)]
     vault.ledger.verify()
 
 
 def test_values_found_in_the_data_are_said_to_be(fake):
     query = Query((Distinct(),), discovered=("sex",))
-    assert in_words(query, DOMAIN) == "count(distinct unit) by sex as found in the data"
+    assert query.describe(DOMAIN) == "count(distinct unit) by sex as found in the data"
     ask(fake, query, loss=EpsilonDelta(1, "1e-6"))

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.domain import Integer, Real, Unknown
-from sfumato.query import tree
-from sfumato.query.consistency import onto_simplex, to_counts
-from sfumato.query.tree import consistent, increasing, ladder, rank_variance
+from sfumato.model.factor import project_to_total
+from sfumato.query import hierarchical_histogram as tree
+from sfumato.query.answer import to_counts
+from sfumato.query.hierarchical_histogram import consistent, increasing, ladder, rank_variance
 
 
 @pytest.mark.parametrize(("branches", "heights", "top"), [(2, 3, 3), (3, 2, 2), (4, 1, 5)])
@@ -64,10 +65,10 @@ def test_the_bins_hold_every_value_and_nest(attribute):
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=30))
-def test_whole_counts_are_the_nearest_of_their_sum(values):
+def test_non_negative_integers_are_the_nearest_of_their_sum(values):
     noisy = np.array(values)
     total = max(0, round(float(noisy.sum())))
-    nearest, counts = onto_simplex(noisy, float(total)), to_counts(noisy)
+    nearest, counts = project_to_total(noisy, float(total)), to_counts(noisy)
     assert counts.min() >= 0
     assert counts.sum() == total
     assert nearest.sum() == pytest.approx(total, abs=1e-6)

@@ -11,8 +11,9 @@ from sfumato.errors import DomainError, LossError, QueryError
 from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.query import ask, choose_quantile
-from sfumato.query.question import Quantile, Query
-from sfumato.query.sql import parse
+from sfumato.query.hierarchical_histogram import Quantile
+from sfumato.query.question import Query
+from sfumato.query.select_statement import parse
 from sfumato.vault.fake import FakeVault
 
 MEDIAN = Quantile("income", Fraction(1, 2))

@@ -19,7 +19,7 @@ _WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so man
 
 
 @dataclass(frozen=True)
-class Public:
+class PublicTotal:
     """The number of rows is public knowledge, declared by the owner of the table."""
 
     count: int
@@ -30,7 +30,7 @@ class Public:
 
 
 @dataclass(frozen=True)
-class Charged:
+class BudgetShare:
     """The number of rows is a noisy count of its own that takes ``share`` of the loss, between 0 and 1."""
 
     share: Fraction
@@ -41,18 +41,18 @@ class Charged:
 
 
 @dataclass(frozen=True)
-class Summed:
+class NoisyTotal:
     """The number of rows is the sum of the noisy tables themselves, and costs nothing beyond them.
 
     Graphical methods, whose first tables depend on it, add a rough count at half a percent of the loss.
     """
 
 
-Total: TypeAlias = Public | Charged | Summed
-Bought: TypeAlias = Public | Charged
+RowCount: TypeAlias = PublicTotal | BudgetShare | NoisyTotal
+Bought: TypeAlias = PublicTotal | BudgetShare
 
 
-def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
+def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
     """Refuse what is no loss or no source of a row count, or a loss too small to count, before anything is charged.
 
     Raises:
@@ -60,12 +60,14 @@ def refuse_wrong(domain: Domain, loss: Loss, total: Total) -> None:
     """
     if not isinstance(loss, Epsilon | EpsilonDelta | Rho):
         raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
-    if not isinstance(total, Public | Charged | Summed):
-        raise InputError("the row count comes from Summed(), Charged(share) or Public(count)", culprit=total)
-    if isinstance(total, Public):
+    if not isinstance(total, PublicTotal | BudgetShare | NoisyTotal):
+        raise InputError(
+            "the row count comes from NoisyTotal(), BudgetShare(share) or PublicTotal(count)", culprit=total
+        )
+    if isinstance(total, PublicTotal):
         return
     try:
-        counted = divisible(loss) * (total.share if isinstance(total, Charged) else 1)
+        counted = divisible(loss) * (total.share if isinstance(total, BudgetShare) else 1)
         wide = noises(domain, [Marginal(())], counted, None)[0].variance > _WIDEST**2
     except LossError:
         wide = True
@@ -96,26 +98,26 @@ def divisible(loss: Loss) -> Epsilon | Rho:
     return loss if isinstance(loss, Epsilon) else loss.as_rho()
 
 
-def after_count(loss: Loss, total: Total) -> Epsilon | Rho:
+def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:
     """What remains of the loss after the row count was paid."""
     whole = divisible(loss)
-    return whole * (1 - total.share) if isinstance(total, Charged) else whole
+    return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
 
 
 def buy(doors: Doors, loss: Loss, total: Bought) -> int:
     """The number of rows to use; what is left of the loss is ``after_count``."""
-    if isinstance(total, Public):
+    if isinstance(total, PublicTotal):
         return total.count
     (measured,) = doors.measure([Marginal(())], divisible(loss) * total.share)
     return max(0, int(measured.values[0]))
 
 
-def describe(total: Total) -> Any:  # noqa: ANN401  (JSON)
+def describe(total: RowCount) -> Any:  # noqa: ANN401  (JSON)
     """The choice as JSON values, for the journal."""
     match total:
-        case Public(count=count):
+        case PublicTotal(count=count):
             return {"public": count}
-        case Charged(share=share):
+        case BudgetShare(share=share):
             return {"charged": plain(share)}
-        case Summed():
+        case NoisyTotal():
             return "summed"

@@ -6,8 +6,7 @@ import pytest
 from sfumato.errors import SizeError
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.sampling import sample, spread
-from sfumato.model.simulation import generator
+from sfumato.model.row_sampling import generator, sample, spread
 
 SIZES = {"a": 3, "b": 4, "c": 5}
 

@@ -4,13 +4,14 @@ A workload W of counting queries over n cells is answered as W A^+ (A x + noise)
 strategy A are what is really measured.  The expected total squared error of all queries is the variance of
 the noise on a row times tr[(A^T A)^-1 W^T W].  The variance grows with the square of a sensitivity of A: under pure
 epsilon its L1 sensitivity, under rho its L2 sensitivity.  Strategies are optimised here for L1; under rho
-they are as valid, not optimal, and whoever compares them has to do it by the variance that they really get
-(as :func:`sfumato.synthesize.matrix.plan` does).  Source: Li, Miklau, Hay, McGregor and Rastogi 2015;
-p-identity strategies and products of them: McKenna, Miklau, Hay and Machanavajjhala 2018 (HDMM), Section 5.
+they are as valid, not optimal, so :func:`plan` compares them by the variance that they really get.  Source: Li, Miklau,
+Hay, McGregor and Rastogi 2015; p-identity strategies and products of them: McKenna, Miklau, Hay and Machanavajjhala
+2018 (HDMM), Section 5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -18,11 +19,16 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain import Domain
 from sfumato.errors import SizeError
-from sfumato.model.simulation import generator
+from sfumato.model.factor import FloatArray
+from sfumato.model.row_sampling import generator
+from sfumato.privacy.loss import Loss
+from sfumato.vault.noise import noises
+from sfumato.vault.questions import Marginal, Measurable, Weighted
+from sfumato.workload.counting_queries import Workload, refuse_no_workload
 
-Floats = NDArray[np.float64]
-
+IDENTITY = "identity"
 MOST_CELLS = 4096  # of an attribute, as a strategy over n cells takes n^3 steps
 _SEED = 20180711  # starting points of the optimiser: any fixed number, so that equal workloads get equal strategies
 _STARTS = 2
@@ -42,35 +48,17 @@ class Strategy:
     name: str
     factors: tuple[NDArray[np.int64], ...]
 
-    @property
-    def sensitivity(self) -> int:
-        """Largest column sum of absolute values."""
-        return int(np.prod([np.abs(factor).sum(axis=0).max() for factor in self.factors], dtype=np.int64))
-
-    @property
-    def squared_sensitivity(self) -> int:
-        """Largest column sum of squares."""
-        return int(np.prod([(factor**2).sum(axis=0).max() for factor in self.factors], dtype=np.int64))
-
     def matrix(self) -> NDArray[np.int64]:
         """The rows over all cells, flat in C order."""
         rows: NDArray[np.int64] = reduce(np.kron, self.factors)
         return rows
 
-    def squared_error(self, grams: Sequence[Floats]) -> float:
-        """tr[(A^T A)^-1 W^T W] for noise of variance one on each row.
-
-        Args:
-            grams: for each factor W_i^T W_i, shape ``(cells, cells)``, where the workload is their product.
-        """
-        return float(np.prod([_trace(factor, gram) for factor, gram in zip(self.factors, grams, strict=True)]))
-
-    def error_of(self, gram: Floats) -> float:
-        """The same for a workload that is no product: ``gram`` is W^T W over all cells."""
+    def error_of(self, gram: FloatArray) -> float:
+        """tr[(A^T A)^-1 W^T W] for noise of variance one on each row; ``gram`` is W^T W over all cells."""
         inverse = reduce(np.kron, [np.linalg.inv(factor.T.astype(np.float64) @ factor) for factor in self.factors])
         return float(np.sum(inverse * gram))
 
-    def estimate(self, answers: Floats) -> Floats:
+    def estimate(self, answers: FloatArray) -> FloatArray:
         """Least-squares cells from noisy answers to all rows: shape ``(cells,)``."""
         table = answers.reshape([len(factor) for factor in self.factors])
         for axis, factor in enumerate(self.factors):
@@ -79,12 +67,133 @@ class Strategy:
         return table.reshape(-1)
 
 
+@dataclass(frozen=True, eq=False)
+class StrategyOption:
+    """A strategy that a workload could be answered with at a loss.
+
+    Attributes:
+        strategy: what would be measured.
+        attributes: over whose cells.
+        variance: of the noise on each row of the strategy.
+        error: root mean squared error to expect of a query, in rows, by least squares.
+    """
+
+    strategy: Strategy
+    attributes: tuple[str, ...]
+    variance: float
+    error: float
+
+    @property
+    def weighted(self) -> Weighted:
+        """The rows as a question for the vault."""
+        return Weighted(self.attributes, self.strategy.matrix())
+
+    @property
+    def question(self) -> Measurable:
+        """The same, but single cells as the marginal that any query of these cells shares."""
+        return Marginal(self.attributes) if self.strategy.name == IDENTITY else self.weighted
+
+    def standard_errors(self, rows: NDArray[np.bool_]) -> FloatArray:
+        """Of the answer to each of 0/1 ``rows``: the square root of variance * w (A^T A)^-1 w^T, shape ``(rows,)``."""
+        wide = rows.astype(np.float64)
+        if self.strategy.name == IDENTITY:
+            single: FloatArray = np.sqrt(self.variance * wide.sum(axis=1))
+            return single
+        matrix = self.strategy.matrix().astype(np.float64)
+        spread = np.sum(wide * np.linalg.solve(matrix.T @ matrix, wide.T).T, axis=1)
+        errors: FloatArray = np.sqrt(self.variance * spread)
+        return errors
+
+
+def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[Strategy]) -> tuple[StrategyOption, ...]:
+    """The strategies by the error to expect over a workload, the best first; reads no data and costs nothing.
+
+    Args:
+        domain: the public description.
+        loss: what measuring costs in all.
+        workload: the queries.
+        strategies: over the cells of the workload, see :func:`jointly` and :func:`by_attribute`; one whose weights are
+            too large to be counted is left out, and single cells never are.
+    """
+    names = workload.attributes(domain)
+    gram = _gram(workload.matrix(domain))
+    queries = workload.length(domain)
+    found = []
+    for strategy in strategies:
+        alone = strategy.name == IDENTITY
+        option = StrategyOption(strategy, names, 0.0, 0.0)
+        try:
+            (noise,) = noises(domain, [option.question], loss, None)
+        except SizeError:
+            if alone:
+                raise
+            continue
+        trace = float(np.trace(gram)) if alone else strategy.error_of(gram)
+        found.append(StrategyOption(strategy, names, noise.variance, math.sqrt(noise.variance * trace / queries)))
+    return tuple(sorted(found, key=lambda option: option.error))
+
+
+def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
+    """Strategies over all cells of a workload together: single cells, p-identity, of one attribute also intervals.
+
+    Raises:
+        SizeError: there are more than ``most`` cells.
+    """
+    names, size = _sized(domain, workload)
+    if size > most:
+        raise SizeError(
+            f"optimising measurements over {size} cells takes too long; name fewer attributes, or use mst or aim",
+            culprit=size,
+        )
+    gram = _gram(workload.matrix(domain))
+    return [identity((size,)), p_identity(gram)] + ([hierarchical(gram)] if len(names) == 1 else [])
+
+
+def by_attribute(domain: Domain, workload: Workload) -> list[Strategy]:
+    """Strategies that are optimised for each attribute on its own, and single cells.
+
+    Raises:
+        SizeError: there are too many cells to solve for.
+    """
+    names, size = _sized(domain, workload)
+    if size > MOST_CELLS:
+        raise SizeError(
+            f"a batch over {size:,} cells is too large to optimise; group cells, or ask single queries", culprit=size
+        )
+    rows, shape = workload.matrix(domain), domain.project(names).shape
+    if len(shape) == 1:
+        gram = _gram(rows)
+        return [identity(shape), *([hierarchical(gram), p_identity(gram)] if size > 1 else [])]
+    grams = [_gram_along(rows.reshape(-1, *shape), axis) for axis in range(len(shape))]
+    along = [p_identity(gram) if len(gram) > 1 else identity([len(gram)]) for gram in grams]
+    return [identity(shape), product(along)]
+
+
+def _sized(domain: Domain, workload: Workload) -> tuple[tuple[str, ...], int]:
+    refuse_no_workload(workload)
+    names = workload.attributes(domain)
+    return names, domain.project(names).size
+
+
+def _gram(rows: NDArray[np.bool_]) -> FloatArray:
+    """W^T W, shape ``(cells, cells)``."""
+    wide = rows.astype(np.float64)
+    gram: FloatArray = wide.T @ wide
+    return gram
+
+
+def _gram_along(table: NDArray[np.bool_], axis: int) -> FloatArray:
+    """The gram of what queries, shape ``(queries, cells of each attribute ...)``, touch at all along one attribute."""
+    others = tuple(other + 1 for other in range(table.ndim - 1) if other != axis)
+    return _gram(np.asarray(table.any(axis=others)))
+
+
 def identity(shape: Sequence[int]) -> Strategy:
     """Every cell on its own."""
-    return Strategy("identity", tuple(np.eye(size, dtype=np.int64) for size in shape))
+    return Strategy(IDENTITY, tuple(np.eye(size, dtype=np.int64) for size in shape))
 
 
-def hierarchical(gram: Floats) -> Strategy:
+def hierarchical(gram: FloatArray) -> Strategy:
     """Nested intervals of one attribute, down to single cells, with the branching of least error under L1 noise."""
     size = len(gram)
     refuse_large(size)
@@ -93,7 +202,7 @@ def hierarchical(gram: Floats) -> Strategy:
     return Strategy("hierarchical", (best,))
 
 
-def p_identity(gram: Floats) -> Strategy:
+def p_identity(gram: FloatArray) -> Strategy:
     """Weighted cells and about n/16 further weighted rows, optimised for the workload and noise scaled to L1.
 
     The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton
@@ -114,7 +223,7 @@ def _p_identity(stored: bytes, size: int) -> Strategy:
     random = generator(_SEED)
     scale = float(np.trace(gram)) or 1.0
 
-    def objective(flat: Floats) -> tuple[float, Floats]:
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = _p_identity_error(flat.reshape(extra, size), gram)
         return value / scale, gradient.reshape(-1) / scale
 
@@ -153,7 +262,7 @@ def refuse_large(size: int) -> None:
         )
 
 
-def _trace(rows: NDArray[np.int64], gram: Floats) -> float:
+def _trace(rows: NDArray[np.int64], gram: FloatArray) -> float:
     matrix = rows.astype(np.float64)
     return float(np.trace(np.linalg.solve(matrix.T @ matrix, gram)))
 
@@ -170,7 +279,7 @@ def _tree(size: int, branching: int) -> NDArray[np.int64]:
     return np.concatenate(levels)
 
 
-def _p_identity_error(extra: Floats, gram: Floats) -> tuple[float, Floats]:
+def _p_identity_error(extra: FloatArray, gram: FloatArray) -> tuple[float, FloatArray]:
     """The error of [I; T] diag(1 / s), s = 1 + column sums of T, and its gradient in T.
 
     (A^T A)^-1 = S (I + T^T T)^-1 S with S = diag(s), so the error is tr[(I + T^T T)^-1 S G S].
@@ -184,7 +293,7 @@ def _p_identity_error(extra: Floats, gram: Floats) -> tuple[float, Floats]:
     return float(np.sum(inverse * scaled)), -2 * extra @ through + by_sums
 
 
-def _integers(extra: Floats) -> NDArray[np.int64]:
+def _integers(extra: FloatArray) -> NDArray[np.int64]:
     one = 1 << _PRECISION
     sums = 1 + extra.sum(axis=0)
     cells = np.diag(np.maximum(one / sums, 1.0))  # without any weight on a cell nothing could be inverted

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.errors import BudgetError
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 
 _PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
@@ -53,9 +51,9 @@ class Division:
         whole = sum(parts)
         return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
 
-    def error(self, parts: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    def error(self, parts: FloatArray, share: float) -> FloatArray:
         """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
-        errors: NDArray[np.float64] = self.absolute(share) * parts ** (1 / self._power)
+        errors: FloatArray = self.absolute(share) * parts ** (1 / self._power)
         return errors
 
     @property

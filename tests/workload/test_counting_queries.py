@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import QueryError, SizeError
 from sfumato.synthesize import all_marginals, all_ranges, prefixes, ranges, rectangles
-from sfumato.synthesize.workload import Explicit, Marginals, counting
+from sfumato.workload.counting_queries import Explicit, Marginals, counting
 
 
 def a_domain(*sizes):

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from sfumato.domain import Domain
-from sfumato.errors import QueryError, SfumatoError
-from sfumato.query.question import Aggregate, Count, Distinct, Query
-from sfumato.query.sql_columns import Columns
-from sfumato.query.sql_place import Place, refuse, refuse_clause, unclosed, unreadable
-from sfumato.query.sql_where import condition
+from sfumato.errors import DomainError, QueryError, SfumatoError
+from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance, numeric
+from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.question import Query
+from sfumato.query.sql_condition import Place, condition, name_of, number, parsed, refuse, refuse_clause
 
-LONGEST = 10_000
 _CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
 
 
@@ -45,25 +45,13 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
 
 @lru_cache(maxsize=1024)  # a statement is usually previewed and then asked
 def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
-    import sqlglot
     from sqlglot import exp
 
-    if len(text) > LONGEST:
-        raise QueryError(f"a statement has at most {LONGEST} characters", culprit=Place(1, 1))
-    try:
-        statements = sqlglot.parse(text, read="duckdb")
-    except sqlglot.errors.ParseError as error:
-        place = unreadable(error)
-        raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
-    except sqlglot.errors.TokenError:
-        place = unclosed(text)
-        raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
-    except RecursionError:
-        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
-    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+    select = parsed(text)
+    if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _Reader(text, domain, Columns(text, domain, discoverable)).query(statements[0])
+        return _Reader(text, domain, _Columns(text, domain, discoverable)).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
@@ -72,7 +60,7 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
 class _Reader:
     text: str
     domain: Domain
-    read: Columns
+    read: _Columns
 
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
         for clause, value in select.args.items():
@@ -145,3 +133,114 @@ class _Reader:
         if len(set(names)) != len(names):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return aggregates, names
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Reads the columns of one statement."""
+
+    text: str
+    domain: Domain
+    discoverable: tuple[str, ...]
+
+    def attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
+        """The attribute that a node names; with ``discovered``, also a column whose values may be discovered.
+
+        Raises:
+            QueryError: an expression, or no attribute.
+        """
+        name = name_of(column, (*self.domain.names, *(self.discoverable if discovered else ())))
+        if name is None:
+            raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
+        if name in self.domain or (discovered and name in self.discoverable):
+            return name
+        try:
+            self.domain.index(name)
+        except DomainError as error:
+            raise refuse(self.text, column, str(error)) from None
+        return name
+
+    def aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401, C901  (one case an aggregate)
+        """The aggregate that a node asks for.
+
+        Raises:
+            QueryError: none of the subset.
+        """
+        from sqlglot import exp
+
+        match node:
+            case exp.Count():
+                return self._count(node)
+            case exp.Sum():
+                return Total(self._number(node, node.this))
+            case exp.Avg():
+                return Average(self._number(node, node.this))
+            case exp.VariancePop():
+                return Variance(self._number(node, node.this))
+            case exp.StddevPop():
+                return Variance(self._number(node, node.this), root=True)
+            case exp.Min() | exp.Max():
+                self._only(node, "this")
+                return Extreme(self._number(node, node.this), isinstance(node, exp.Max))
+            case exp.Median():
+                return self._quantile(node, node.this, None)
+            case exp.Quantile():
+                return self._quantile(node, node.this, node.args["quantile"])
+            case exp.WithinGroup(this=exp.PercentileCont(this=share), expression=exp.Order(expressions=[ordered])):
+                if ordered.args.get("desc"):
+                    raise refuse(self.text, ordered, "order ascending")
+                return self._quantile(node, ordered.this, share)
+            case exp.Variance() | exp.Stddev() | exp.StddevSamp():
+                raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
+            case _:
+                raise refuse(
+                    self.text,
+                    node,
+                    "ask COUNT, SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE, MIN or MAX of an attribute",
+                )
+
+    def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
+        from sqlglot import exp
+
+        if node.expressions:
+            raise refuse(self.text, node, "count one thing")
+        match node.this:
+            case exp.Star():
+                return Count()
+            case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
+                unit = self.domain.unit.column
+                if unit is None or name_of(column, [unit]) != unit:
+                    named = "which is a row here: ask COUNT(*)" if unit is None else f"{unit!r}"
+                    raise refuse(
+                        self.text, column, f"distinct values can be counted of the unit of privacy only, {named}"
+                    )
+                return Distinct()
+            case exp.Column():
+                return Count(self.attribute(node.this))
+            case _:
+                raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
+
+    def _quantile(self, node: Any, column: Any, share: Any) -> Aggregate:  # noqa: ANN401
+        if share is None:
+            self._only(node, "this")
+        probability = Fraction(1, 2) if share is None else number(self.text, share)
+        name = self._number(None, column)
+        try:
+            return Quantile(name, probability)
+        except QueryError as error:
+            raise refuse(self.text, share or node, str(error)) from None
+
+    def _number(self, node: Any, column: Any) -> str:  # noqa: ANN401
+        """A numeric attribute; ``node`` takes nothing else."""
+        if node is not None:
+            self._only(node, "this")
+        name = self.attribute(column)
+        try:
+            numeric(self.domain, name)
+        except QueryError as error:
+            raise refuse(self.text, column, str(error)) from None
+        return name
+
+    def _only(self, node: Any, *allowed: str) -> None:  # noqa: ANN401
+        if any(value for name, value in node.args.items() if name not in allowed):
+            raise refuse(self.text, node, "an aggregate takes one attribute and nothing else")

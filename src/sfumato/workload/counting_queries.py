@@ -1,7 +1,7 @@
-"""Workloads: the counting queries that a synthetic table is meant to answer well.
+"""Workloads: sets of counting queries, to be answered together or that a synthetic table is to answer well.
 
 A workload is kept compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of
-the attributes that it mentions; it becomes an explicit 0/1 matrix only where a door asks for one.
+the attributes that it mentions; it becomes an explicit 0/1 matrix only where a mechanism asks for one.
 Bounds are cell codes, inclusive on both sides.
 """
 
@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
+from sfumato.model.factor import FloatArray
 from sfumato.vault.questions import Counting
 
-Cells = NDArray[np.float64] | NDArray[np.int64]
-Answers = NDArray[np.float64]
-
 MOST_MATRIX_CELLS = 1 << 27  # 1 GiB where they are multiplied as floats
+_MOST_RANGES = 1 << 24
 _PLANE = 2
 
 
@@ -44,7 +43,7 @@ class Workload(Protocol):
         """Number of cells that each query sums: shape ``(queries,)``."""
         ...
 
-    def answers(self, domain: Domain, cells: Cells) -> Answers:
+    def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
         """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
         ...
 
@@ -84,7 +83,7 @@ class Boxes:
         widths: NDArray[np.int64] = np.prod(self.high - self.low + 1, axis=1, dtype=np.int64)
         return widths
 
-    def answers(self, domain: Domain, cells: Cells) -> Answers:
+    def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
         """Sums over boxes from one table of prefix sums: 2^attributes look-ups a query."""
         table = np.asarray(cells).reshape(domain.project(self.attributes(domain)).shape)
         for axis in range(table.ndim):
@@ -143,7 +142,7 @@ class Marginals:
         sizes = np.array([domain.project(clique).size for clique in self.over(domain)], dtype=np.int64)
         return np.repeat(domain.project(self.attributes(domain)).size // sizes, sizes)
 
-    def answers(self, domain: Domain, cells: Cells) -> Answers:
+    def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
         """The marginals one after the other, each flat in C order."""
         names = self.attributes(domain)
         table = np.asarray(cells, dtype=np.float64).reshape(domain.project(names).shape)
@@ -170,13 +169,18 @@ class Explicit:
     axes: tuple[str, ...]
     rows: NDArray[np.bool_]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", as_clique(self.axes))
+        if not isinstance(self.rows, np.ndarray) or self.rows.ndim != _PLANE or self.rows.dtype != bool:
+            raise QueryError("queries are boolean rows over cells", culprit=self.axes)
+        if not len(self.rows) or len(set(self.axes)) != len(self.axes) or not self.axes:
+            raise QueryError("a workload has a query and names each of its attributes once", culprit=self.axes)
+
     def attributes(self, domain: Domain) -> tuple[str, ...]:
         """The attributes mentioned; the rows are checked to be as long as their cells."""
         size = domain.project(self.axes).size
-        if self.rows.ndim != _PLANE or self.rows.shape[1] != size or not len(self.rows) or self.rows.dtype != bool:
-            raise QueryError(
-                f"queries over {', '.join(self.axes)} need boolean rows of {size} cells", culprit=self.axes
-            )
+        if self.rows.shape[1] != size:
+            raise QueryError(f"rows over {', '.join(self.axes)} have {size} cells", culprit=self.rows.shape)
         return self.axes
 
     def length(self, domain: Domain) -> int:  # noqa: ARG002
@@ -189,10 +193,10 @@ class Explicit:
         widths: NDArray[np.int64] = self.rows.sum(axis=1, dtype=np.int64)
         return widths
 
-    def answers(self, domain: Domain, cells: Cells) -> Answers:
+    def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
         """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
         self.attributes(domain)
-        answers: Answers = self.rows.astype(np.float64) @ np.asarray(cells, dtype=np.float64)
+        answers: FloatArray = self.rows.astype(np.float64) @ np.asarray(cells, dtype=np.float64)
         return answers
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
@@ -217,6 +221,8 @@ def all_ranges(domain: Domain, attribute: str) -> Boxes:
     """Every inclusive range of codes of one attribute."""
     expect(domain, Domain, "ranges are of an attribute of a Domain")
     size = domain[attribute].size
+    if size**2 > 2 * _MOST_RANGES:
+        raise SizeError(f"all ranges of {size:,} cells are too many to list; group cells into bins", culprit=attribute)
     return ranges(attribute, ((low, high) for low in range(size) for high in range(low, size)))
 
 
@@ -231,6 +237,15 @@ def rectangles(attributes: Sequence[str], low: ArrayLike, high: ArrayLike) -> Bo
     return Boxes(as_clique(attributes), _bounds(low), _bounds(high))
 
 
+def cells_of(cliques: Sequence[Sequence[str]]) -> Marginals:
+    """Every cell of the marginals named.
+
+    >>> cells_of([["age", "sex"], ["town"]]).cliques
+    (('age', 'sex'), ('town',))
+    """
+    return Marginals(cliques=as_cliques(cliques))
+
+
 def all_marginals(ways: int) -> Marginals:
     """All marginals of ``ways`` attributes of whatever domain it is asked of.
 
@@ -241,7 +256,7 @@ def all_marginals(ways: int) -> Marginals:
 
 
 def counting(workload: Workload, domain: Domain) -> Counting:
-    """The workload as a question for the vault's doors.
+    """The workload as a question for the vault.
 
     Raises:
         SizeError: its matrix would not fit in memory.
@@ -290,9 +305,9 @@ def as_cliques(cliques: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(map(as_clique, cliques))
 
 
-def _marginal(table: NDArray[np.float64], names: tuple[str, ...], clique: tuple[str, ...]) -> NDArray[np.float64]:
+def _marginal(table: FloatArray, names: tuple[str, ...], clique: tuple[str, ...]) -> FloatArray:
     kept = [name for name in names if name in clique]
-    summed: NDArray[np.float64] = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
+    summed: FloatArray = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
     return summed.transpose([kept.index(name) for name in clique])
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import BudgetError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.division import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 
 LOSSES = [Epsilon("0.5"), Rho("0.125")]
 SIZES = st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=20)

@@ -5,6 +5,8 @@ clique's remaining attributes in proportion to the model, by systematic sampling
 cell of the separator (Madow and Madow 1944): every cell gets the floor or the ceiling of its expected
 count, on average exactly that.  Within a separator cell the rows come in an order drawn anew for every clique, so that
 attributes that the model makes conditionally independent are so in the rows.
+
+The randomness of post-processing, for drawing rows and shuffling output, is here as well: never privacy noise.
 """
 
 from __future__ import annotations
@@ -12,23 +14,46 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import SizeError
-from sfumato.model.factor import Factor, Table
+from sfumato.arguments import whole
+from sfumato.errors import InputError, SizeError
+from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 
-Codes = NDArray[np.int32] | NDArray[np.int64]
+CodeArray = NDArray[np.integer]
 
 
-def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> dict[str, Codes]:
-    """Codes of ``rows`` rows, one array of shape ``(rows,)`` an attribute, in random order of rows.
+def generator(seed: int | None = None) -> np.random.Generator:
+    """A generator seeded by the operating system, or by ``seed`` so that a simulation can be repeated.
+
+    Raises:
+        InputError: a seed that is no whole number from 0.
+    """
+    return np.random.default_rng(None if seed is None else seeded(seed))
+
+
+def seeded(seed: object) -> int:
+    """The seed, as a whole number from 0.
+
+    Raises:
+        InputError: it is none.
+    """
+    form = "a seed is a whole number from 0"
+    number = whole(seed, form)
+    if number < 0:
+        raise InputError(f"{form}, not below it", culprit=seed)
+    return number
+
+
+def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> dict[str, CodeArray]:
+    """CodeArray of ``rows`` rows, one array of shape ``(rows,)`` an attribute, in random order of rows.
 
     Raises:
         SizeError: a negative number of rows.
     """
     if rows < 0:
         raise SizeError(f"cannot sample {rows} rows", culprit=rows)
-    columns: dict[str, Codes] = {}
+    columns: dict[str, CodeArray] = {}
     order = generator.permutation(rows)
     for clique, separator, belief in zip(model.tree.cliques, model.tree.separators, model.beliefs, strict=True):
         new = tuple(name for name in clique if name not in separator)
@@ -41,7 +66,7 @@ def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> 
     return {name: columns.pop(name)[order] for name in model.sizes}
 
 
-def spread(groups: Codes, table: Table, generator: np.random.Generator) -> Codes:
+def spread(groups: CodeArray, table: FloatArray, generator: np.random.Generator) -> CodeArray:
     """For every row a column of ``table``, in proportion to the weights that stand in the row of its group.
 
     ``groups`` has shape ``(rows,)``, ``table`` ``(groups, cells)``; weights of a group need not sum to one.
@@ -49,11 +74,13 @@ def spread(groups: Codes, table: Table, generator: np.random.Generator) -> Codes
     present = np.unique(groups)
     width = table.shape[1]
     ends = np.arange(1, len(present) + 1) * width
-    drawn: Codes = spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
+    drawn: CodeArray = (
+        spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
+    )
     return drawn
 
 
-def spread_over(groups: Codes, weights: Table, ends: Codes, generator: np.random.Generator) -> Codes:
+def spread_over(groups: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
     """For every row a cell of its group, in proportion to the weights, by position in ``weights``.
 
     ``groups`` has shape ``(rows,)``; ``weights``, shape ``(cells,)``, holds one group after the other, none
@@ -81,7 +108,7 @@ def spread_over(groups: Codes, weights: Table, ends: Codes, generator: np.random
     return drawn
 
 
-def _running_shares(weights: Table, first: Codes, group: Codes) -> Table:
+def _running_shares(weights: FloatArray, first: CodeArray, group: CodeArray) -> FloatArray:
     """Share of its group that lies in a cell and those before it."""
     sums = np.add.reduceat(weights, first)
     shares = np.cumsum(weights / np.where(sums > 0, sums, 1.0)[group])
@@ -89,7 +116,7 @@ def _running_shares(weights: Table, first: Codes, group: Codes) -> Table:
     return np.clip(shares, 0.0, 1.0)
 
 
-def _possible(found: Codes, groups: Codes, weights: Table, first: Codes, ends: Codes) -> Codes:
+def _possible(found: CodeArray, groups: CodeArray, weights: FloatArray, first: CodeArray, ends: CodeArray) -> CodeArray:
     """The cells found, moved to the likeliest of the group where rounding hit a cell of no probability."""
     wrong = (found < first[groups]) | (found >= ends[groups])
     wrong[~wrong] = weights[found[~wrong]] <= 0
@@ -99,7 +126,7 @@ def _possible(found: Codes, groups: Codes, weights: Table, first: Codes, ends: C
     return found
 
 
-def _flat(columns: dict[str, Codes], attributes: Clique, model: GraphicalModel, rows: int) -> Codes:
+def _flat(columns: dict[str, CodeArray], attributes: Clique, model: GraphicalModel, rows: int) -> CodeArray:
     if not attributes:
         return np.zeros(rows, dtype=np.int64)
     shape = [model.sizes[name] for name in attributes]

@@ -8,13 +8,13 @@ from sfumato import synthesize
 from sfumato.domain import Domain
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize import Public, all_marginals, binning
+from sfumato.synthesize import PublicTotal, all_marginals, binning
 from sfumato.synthesize.mwem import Schedule
-from sfumato.synthesize.workload import Marginals, all_ranges
 from sfumato.vault.vault import Vault
+from sfumato.workload.counting_queries import Marginals, all_ranges
 
 DOMAIN = Domain([integer(name, 3) for name in "abcde"])
-ROWS = Public(243)
+ROWS = PublicTotal(243)
 SOME = Marginals(cliques=(("a", "e"), ("b", "e"), ("c", "e"), ("d", "e"), ("a", "b")))
 
 RELEASES = {

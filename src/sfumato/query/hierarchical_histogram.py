@@ -1,0 +1,279 @@
+"""Quantiles, the minimum and the maximum, read off noisy counts of nested bins.
+
+Every level divides the bins of the level above into ``BRANCHES``.  Any prefix is then a sum of a few bins
+of every level instead of thousands of the finest, and least squares over the tree make the levels agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import QueryError
+from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import plain
+from sfumato.query.aggregate import Certainty, Estimates, Expected, NumericAggregate, Tables, numeric
+from sfumato.vault.noise import Additive
+from sfumato.vault.questions import Bins, Measurable
+
+BRANCHES = 16
+LEAVES = BRANCHES**3
+_HAIR = 1e-6  # of a row: what sums of floats may be off
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Edges of the levels, finest first.  Leaf i holds the values from ``edges[0][i]`` up to the next edge."""
+
+    attribute: Integer | Real
+    edges: tuple[tuple[float, ...], ...]
+
+    @cached_property
+    def leaves(self) -> int:
+        """Number of bins of the finest level."""
+        return len(self.edges[0]) - 1
+
+    def variances(self, probability: float) -> FloatArray:
+        """Of each edge, as :func:`rank_variance` says: shape ``(leaves + 1,)``."""
+        return rank_variance(np.arange(self.leaves + 1), probability, self.leaves, len(self.edges))
+
+    def below_edges(self, levels: Sequence[NDArray[np.int64]], *, from_top: bool = False) -> FloatArray:
+        """Noisy numbers of rows before each edge, from one end: shape ``(groups, leaves + 1)``."""
+        groups = len(levels[0]) // self.leaves
+        counts = consistent([level.reshape(groups, -1).astype(np.float64) for level in levels])
+        ordered = counts[:, ::-1] if from_top else counts
+        return np.pad(np.cumsum(ordered, axis=1), [(0, 0), (1, 0)])
+
+    def values_at(self, cumulative: FloatArray, ranks: FloatArray, *, from_top: bool = False) -> FloatArray:
+        """Values at the ranks: the integer reached, or a point within the bin as if its rows were spread evenly."""
+        edges = self._edges(from_top=from_top)
+        found = np.empty(len(ranks))
+        for group, rank in enumerate(ranks):
+            row = cumulative[group]
+            bin_ = int(np.clip(np.searchsorted(row, rank) - 1, 0, len(row) - 2))
+            inside = (rank - row[bin_]) / (row[bin_ + 1] - row[bin_]) if row[bin_ + 1] > row[bin_] else 0.5
+            start, end = edges[bin_], edges[bin_ + 1]
+            if isinstance(self.attribute, Integer) and abs(end - start) == 1:
+                found[group] = min(start, end)
+            else:
+                found[group] = start + float(np.clip(inside, 0, 1)) * (end - start)
+        return np.clip(found, self.attribute.minimum, self.attribute.maximum)
+
+    def ends(
+        self, first: NDArray[np.int64], last: NDArray[np.int64], *, from_top: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """The least and the largest value of the bins from ``first`` to ``last``."""
+        edges, attribute = self._edges(from_top=from_top), self.attribute
+        ends = edges[first], edges[last + 1]
+        high = np.maximum(*ends) - (1 if isinstance(attribute, Integer) else 0)  # the end of a bin is in the next
+        low = np.clip(np.minimum(*ends), attribute.minimum, attribute.maximum)
+        return low, np.clip(high, attribute.minimum, attribute.maximum)
+
+    def _edges(self, *, from_top: bool) -> FloatArray:
+        edges = np.array(self.edges[0])
+        return edges[::-1] if from_top else edges
+
+
+@dataclass(frozen=True)
+class Quantile(NumericAggregate):
+    """The value that a share ``probability`` of the values does not exceed."""
+
+    probability: Fraction
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.probability, Fraction):
+            raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
+        if not 0 < self.probability < 1:
+            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
+
+    def __str__(self) -> str:
+        return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Counts of nested bins, level by level."""
+        return _bins(domain, self.of, by, where)
+
+    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """The value at the rank, and the bins that the noise leaves possible."""
+        bins, share = leaves(domain, self.of), float(self.probability)
+        below = bins.below_edges(tables)
+        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
+        variance = bins.variances(share) * noise.variance
+        rank = share * np.maximum(cumulative[:, -1], 0)
+        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
+        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
+        value, under, over = (bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
+        gap = below - share * below[:, -1:]
+        low, high = bins.ends(*possible_bins(gap, certainty.spread(noise, variance)))
+        return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
+
+    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+        """A bound on the error of the rank."""
+        return _of_rank(name, noise, certainty, leaves(domain, self.of), float(self.probability))
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """So many rows of rank."""
+        return self.expected("", noise, domain, certainty, None).half_width
+
+    def widest(self, domain: Domain) -> float:
+        """From bound to bound."""
+        attribute = numeric(domain, self.of)
+        return float(attribute.maximum - attribute.minimum)
+
+
+@dataclass(frozen=True)
+class Extreme(NumericAggregate):
+    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
+
+    largest: bool
+
+    def __str__(self) -> str:
+        return f"{'max' if self.largest else 'min'}({self.of})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Counts of nested bins, level by level."""
+        return _bins(domain, self.of, by, where)
+
+    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """The value at the first rank that is more than noise; the interval reaches from it to the bound."""
+        bins = leaves(domain, self.of)
+        below = bins.below_edges(tables, from_top=self.largest)
+        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
+        variance = bins.variances(0.0) * noise.variance
+        margin = certainty.spread(noise, variance)
+        rank = np.full(len(below), margin[:-1].max())
+        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
+        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
+        value, over = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))
+        low, high = bins.ends(*outermost_bins(below, margin), from_top=self.largest)
+        error = np.abs(over - (high if self.largest else low)) / 2
+        return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
+
+    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+        """A bound on the error of the rank."""
+        return _of_rank(name, noise, certainty, leaves(domain, self.of), 0.0)
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """So many rows of rank."""
+        return self.expected("", noise, domain, certainty, None).half_width
+
+    def widest(self, domain: Domain) -> float:
+        """From bound to bound."""
+        attribute = numeric(domain, self.of)
+        return float(attribute.maximum - attribute.minimum)
+
+
+@lru_cache(maxsize=256)
+def ladder(attribute: Integer | Real) -> Ladder:
+    """Bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
+    if isinstance(attribute, Integer):
+        values = attribute.maximum - attribute.minimum + 1
+        width: float = -(-values // LEAVES)
+        needed = -(-values // int(width))
+    else:
+        needed = LEAVES
+        width = (attribute.maximum - attribute.minimum) / LEAVES
+        while attribute.minimum + LEAVES * width < attribute.maximum:  # rounding may not lose the largest values
+            width = math.nextafter(width, math.inf)
+    heights = max(1, math.ceil(math.log(needed, BRANCHES) - 1e-9))
+    step = BRANCHES ** (heights - 1)
+    total = -(-needed // step) * step
+    finest = tuple(float(attribute.minimum + place * width) for place in range(total + 1))
+    return Ladder(attribute, tuple(finest[:: BRANCHES**height] for height in range(heights)))
+
+
+def consistent(levels: Sequence[FloatArray]) -> FloatArray:
+    """Least-squares leaves from noisy counts of all levels, finest first, of equal variance.
+
+    Source: Hay, Rastogi, Miklau, Suciu 2010, Theorem 3, for the trees under each bin of the coarsest level.
+
+    Args:
+        levels: noisy counts, shape ``(groups, bins of the level)``.
+
+    Returns:
+        Shape ``(groups, leaves)``.
+    """
+    branches = BRANCHES
+    up = [levels[0]]
+    for height in range(1, len(levels)):
+        below = up[-1].reshape(len(up[-1]), -1, branches).sum(axis=2)
+        power, lower = float(branches ** (height + 1)), float(branches**height)
+        own = (power - lower) / (power - 1)
+        up.append(own * levels[height] + (1 - own) * below)
+    down = up[-1]
+    for level in reversed(up[:-1]):
+        family = level.reshape(len(level), -1, branches)
+        family = family + ((down - family.sum(axis=2)) / branches)[:, :, None]
+        down = family.reshape(len(level), -1)
+    leaves: FloatArray = down
+    return leaves
+
+
+def increasing(cumulative: FloatArray) -> FloatArray:
+    """Cumulative counts that never fall: midway between the running maximum and the running minimum from the right."""
+    rising = np.maximum.accumulate(cumulative, axis=-1)
+    falling = np.minimum.accumulate(cumulative[..., ::-1], axis=-1)[..., ::-1]
+    return (rising + falling) / 2
+
+
+def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, levels: int) -> FloatArray:
+    """Upper bound, in variances of one bin, on the variance of (count below ``places``) - probability * (count of all).
+
+    It is the variance of the estimate that adds the fewest bins from the coarsest level down and takes the
+    total from the coarsest; least squares over the same counts do at least as well (Gauss and Markov).
+    """
+    top = leaves // BRANCHES ** (levels - 1)
+    whole, rest = np.divmod(places, BRANCHES ** (levels - 1))
+    variance: FloatArray = (1 - probability) ** 2 * whole + probability**2 * (top - whole)
+    for height in range(levels - 2, -1, -1):
+        bins, rest = np.divmod(rest, BRANCHES**height)
+        variance = variance + np.minimum(bins, BRANCHES - bins + 1)
+    return variance
+
+
+def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first and the last bin that the quantile may lie in, for each group.
+
+    ``gap``, shape ``(groups, edges)``, is the noisy count below an edge less that of the rank.  The bin of the quantile
+    has no exact gap above zero at its left edge and none below at its right one, so it is left out wrongly only where
+    the noise on one of these two passes its margin on one side.
+    """
+    possible = (gap[:, 1:] >= -margin[1:] - _HAIR) & (gap[:, :-1] <= margin[:-1] + _HAIR)
+    nearest = np.abs(gap[:, 1:]).argmin(axis=1)  # where none is left, which takes noise beyond all margins
+    some = possible.any(axis=1)
+    last = possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1)
+    return np.where(some, possible.argmax(axis=1), nearest), np.where(some, last, nearest)
+
+
+def outermost_bins(below_edges: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The bins from the end up to the first edge from which on every noisy count below is more than noise.
+
+    There is a row before that edge, unless the noise passes its margin at the edge where the first rows begin.
+    """
+    clear = below_edges[:, 1:] > margin[1:] + _HAIR  # at a huge loss the margin is none
+    all_on = np.logical_and.accumulate(clear[:, ::-1], axis=1)[:, ::-1]
+    last = np.where(all_on.any(axis=1), all_on.argmax(axis=1), clear.shape[1] - 1)
+    return np.zeros_like(last), last
+
+
+def leaves(domain: Domain, name: str) -> Ladder:
+    """The bins of an attribute's quantiles, from the finest to the coarsest."""
+    return ladder(numeric(domain, name))
+
+
+def _bins(domain: Domain, of: str, by: tuple[str, ...], where: Predicate | None) -> tuple[Measurable, ...]:
+    return tuple(Bins(of, edges, by, where) for edges in leaves(domain, of).edges)
+
+
+def _of_rank(name: str, noise: Additive, certainty: Certainty, bins: Ladder, share: float) -> Expected:
+    worst = bins.variances(share)[:-1].max()
+    half = certainty.spread(noise, np.array(worst * noise.variance))
+    return Expected(name, math.sqrt(noise.variance) * math.sqrt(worst), float(half), "rank")
