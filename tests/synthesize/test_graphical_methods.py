@@ -13,7 +13,7 @@ from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize import growth
+from sfumato.synthesize import marginal_selection
 from sfumato.synthesize.aim import adapt, aim, anneal, annealed
 from sfumato.synthesize.budget_allocation import Allowance
 from sfumato.synthesize.initial_marginals import begin
@@ -148,7 +148,7 @@ def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, lo
 
 @pytest.mark.parametrize("steps", [STEPS["aim"], STEPS["mst"]])
 def test_marginals_are_measured_in_parts_that_the_vault_can_count(steps, monkeypatch):
-    monkeypatch.setattr(growth, "_CHUNK_CELLS", 100)
+    monkeypatch.setattr(marginal_selection, "_CHUNK_CELLS", 100)
     doors = Recorder(FakeVault(chain_table(), seed=1).doors(Rho(1)))
     steps(doors, Rho(1), NoisyTotal())
     assert max(cells for cells in doors.cells[2:]) <= 320  # one triple of 4 x 4 x 20 cells; the first are one-way
@@ -200,7 +200,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
     state = begin(
         FakeVault(chain_table(), seed=1).doors(Rho(1)), Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=()
     )
-    found = annealing._candidates(
+    found = annealing._closure(
         FakeVault(chain_table(), seed=1).doors(Rho(1)), state, all_marginals(3), Limits(candidates=1)
     )
     assert len(found) == 5 + 10 + 10
@@ -212,7 +212,7 @@ def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_ex
     doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
     state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
-    errors = annealing._errors(state, candidates, 2.5, generator(1))
+    errors = annealing._selection_scores(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
     assert errors.penalties == (Fraction(10), Fraction(40))  # 4 and 16 cells
     for distance in errors.distances:

@@ -8,7 +8,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, all_marginals, all_ranges, rectangles
-from sfumato.synthesize.histogram import matrix, plan
+from sfumato.synthesize.histogram import matrix, optimised
 from sfumato.vault.fake import FakeVault
 
 
@@ -22,7 +22,7 @@ def test_the_error_is_what_was_promised(loss):
     counts = np.full(64, 5000)  # far above the noise, so that non-negativity changes nothing
     workload = all_ranges(domain, "x")
     vault = FakeVault(ArrayTable(domain, np.arange(64)[:, None], weights=counts), seed=1)
-    promised = plan(domain, loss, NoisyTotal(), workload).error
+    promised = optimised(domain, loss, NoisyTotal(), workload).error
     truth = workload.answers(domain, counts)
     squares = [
         np.square(
@@ -38,14 +38,14 @@ def test_the_error_is_what_was_promised(loss):
 def test_it_beats_noise_on_the_cells_where_it_says_so(loss, variance, strategy):
     domain = line(64)
     workload = all_ranges(domain, "x")
-    found = plan(domain, loss, NoisyTotal(), workload)
+    found = optimised(domain, loss, NoisyTotal(), workload)
     on_cells = np.sqrt(workload.widths(domain).mean() * variance)
     assert found.error < 0.85 * on_cells  # at 64 cells the published optimum is 0.71 of the variance
     assert strategy in found.strategy.name
 
 
 def test_single_cells_are_measured_as_they_are():
-    assert plan(line(30), Epsilon(1), NoisyTotal(), all_marginals(1)).strategy.name == "identity"
+    assert optimised(line(30), Epsilon(1), NoisyTotal(), all_marginals(1)).strategy.name == "identity"
 
 
 def test_several_attributes_and_a_public_total():
