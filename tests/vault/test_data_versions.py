@@ -12,8 +12,8 @@ from sfumato.domain import Categorical, Domain, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.query.ask import ask
 from sfumato.query.aggregate import Distinct
+from sfumato.query.ask import ask
 from sfumato.query.question import Query
 from sfumato.vault.questions import Dropped, Marginal
 from sfumato.vault.vault import Vault

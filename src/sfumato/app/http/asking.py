@@ -23,7 +23,7 @@ from sfumato.app.requests.questions import AskRequest
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Loss
 from sfumato.query import Query
-from sfumato.query.aggregate import Count, Average, Total
+from sfumato.query.aggregate import Average, Count, Total
 from sfumato.query.question import plan
 from sfumato.vault.noise import noises
 from sfumato.vault.vault import Vault

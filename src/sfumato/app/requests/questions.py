@@ -14,14 +14,13 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, exact
-from sfumato.query import Answer, accuracy, ask, cost, too_small, non_negative_integers
-from sfumato.query.aggregate import Expected
-from sfumato.query.three_valued import Comparison, Condition, compare, missing
-from sfumato.query.aggregate import Aggregate, Count, Distinct, Average, Total, Variance
+from sfumato.query import Answer, accuracy, ask, cost, non_negative_integers, too_small
+from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Expected, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import LONGEST
+from sfumato.query.three_valued import Comparison, Condition, compare, missing
 from sfumato.vault.vault import Vault
 
 Truncation = Annotated[int, Field(ge=1, le=10**6)] | None

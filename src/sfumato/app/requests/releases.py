@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized, Hierarchy, Quasi
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
+    from sfumato.synthesize.row_count import RowCount
     from sfumato.synthesize.synthetic import Synthetic
-    from sfumato.synthesize.row_count import Total
-    from sfumato.workload.counting_queries import Marginals
     from sfumato.vault.vault import Vault
+    from sfumato.workload.counting_queries import Marginals
 
 _WAY = 2
 _MOST_NAMES = 1000
@@ -135,7 +135,7 @@ class SynthesisRequest(Request):
         from sfumato.synthesize.graphical import load_zeros
 
         loss = self.loss.loss()
-        total: Total = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
+        total: RowCount = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
         zeros = () if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)
         match self.method:

@@ -21,8 +21,8 @@ from sfumato.errors import QueryError
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
+from sfumato.query.aggregate import Aggregate
 from sfumato.query.answer import NoisyValue
-from sfumato.query.aggregate import Aggregate, Count, Distinct, Total, Variance, numeric
 from sfumato.query.sql import LONGEST
 
 _MORE = "with more, the error is smaller in proportion"
@@ -206,14 +206,8 @@ def telling(found: Answer, domain: Domain) -> list[list[bool]]:
     ]
 
 
-def _tells(value: Value, aggregate: Aggregate, domain: Domain) -> bool:
-    if isinstance(aggregate, Count | Distinct | Total):
-        return True
-    attribute = numeric(domain, aggregate.of)
-    width = float(attribute.maximum - attribute.minimum)
-    if isinstance(aggregate, Variance):  # of values half at either end
-        width = width / 2 if aggregate.root else width**2 / 4
-    return not value.high - value.low >= width * _WHOLE
+def _tells(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
+    return value.high - value.low < aggregate.widest(domain) * _WHOLE
 
 
 def _typed(domain: Domain, name: str, text: str) -> str | bool | float | int:
