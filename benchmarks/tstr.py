@@ -23,8 +23,8 @@ from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.workload.counting_queries import Marginals
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import Marginals
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "tstr.md"

@@ -43,7 +43,7 @@ class Catcher:
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Every column is there."""
 
-    def release(self, request: Any, loss: Any, run: Any, *, retry_key: str | None = None) -> Any:  # noqa: ARG002
+    def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
         parameters = {**request.parameters, "loss": canonical.loss(loss)}
         digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
         raise CaughtError(f"{request.family} {request.method} {digest}")

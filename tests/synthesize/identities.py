@@ -57,7 +57,7 @@ class Catcher:
 
     domain = DOMAIN
 
-    def release(self, request: Any, loss: Any, run: Any, *, retry_key: str | None = None) -> Any:  # noqa: ARG002
+    def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
         parameters = {**request.parameters, "loss": canonical.loss(loss)}
         if parameters.get("strategy") == "p-identity":  # found by a search, whose last bits differ between machines
             parameters["measured"] = None

@@ -12,8 +12,8 @@ from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize import NoisyTotal, aim
-from sfumato.workload.counting_queries import Marginals
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import Marginals
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from sfumato.vault.noise import Additive
 from sfumato.vault.payload import Payload
 from sfumato.vault.questions import RankErrors, beyond_bounds
 from sfumato.vault.release import Release
-from sfumato.vault.sensitivity import selection_sensitivity
+from sfumato.vault.session import chooser, selection_charge
 from sfumato.vault.vault import Request, Settled
 
 CONFIDENCE = Fraction(95, 100)
@@ -272,23 +272,21 @@ def choose_quantile(
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
     asked = rank_errors(domain, quantile, query.condition(domain))
-    sensitivity = selection_sensitivity(domain, asked)  # refuses what cannot be chosen, for free
-    charge = charge_for(loss)
+    mechanism = chooser(domain, asked, loss)  # refuses what cannot be chosen, for free
 
     def run(doors: Doors) -> Payload:
         return {"cell": doors.select(asked, loss)}
 
     asked_for = Request("query", "choice", {"scores": canonical.question(asked)}, f"chosen {query.describe(domain)}")
-    settled = vault.release(asked_for, loss, run, retry_key=retry_key)
+    settled = vault.release(asked_for, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
     bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
     start, end = asked.edges[bin_], asked.edges[bin_ + 1]
     attribute = numeric(domain, quantile.of)
     low = start + part * (end - start) / asked.parts
     value = math.ceil(low) if isinstance(attribute, Integer) else low + (end - start) / asked.parts / 2
-    epsilon = charge.epsilon if charge.epsilon is not None else Fraction(math.sqrt(8 * charge.rho))
     cells = (len(asked.edges) - 1) * asked.parts
     # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
-    missed = 2 * float(sensitivity) / float(epsilon) * math.log(cells / float(1 - CONFIDENCE))
+    missed = 2 * float(mechanism.sensitivity / mechanism.epsilon.value) * math.log(cells / float(1 - CONFIDENCE))
     return ChosenQuantile(
         guarantee=settled.guarantee,
         cost=settled.cost,
