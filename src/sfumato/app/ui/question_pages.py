@@ -23,7 +23,7 @@ from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
 from sfumato.query.aggregate import Aggregate
 from sfumato.query.answer import NoisyValue
-from sfumato.query.sql import LONGEST
+from sfumato.query.sql_condition import LONGEST
 
 _MORE = "with more, the error is smaller in proportion"
 _SHOWN = 50  # questions of the history
