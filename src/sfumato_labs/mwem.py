@@ -19,16 +19,16 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import PublicTotal, Schedule, NoisyTotal, histogram, ranges, rectangles
+from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ranges, rectangles
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.workload.counting_queries import Workload, counting
 from sfumato.vault.doors import Doors
 from sfumato.vault.fake import FakeVault
 from sfumato.vault.keeper import Keeper
 from sfumato.vault.payload import Payload
 from sfumato.vault.vault import Request, Settled
+from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
 from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
 from sfumato_labs.printed_mwem import CUT_SHORT, FLAWS, HALVED, INSERTION, Printed, cut_short, in_order

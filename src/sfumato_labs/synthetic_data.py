@@ -16,8 +16,8 @@ from sfumato.errors import InputError, TableError
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import BudgetShare, NoisyTotal, histogram, marginals, ranges
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.workload.counting_queries import counting
 from sfumato.vault.fake import FakeVault
+from sfumato.workload.counting_queries import counting
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis
 from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
