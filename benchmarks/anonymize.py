@@ -334,7 +334,7 @@ def spark(path: Path):
     """The table on Spark with two local cores, and how Spark copies columns of it."""
     from scale import spark_session
 
-    from sfumato.engine.spark import SparkTable
+    from sfumato.engine.spark.spark_table import SparkTable
 
     frame = spark_session().read.parquet(str(path))
     return SparkTable(frame, "the table"), lambda columns, out: frame.selectExpr(*columns).write.parquet(out.as_uri())

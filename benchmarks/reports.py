@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from scale import cpu
 
-from sfumato.engine.spark_fold import fold
+from sfumato.engine.spark import fold
 from sfumato.local import Frequency
 from sfumato.local.protocol.client import simulate
 from sfumato.local.protocol.reports import Folding, to_arrow

@@ -120,8 +120,8 @@ def measure(table, plain: Callable[[tuple[str, ...]], object], roots: list[int],
 def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
     import duckdb
 
-    from sfumato.engine.duckdb import DuckTable
-    from sfumato.engine.sources import file_source
+    from sfumato.engine.duckdb.duck_sources import file_source
+    from sfumato.engine.duckdb.duck_table import DuckTable
 
     table = DuckTable(file_source(path), memory=arguments.memory)
     connection = duckdb.connect()
@@ -150,7 +150,7 @@ def spark_session():
 def spark(path: Path, arguments: argparse.Namespace, folder: Path):
     from pyspark import StorageLevel
 
-    from sfumato.engine.spark import SparkTable
+    from sfumato.engine.spark.spark_table import SparkTable
 
     session = spark_session()
     cached = session.read.parquet(str(path)).persist(StorageLevel.MEMORY_AND_DISK)

@@ -21,10 +21,10 @@ from sfumato.anonymize.criteria.criteria_text import CRITERIA as DECLARED
 from sfumato.anonymize.criteria.criteria_text import parse_criterion
 from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, DeltaPresence, KAnonymity, KMap, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.engine.port import Groups
+from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
-NOBODY = Groups(("q",), np.zeros((0, 1), dtype=np.uint8), np.zeros(0, dtype=np.int64))
+NOBODY = SparseTable(("q",), np.zeros((0, 1), dtype=np.uint8), np.zeros(0, dtype=np.int64))
 CRITERIA: list[Criterion] = [
     KAnonymity(3),
     KMap(4, NOBODY),

@@ -16,10 +16,10 @@ from sfumato.anonymize.criteria.diversity import DistinctDiversity
 from sfumato.anonymize.microdata import CountedTable
 from sfumato.anonymize.release import recount
 from sfumato.anonymize.release.recount import count, homogeneous, refuse_different, refuse_unsafe
-from sfumato.engine.port import Groups, Recode
+from sfumato.engine.port import Recode, SparseTable
 from sfumato.errors import InfeasibleError
 
-TABLE = Groups(
+TABLE = SparseTable(
     ("a", "b", "s"),
     np.array([[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 1], [2, 1, 0]], dtype=np.uint8),
     np.array([3, 2, 2, 2, 1]),
@@ -130,7 +130,9 @@ def test_rows_that_are_to_be_left_out_are_never_published() -> None:
 
 def test_a_class_with_people_and_no_row_tells_who_is_not_there() -> None:
     """Suppression cannot cure it, so it is looked at though nothing of it is published."""
-    population = Groups(("a", "b"), np.array([[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]], np.uint8), np.array([9] * 5))
+    population = SparseTable(
+        ("a", "b"), np.array([[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]], np.uint8), np.array([9] * 5)
+    )
     counted = count(CountedTable(TABLE, population), recode([[0, 0], [0, 1]]))
     assert counted.people is not None
     assert (counted.people.tolist(), counted.unpublished.tolist()) == ([18, 9], [9])

@@ -25,7 +25,7 @@ from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.predicate import All, Among, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Table
+from sfumato.engine.port import ProtectedTable
 
 Row = dict[str, Any]
 
@@ -131,7 +131,7 @@ class Adapter:
     """One way to bring rows to an engine: ``open`` opens them, ``seen`` are the rows as that engine sees them."""
 
     name: str
-    open: Callable[[Sequence[Row], Path], Table]
+    open: Callable[[Sequence[Row], Path], ProtectedTable]
     text_only: bool = False
     finite_only: bool = False  # there is no NaN and no infinity, and booleans are integers
 
@@ -146,33 +146,33 @@ class Adapter:
         return self.name
 
 
-def _csv(rows: Sequence[Row], folder: Path) -> Table:
+def _csv(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     return open_table(write_csv(folder / "odd.csv", rows))
 
 
-def _parquet(rows: Sequence[Row], folder: Path) -> Table:
+def _parquet(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     pq.write_table(arrow(rows), folder / "odd.parquet", row_group_size=17)
     return open_table(folder / "odd.parquet")
 
 
-def _pandas(rows: Sequence[Row], folder: Path) -> Table:
+def _pandas(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     import pandas as pd
 
     return open_table(arrow(rows).to_pandas(types_mapper=pd.ArrowDtype))
 
 
-def _polars(rows: Sequence[Row], folder: Path) -> Table:
+def _polars(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     import polars as pl
 
     return open_table(pl.from_arrow(arrow(rows)))
 
 
-def _arrow(rows: Sequence[Row], folder: Path) -> Table:
+def _arrow(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     return open_table(arrow(rows))
 
 
-def _database(variable: str) -> Callable[[Sequence[Row], Path], Table]:
-    def opener(rows: Sequence[Row], folder: Path) -> Table:
+def _database(variable: str) -> Callable[[Sequence[Row], Path], ProtectedTable]:
+    def opener(rows: Sequence[Row], folder: Path) -> ProtectedTable:
         import sqlalchemy as sa
         from sqlalchemy.dialects import mysql
 
@@ -195,7 +195,7 @@ def _database(variable: str) -> Callable[[Sequence[Row], Path], Table]:
     return opener
 
 
-def _spark(rows: Sequence[Row], folder: Path) -> Table:
+def _spark(rows: Sequence[Row], folder: Path) -> ProtectedTable:
     spark = cluster.session()
     pq.write_table(arrow(rows).slice(0, len(rows) // 3), folder / "part-0.parquet")
     pq.write_table(arrow(rows).slice(len(rows) // 3), folder / "part-1.parquet")
@@ -383,6 +383,6 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="session")
-def table(adapter: Adapter, rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(adapter: Adapter, rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> ProtectedTable:
     """The odd table on every engine."""
     return adapter.open(rows, tmp_path_factory.mktemp("odd"))

@@ -14,11 +14,11 @@ from tests.engine.conftest import ADAPTERS, Oracle, arrow, odd_rows
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.engine.duckdb import DuckTable
+from sfumato.engine.duckdb.duck_sources import Frame
+from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
-from sfumato.engine.sources import Frame
 
 DOMAIN = Domain(
     (
@@ -43,7 +43,7 @@ def test_every_source_gives_the_same_version(tmp_path):
 def test_bounding_in_many_buckets_keeps_the_same_rows(monkeypatch):
     table = open_table(arrow(odd_rows()))
     whole = table.encode(DOMAIN).version
-    monkeypatch.setattr("sfumato.engine.duckdb.BUCKET_ROWS", 7)
+    monkeypatch.setattr("sfumato.engine.duckdb.duck_table.BUCKET_ROWS", 7)
     assert table.encode(DOMAIN).version == whole
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.engine import columns
+from sfumato.engine import arrays
+from sfumato.engine.contingency import totals
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
-from sfumato.engine.tally import totals
 
 DOMAIN = Domain(
     (
@@ -73,7 +73,7 @@ def table():
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_columns_in_memory_are_counted_as_the_engine_counts_them(table, monkeypatch, question, where):
     held = [reveal(exact) for exact in QUESTIONS[question](table.encode(DOMAIN), where)]
-    monkeypatch.setattr(columns, "KEPT_BYTES", 0)
+    monkeypatch.setattr(arrays, "KEPT_BYTES", 0)
     asked = [reveal(exact) for exact in QUESTIONS[question](table.encode(DOMAIN), where)]
     for ours, theirs in zip(held, asked, strict=True):
         assert ours.dtype == np.int64
@@ -81,16 +81,16 @@ def test_columns_in_memory_are_counted_as_the_engine_counts_them(table, monkeypa
 
 
 def test_what_does_not_fit_is_left_to_the_engine_question_by_question(table, monkeypatch):
-    monkeypatch.setattr(columns, "KEPT_BYTES", 2 * 70_000)
+    monkeypatch.setattr(arrays, "KEPT_BYTES", 2 * 70_000)
     encoded = table.encode(DOMAIN)
     whole = table.encode(DOMAIN)
     for _ in range(2):
         for question in QUESTIONS.values():
             for where in CONDITIONS:
                 found = [reveal(exact).tolist() for exact in question(encoded, where)]
-                monkeypatch.setattr(columns, "KEPT_BYTES", 1 << 28)
+                monkeypatch.setattr(arrays, "KEPT_BYTES", 1 << 28)
                 assert found == [reveal(exact).tolist() for exact in question(whole, where)]
-                monkeypatch.setattr(columns, "KEPT_BYTES", 2 * 70_000)
+                monkeypatch.setattr(arrays, "KEPT_BYTES", 2 * 70_000)
 
 
 def test_threads_read_a_column_once():
@@ -100,7 +100,7 @@ def test_threads_read_a_column_once():
         read.append(name)
         into[:] = 1
 
-    held = columns.Columns(DOMAIN, 1000, column)
+    held = arrays.KeptColumns(DOMAIN, 1000, column)
     threads = [
         threading.Thread(target=held.powers, args=("income", ("sex",), Fraction(1), 1, (0, 5000), None))
         for _ in range(8)
@@ -125,7 +125,7 @@ def test_bins_by_division_are_those_of_a_search_among_the_edges(shape, places, m
     numbers = np.concatenate(
         [np.array(places, dtype=float), near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]
     )
-    assert columns._divided(numbers, edges, width).tolist() == columns._searched(numbers, edges).tolist()
+    assert arrays._divided(numbers, edges, width).tolist() == arrays._searched(numbers, edges).tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-(1 << 40), 1 << 40)), max_size=40))

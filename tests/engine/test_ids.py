@@ -19,7 +19,7 @@ from tests.services import require
 from sfumato.domain import Categorical, Domain, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Recode, Table
+from sfumato.engine.port import ProtectedTable, Recode
 
 ODD = "a`b\"c'd%s:x.y"  # the quotes of every dialect, and what drivers take for a parameter
 COLUMNS = ("long", "single", "blank", ODD, "key")
@@ -99,7 +99,7 @@ SOURCES = {
     scope="module",
     params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "spark")) for name in SOURCES],
 )
-def table(request, tmp_path_factory) -> Iterator[Table]:
+def table(request, tmp_path_factory) -> Iterator[ProtectedTable]:
     for source in SOURCES[request.param](tmp_path_factory.mktemp("ids")):
         yield open_table(source)
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.engine.dealing import Dealing, Tuples
-from sfumato.engine.mixing import Mixer
+from sfumato.engine.duckdb.relabelling import ClassAssignment, Shuffle, Tuples, relabelled
 from sfumato.engine.port import Recode
-from sfumato.engine.relabelling import relabelled
 
 SCHEMA = pa.schema([("class", pa.uint32()), ("r0", pa.string())])
 
@@ -33,6 +31,12 @@ def test_places_are_those_of_a_dictionary(data: st.DataObject) -> None:
     assert found.tolist() == [places.get(tuple(row), -1) for row in coarse.tolist()]
 
 
+def test_no_tuple_has_a_place_in_an_empty_list_of_many_attributes() -> None:
+    levels = [np.arange(70_000, dtype=np.uint32)] * 5  # 80 bits: more than a key holds
+    found = Tuples(np.empty((0, 5), np.uint32), levels).places([np.array([0, 69_999])] * 5)
+    assert found.tolist() == [-1, -1]
+
+
 def recode(*, suppressed: str | None) -> Recode:
     """Rows of tuple 0 go to two classes, two rows and one; those of tuple 1 to a third, two at most."""
     return Recode(
@@ -47,7 +51,7 @@ def recode(*, suppressed: str | None) -> Recode:
 
 @pytest.mark.parametrize(("suppressed", "none"), [(None, -1), ("*", 3)])
 def test_rows_are_dealt_until_the_classes_are_full(suppressed: str | None, none: int) -> None:
-    dealing = Dealing(recode(suppressed=suppressed))
+    dealing = ClassAssignment(recode(suppressed=suppressed))
     first = dealing.classes([np.array([0, 1, 2], np.uint8)]).tolist()
     second = dealing.classes([np.array([0, 1, 0, 0, 1], np.uint8)]).tolist()
     assert first[1:] == [2, none]
@@ -58,12 +62,14 @@ def test_rows_are_dealt_until_the_classes_are_full(suppressed: str | None, none:
 
 def test_every_turn_is_dealt_equally_often() -> None:
     # 1 500 draws of which of three rows goes to the class of one: a third each, within 9 standard deviations
-    turns = [Dealing(recode(suppressed=None)).classes([np.zeros(3, np.uint8)]).tolist().index(1) for _ in range(1500)]
+    turns = [
+        ClassAssignment(recode(suppressed=None)).classes([np.zeros(3, np.uint8)]).tolist().index(1) for _ in range(1500)
+    ]
     assert np.abs(np.bincount(turns, minlength=3) - 1500 / 3).max() < 9 * (1500 * 2 / 9) ** 0.5
 
 
 def mixed(rows: list[str], folder, batch: int) -> list[str]:
-    mixer = Mixer(SCHEMA, len(rows), folder)
+    mixer = Shuffle(SCHEMA, len(rows), folder)
     for start in range(0, len(rows), batch):
         part = rows[start : start + batch]
         mixer.add(pa.record_batch([pa.array(np.zeros(len(part), np.uint32)), pa.array(part)], schema=SCHEMA))
@@ -73,7 +79,7 @@ def mixed(rows: list[str], folder, batch: int) -> list[str]:
 @pytest.mark.parametrize("bucket", [2, 100])
 def test_every_order_is_equally_likely(bucket: int, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     # 1 200 orders of three rows: 200 each, within 8 standard deviations, whether one bucket holds them or not
-    monkeypatch.setattr("sfumato.engine.mixing.BUCKET_ROWS", bucket)
+    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", bucket)
     seen = Counter(tuple(mixed(["a", "b", "c"], tmp_path, 2)) for _ in range(1200))
     assert set(seen) == set(permutations("abc"))
     assert max(abs(number - 200) for number in seen.values()) < 8 * (1200 * 5 / 36) ** 0.5
@@ -81,7 +87,7 @@ def test_every_order_is_equally_likely(bucket: int, tmp_path, monkeypatch: pytes
 
 
 def test_many_buckets_hold_every_row_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engine.mixing.BUCKET_ROWS", 97)
+    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", 97)
     rows = [str(number) for number in range(5000)]
     found = mixed(rows, tmp_path, 333)
     assert sorted(found) == sorted(rows)
@@ -90,7 +96,7 @@ def test_many_buckets_hold_every_row_once(tmp_path, monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_left_behind_by_a_failure(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engine.mixing.BUCKET_ROWS", 2)
+    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", 2)
 
     def broken():
         yield pa.record_batch({"c0": pa.array([0, 1, 1], pa.uint8())})

@@ -31,7 +31,7 @@ from sfumato.domain.predicate import All, Among, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ROWS, Recode
-from sfumato.engine.spark_fold import fold
+from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import charge_for
@@ -419,7 +419,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.open import open_table
-from sfumato.engine.spark_fold import fold
+from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError
 
 options = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sfumato.engine.files import same_place, stamps
+from sfumato.engine.table_files import same_place, stamps
 
 
 def test_stamps_tell_every_way_in_which_files_change(tmp_path):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
 
-from sfumato.engine.spark_fold import fold
+from sfumato.engine.spark import fold
 from sfumato.errors import InputError
 from sfumato.local import Frequency, HeavyHitters, Server
 from sfumato.local.protocol.client import simulate

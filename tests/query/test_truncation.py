@@ -9,7 +9,7 @@ import pytest
 from tests.query.conftest import DOMAIN
 
 from sfumato.domain import Domain, Unit
-from sfumato.engine.fit import truncation
+from sfumato.engine.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
@@ -85,10 +85,10 @@ def test_nothing_is_counted_where_no_bound_leaves_anything_out(vault) -> None:
 
 
 def test_the_owner_is_told_exactly_what_a_bound_leaves_out(table) -> None:
-    found = truncation(open_table(table), Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
+    found = dropped_rows(open_table(table), Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
     assert found is not None
     assert (found.rows, found.dropped, found.units) == (4000, 2000, 2000)
-    assert truncation(open_table(table), DOMAIN) is None
+    assert dropped_rows(open_table(table), DOMAIN) is None
 
 
 def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(fake) -> None:

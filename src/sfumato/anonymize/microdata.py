@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sfumato.anonymize.tuple_keys import Integers, group, pack
-from sfumato.engine.port import Groups
+from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
 
@@ -19,8 +19,8 @@ class CountedTable:
     ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.
     """
 
-    table: Groups
-    population: Groups | None = None
+    table: SparseTable
+    population: SparseTable | None = None
     left_out: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ class Microdata:
         """Number of rows of the table, excluded ones included."""
         return int(self.counts.sum()) + self.excluded
 
-    def with_population(self, population: Groups) -> Microdata:
+    def with_population(self, population: SparseTable) -> Microdata:
         """The same table within a population counted over the same quasi-identifiers.
 
         Raises:
@@ -111,7 +111,7 @@ class Microdata:
 
 
 def from_groups(
-    groups: Groups, quasi: tuple[str, ...], *, sizes: Mapping[str, int], declared: Mapping[str, int] | None = None
+    groups: SparseTable, quasi: tuple[str, ...], *, sizes: Mapping[str, int], declared: Mapping[str, int] | None = None
 ) -> Microdata:
     """Microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
 

@@ -1,12 +1,19 @@
-"""Rows that are already codes in memory: the engine of simulations, labs and tests."""
+"""Encoded rows as arrays in this process.
+
+``KeptColumns`` are columns of a table of DuckDB, read from it once and kept while they fit: what is kept, and whether
+it fits, follows from the number of rows and from earlier questions.  ``ArrayTable`` is a whole table of codes: the
+engine of simulations, labs and tests.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +21,249 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain import predicate as p
-from sfumato.engine.condition import holds
+from sfumato.domain.predicate import Predicate, named
+from sfumato.engine.cell_statements import even_width, fixed_bounds, holds, numeric
+from sfumato.engine.contingency import CoverCounts, CoverPlan, totals
 from sfumato.engine.exact import Exact
-from sfumato.engine.port import Counts, Groups
-from sfumato.engine.statements import fixed_bounds
-from sfumato.engine.tally import totals
+from sfumato.engine.port import Counts, SparseTable
 from sfumato.errors import QueryError, TableError
+
+_Codes = NDArray[np.unsignedinteger[Any]]
+Steps = tuple[NDArray[np.int32], NDArray[np.bool_] | None]  # units from the least; which rows have one, None: all
+
+KEPT_BYTES = 1 << 28
+_SLICE = 1 << 15  # rows at a time, so that what is computed on the way stays in the caches
+
+_Array = TypeVar("_Array")
+
+
+class KeptColumns:
+    """Counting over columns in memory.  Every method returns None where the columns that it needs do not fit.
+
+    Args:
+        domain: of the codes.
+        rows: their number.
+        read: fills an array with a column of codes (``c…``) or of numbers (``v…``, NaN for none), by its name, always
+            in the same order of rows.
+    """
+
+    def __init__(self, domain: Domain, rows: int, read: Callable[[str, NDArray[Any]], None]) -> None:
+        self._domain = domain
+        self._rows = rows
+        self._read = read
+        self._kept: dict[object, Any] = {}
+        self._bytes = 0
+        self._lock = threading.RLock()  # two threads that need one column read it once
+
+    def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts] | None:
+        """One flat table a cover of the plan."""
+        used = {axis for cover in plan.covers for axis in cover}
+        if not self._held({self._domain.names[axis] for axis in used} | named(where)):
+            return None
+        kept = self._where(where)
+        nothing = np.empty(0, dtype=np.uint8)
+        columns = [self._of(axis, kept) if axis in used else nothing for axis in range(len(plan.shape))]
+        tally = CoverCounts(plan)
+        tally.add(columns, self._rows if kept is None else int(np.count_nonzero(kept)))
+        return tally.tables
+
+    def powers(
+        self,
+        value: str,
+        by: tuple[str, ...],
+        unit: Fraction,
+        degree: int,
+        bounds: tuple[int, int],
+        where: Predicate | None,
+    ) -> Counts | None:
+        """Sums of k^0 .. k^degree over each cell of ``by``, shape ``(cells, degree + 1)``.
+
+        k is the value in units, rounded half to even and clipped to ``bounds``, less the lower of them.
+        """
+        steps = self._steps(value, unit, bounds) if self._held({*by} | named(where)) else None
+        if steps is None:
+            return None
+        rounded, present = steps
+        kept = _both(present, self._where(where))
+        if kept is not None:
+            rounded = rounded[kept]
+        if not by:
+            whole = [int(np.sum(_power(rounded, power), dtype=np.int64)) for power in range(1, degree + 1)]
+            return np.array([[len(rounded), *whole]], dtype=np.int64)
+        cells, size = self._cells(by, kept)
+        return np.stack(
+            [totals(cells, size, _power(rounded, power) if power else None) for power in range(degree + 1)], -1
+        )
+
+    def bins(self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None) -> Counts | None:
+        """Rows of each cell of ``by`` and bin of ``value``, flat."""
+        binned = self._binned(value, tuple(edges)) if self._held({*by} | named(where)) else None
+        if binned is None:
+            return None
+        kept = self._where(where)
+        if kept is not None:
+            binned = binned[kept]
+        cells, size = self._cells(by, kept)
+        bins = len(edges)  # with the last for what lies outside
+        key = cells.astype(np.int32) * bins + binned if by else binned
+        counts: Counts = totals(key, size * bins).reshape(size, bins)[:, :-1].reshape(-1)
+        return counts
+
+    def _held(self, names: set[str]) -> bool:
+        return all(self._codes(self._domain.index(name)) is not None for name in names)
+
+    def _codes(self, place: int) -> _Codes | None:
+        kind = np.min_scalar_type(self._domain.attributes[place].size - 1)
+        found: _Codes | None = self._column(f"c{place}", kind)
+        return found
+
+    def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any] | None:
+        def make() -> NDArray[Any]:
+            column = np.empty(self._rows, dtype=kind)
+            self._read(name, column)
+            return column
+
+        return self._once(name, kind.itemsize * self._rows, make)
+
+    def _of(self, place: int, kept: NDArray[np.bool_] | None) -> _Codes:
+        codes = self._codes(place)
+        assert codes is not None
+        return codes if kept is None else codes[kept]
+
+    def _where(self, where: Predicate | None) -> NDArray[np.bool_] | None:
+        if where is None:
+            return None
+        found = holds(where, self._domain, lambda name: self._of(self._domain.index(name), None))
+        return np.broadcast_to(found, (self._rows,))
+
+    def _cells(self, by: tuple[str, ...], kept: NDArray[np.bool_] | None) -> tuple[NDArray[np.integer[Any]], int]:
+        """Mixed-radix numbers of the rows' cells, which fit 32 bits, and how many cells there are."""
+        cells: NDArray[np.integer[Any]] | None = None
+        size = 1
+        for name in by:
+            codes, own = self._of(self._domain.index(name), kept), self._domain[name].size
+            cells = (
+                codes if cells is None else cells.astype(np.int32, copy=False) * np.int32(own) + codes.astype(np.int32)
+            )
+            size *= own
+        return np.empty(0, dtype=np.int32) if cells is None else cells, size
+
+    def _numbers(self, place: int) -> NDArray[np.float64] | None:
+        """Clamped numbers, NaN where there is none."""
+        attribute = self._domain.attributes[place]
+        if not isinstance(attribute, Integer) or attribute.edges is not None:
+            return self._column(f"v{place}", np.dtype(np.float64))
+        codes = self._codes(place)
+        if codes is None:
+            return None
+        number = np.full(attribute.size, np.nan)
+        number[: attribute.declared] = np.arange(attribute.declared) + float(attribute.minimum)
+        return number.take(codes)
+
+    def _steps(self, value: str, unit: Fraction, bounds: tuple[int, int]) -> Steps | None:
+        place = self._domain.index(value)
+
+        def make() -> Steps | None:
+            numbers = self._numbers(place)
+            return None if numbers is None else _fixed(numbers, unit, bounds)
+
+        found: Steps | None = self._once(("steps", place, unit), 5 * self._rows, make)
+        return found
+
+    def _binned(self, value: str, edges: tuple[float, ...]) -> NDArray[np.integer[Any]] | None:
+        place, last = self._domain.index(value), len(edges) - 1
+        kind = np.min_scalar_type(last)
+
+        key = ("bins", place, edges)
+        if key in self._kept:
+            found: NDArray[np.integer[Any]] | None = self._kept[key]
+            return found
+        numbers, bounds = self._numbers(place), numeric(self._domain, value)
+        if numbers is None:
+            return None
+        if edges[0] > bounds.minimum or edges[-1] < bounds.maximum:  # a closer look at some values, not to be kept
+            inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+            looked = np.full(self._rows, last, dtype=kind)
+            looked[inside] = _bin(numbers[inside], np.array(edges))
+            return looked
+        return self._once(key, kind.itemsize * self._rows, partial(_bin, numbers, np.array(edges)))
+
+    def _once(self, key: object, size: int, make: Callable[[], _Array | None]) -> _Array | None:
+        """What is kept under ``key``, made on first use; None where ``size`` bytes more would not fit."""
+        found: _Array | None = self._kept.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None and self._bytes + size <= KEPT_BYTES:
+                found = make()
+                if found is not None:
+                    self._kept[key] = found
+                    self._bytes += size
+            return found
+
+
+def _fixed(numbers: NDArray[np.float64], unit: Fraction, bounds: tuple[int, int]) -> Steps:
+    rounded = np.empty(len(numbers), dtype=np.int32)
+    present = np.empty(len(numbers), dtype=np.bool_)
+    for start in range(0, len(numbers), _SLICE):
+        rows = slice(start, start + _SLICE)
+        scaled = numbers[rows] * float(unit.denominator)
+        scaled /= float(unit.numerator)
+        np.rint(scaled, out=scaled)
+        np.clip(scaled, *bounds, out=scaled)
+        scaled -= bounds[0]
+        there = np.logical_not(np.isnan(scaled), out=present[rows])
+        scaled[~there] = 0
+        rounded[rows] = scaled
+    return rounded, None if present.all() else present
+
+
+def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.unsignedinteger[Any]]:
+    """Index of each number's bin, the last closed on both sides; as many as there are bins for those in none."""
+    bins = len(edges) - 1
+    found = np.empty(len(numbers), dtype=np.min_scalar_type(bins))
+    width = even_width(edges.tolist())
+    for start in range(0, len(numbers), _SLICE):
+        rows = slice(start, start + _SLICE)
+        found[rows] = _searched(numbers[rows], edges) if width is None else _divided(numbers[rows], edges, width)
+    return found
+
+
+def _searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    bins = len(edges) - 1
+    found = np.full(len(numbers), bins, dtype=np.int64)
+    inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+    found[inside] = np.minimum(np.searchsorted(edges, numbers[inside], side="right") - 1, bins - 1)
+    return found
+
+
+def _divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
+    """Bins of one width by division; numbers so near an edge that rounding may decide, or in the last, are searched."""
+    bins = len(edges) - 1
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is searched for
+        # an edge, a difference and a quotient are each rounded by half a unit in the last place of numbers no larger
+        doubt = 8 * np.finfo(np.float64).eps * (np.abs(edges).max() / width + bins)
+        place = (numbers - edges[0]) / width
+        whole = np.floor(place)
+        place -= whole
+    clear = (place > doubt) & (place < 1 - doubt) & (whole >= 0) & (whole < bins - 1)  # never for NaN
+    unclear = np.flatnonzero(~clear)
+    whole[unclear] = 0
+    found: NDArray[np.int64] = whole.astype(np.int64)
+    found[unclear] = _searched(numbers[unclear], edges)
+    return found
+
+
+def _power(steps: NDArray[np.int32], power: int) -> NDArray[np.int32] | NDArray[np.int64]:
+    return steps if power == 1 else np.power(steps, power, dtype=np.int64)
+
+
+def _both(left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
+
 
 _BATCH_ROWS = 1 << 16
 
@@ -84,7 +328,7 @@ class ArrayTable:
         weights = self._kept(where)
         return tuple(Exact(self._count(clique, weights)) for clique in cliques)
 
-    def groups(self, attributes: tuple[str, ...], where: p.Predicate | None = None) -> Exact[Groups]:
+    def groups(self, attributes: tuple[str, ...], where: p.Predicate | None = None) -> Exact[SparseTable]:
         """See :meth:`sfumato.engine.port.Encoded.groups`."""
         return Exact(self._groups(attributes, self._kept(where)))
 
@@ -163,10 +407,10 @@ class ArrayTable:
     def _count(self, clique: tuple[str, ...], weights: Counts) -> Counts:
         return totals(self._cells(clique), self._size(clique), weights)
 
-    def _groups(self, attributes: tuple[str, ...], weights: Counts) -> Groups:
+    def _groups(self, attributes: tuple[str, ...], weights: Counts) -> SparseTable:
         kept = weights > 0
         codes, inverse = np.unique(self._codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
-        return Groups(attributes, codes.astype(np.uint32), totals(inverse.ravel(), len(codes), weights[kept]))
+        return SparseTable(attributes, codes.astype(np.uint32), totals(inverse.ravel(), len(codes), weights[kept]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
         """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""

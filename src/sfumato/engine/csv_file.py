@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from sfumato.domain import CsvFormat
-from sfumato.engine.address import shown
 from sfumato.engine.dialect import numeral
-from sfumato.engine.files import Stamps, literal_path, quoted, refuse_repeats, stamps
+from sfumato.engine.table_files import Stamps, literal_path, quoted, refuse_repeats, shown, stamps
 from sfumato.errors import InputError, TableError
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from sfumato.engine.port import Column, Kind
+from sfumato.engine.port import Column, ColumnKind
 
 
 def numeral(decimal: str, thousands: str) -> str:
@@ -92,11 +92,11 @@ def number(dialect: Dialect, column: Column) -> str:
     """A column as a double; NULL where it is missing or not a number."""
     name = dialect.name(column.name)
     match column.kind:
-        case Kind.TEXT:
+        case ColumnKind.TEXT:
             text = dialect.text(name)
             known = dialect.matches(text, numeral(column.decimal, column.thousands))
             return f"CASE WHEN {known} THEN {dialect.double(plain(dialect, column))} END"
-        case Kind.REAL:
+        case ColumnKind.REAL:
             value = _real(dialect, column)
             return f"CASE WHEN NOT {dialect.is_nan(value)} THEN {value} END"
         case _:
@@ -114,7 +114,7 @@ def plain(dialect: Dialect, column: Column) -> str:
 def missing(dialect: Dialect, column: Column) -> str:
     """Whether a column is NULL or, for real numbers, NaN."""
     name = dialect.name(column.name)
-    if column.kind is Kind.REAL:
+    if column.kind is ColumnKind.REAL:
         return f"({name} IS NULL OR {dialect.is_nan(_real(dialect, column))})"
     return f"({name} IS NULL)"
 
@@ -131,7 +131,7 @@ def identity(dialect: Dialect, column: Column) -> str:
 
 def canonical_text(dialect: Dialect, column: Column) -> str:
     """A column as text in one spelling on every engine; whole reals are spelled as integers, others are NULL."""
-    if column.kind is not Kind.REAL:
+    if column.kind is not ColumnKind.REAL:
         return dialect.text(dialect.name(column.name))
     value = number(dialect, column)
     whole = f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"

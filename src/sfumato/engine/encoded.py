@@ -1,4 +1,4 @@
-"""The port's ``Encoded``, once, over whatever store an engine keeps its encoded rows in."""
+"""The port's ``Encoded``, once, over whatever store an engine keeps its encoded rows in, and the name of such rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,94 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Unit, Unknown
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.columns import Columns
-from sfumato.engine.condition import condition
+from sfumato.engine.arrays import KeptColumns
+from sfumato.engine.cell_statements import CellStatements, condition, fixed_bounds, increasing, numeric, power_bounds
+from sfumato.engine.contingency import TOTAL_CELLS, CoverPlan, plan_covers
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal
-from sfumato.engine.plan import TOTAL_CELLS, Counts, Plan, plan
-from sfumato.engine.port import Column, Groups, Kind, Recode, Table
-from sfumato.engine.statements import Cells, fixed_bounds, increasing, numeric, power_bounds
+from sfumato.engine.port import Column, ColumnKind, Counts, ProtectedTable, Recode, SparseTable
 from sfumato.errors import QueryError, SizeError, TableError
 
+_Words = NDArray[np.uint64]
 
-class Store(Protocol):
+_LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one a 64-bit lane
+_WORD = 1 << 63
+
+
+class Fingerprint:
+    """A 128-bit name of a multiset of encoded rows: the same rows in any order and any batches give the same digest.
+
+    Each row is hashed, the hashes are summed.  It tells changed tables apart; it is no cryptographic commitment.  It is
+    read off the protected data: it belongs in the ledger's keys and never in a release.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self._shape = tuple(shape)
+        self._rows = 0
+        self._sums = [0, 0]
+
+    def add(self, codes: Sequence[NDArray[np.integer]], values: Sequence[_Words]) -> None:
+        """Take in a batch: one array of codes an attribute, then any further words that tell rows apart."""
+        words = [*self._packed(codes), *values]
+        self._rows += len(codes[0])
+        for lane, seed in enumerate(_LANES):
+            mixed = np.full(len(codes[0]), seed, dtype=np.uint64)
+            for word in words:
+                mixed = _mix(mixed ^ word) + np.uint64(seed)
+            self._sums[lane] = (self._sums[lane] + int(_mix(mixed).sum(dtype=np.uint64))) % (1 << 64)
+
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Take in a batch of codes, one column an attribute, and of doubles and integers after them."""
+        arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        codes, more = arrays[: len(self._shape)], arrays[len(self._shape) :]
+        self.add(codes, [words_of(array) if array.dtype == np.float64 else array.astype(np.uint64) for array in more])
+
+    def state(self) -> bytes:
+        """The sums so far, for :meth:`merge` in another process."""
+        return b"".join(number.to_bytes(8, "little") for number in (self._rows, *self._sums))
+
+    def merge(self, state: bytes) -> None:
+        """Add the sums of another fingerprint."""
+        rows, *sums = (int.from_bytes(state[place : place + 8], "little") for place in (0, 8, 16))
+        self._rows += rows
+        self._sums = [(mine + other) % (1 << 64) for mine, other in zip(self._sums, sums, strict=True)]
+
+    def digest(self, key: str) -> str:
+        """Hexadecimal SHA-256 of the sums under ``key``."""
+        return hashlib.sha256(f"{key} {self._rows} {self._sums[0]} {self._sums[1]}".encode()).hexdigest()
+
+    def _packed(self, codes: Sequence[NDArray[np.integer]]) -> list[_Words]:
+        """Mixed-radix words, as many attributes in each as fit 63 bits."""
+        words: list[_Words] = []
+        cells = 1
+        for code, size in zip(codes, self._shape, strict=True):
+            if not words or cells * size > _WORD:
+                words.append(code.astype(np.uint64))
+                cells = size
+            else:
+                words[-1] = words[-1] * np.uint64(size) + code.astype(np.uint64)
+                cells *= size
+        return words
+
+
+def words_of(values: NDArray[np.float64]) -> _Words:
+    """Bits of doubles, all NaN alike, both zeros alike."""
+    clean = np.where(np.isnan(values), np.nan, values + 0.0)
+    return clean.view(np.uint64)
+
+
+def _mix(words: _Words) -> _Words:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+class EncodedStore(Protocol):
     """Encoded, bounded rows where an engine keeps them: columns ``c0 …``, ``v …``, ``u`` of ``relation``."""
 
     @property
@@ -67,7 +141,7 @@ class Store(Protocol):
         """The result of a SELECT over ``relation``: never rows of the table, always groups of them."""
         ...
 
-    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+    def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
         """One flat table a cover of the plan, over the rows that meet ``where``."""
         ...
 
@@ -103,7 +177,7 @@ class Store(Protocol):
 class EncodedRows:
     """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
 
-    def __init__(self, store: Store, table: Table, columns: Columns | None = None) -> None:
+    def __init__(self, store: EncodedStore, table: ProtectedTable, columns: KeptColumns | None = None) -> None:
         self._store = store
         self._table = table
         self._columns = columns
@@ -154,13 +228,13 @@ class EncodedRows:
         places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
         for clique in cliques:
             _refuse_repeats(clique)
-        wanted = plan(places, self.domain.shape, cover_cells=self._store.cover_cells)
+        wanted = plan_covers(places, self.domain.shape, cover_cells=self._store.cover_cells)
         condition(where, self.domain)  # refuse before anything is read
         held = None if self._columns is None else self._columns.tally(wanted, where)
         tables = self._store.tally(wanted, where) if held is None else held
         return tuple(Exact(counts) for counts in wanted.project(tables))
 
-    def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[Groups]:
+    def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
         """The contingency table of ``attributes`` without its empty cells."""
         _refuse_repeats(attributes)
         if not attributes:
@@ -168,7 +242,7 @@ class EncodedRows:
         found = self._store.query(self._over(attributes, where).groups())
         widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
         codes = np.column_stack([found.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
-        return Exact(Groups(attributes, codes, found.column("total").to_numpy().astype(np.int64)))
+        return Exact(SparseTable(attributes, codes, found.column("total").to_numpy().astype(np.int64)))
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
@@ -277,8 +351,8 @@ class EncodedRows:
             raise QueryError("this recoding was made for another domain", culprit=recode)
         return recode
 
-    def _over(self, by: tuple[str, ...], where: Predicate | None) -> Cells:
-        return Cells(self._store.relation, self.domain, self._store.dialect, by, where)
+    def _over(self, by: tuple[str, ...], where: Predicate | None) -> CellStatements:
+        return CellStatements(self._store.relation, self.domain, self._store.dialect, by, where)
 
     def _cells(self, by: tuple[str, ...]) -> int:
         _refuse_repeats(by)
@@ -315,7 +389,7 @@ _UNSPOKEN = ("BLOB", "BINARY", "BYTEA", "BIT", "[", "STRUCT", "ARRAY", "MAP", "U
 def _refuse_unspoken(columns: Sequence[Column]) -> None:
     """Refuse columns that engines spell in CSV each in its own way, or not at all."""
     for column in columns:
-        if column.kind is Kind.OTHER and any(mark in column.type.upper() for mark in _UNSPOKEN):
+        if column.kind is ColumnKind.OTHER and any(mark in column.type.upper() for mark in _UNSPOKEN):
             raise TableError(
                 f"{column.name!r} is of type {column.type}, for which CSV has no spelling; write a .parquet file",
                 culprit=column.name,

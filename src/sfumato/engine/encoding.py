@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
-from sfumato.engine.port import Column, Kind
+from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import TableError
 
 
@@ -39,7 +39,7 @@ class Encoding:
             _refuse_unmapped(attribute, _find(self.columns, attribute.name))
         if self.domain.unit.column is not None:
             unit = _find(self.columns, self.domain.unit.column)
-            if unit.kind is Kind.OTHER:
+            if unit.kind is ColumnKind.OTHER:
                 raise TableError(f"column {unit.name!r} of type {unit.type} cannot identify a unit", culprit=unit)
 
     @property
@@ -128,7 +128,7 @@ class Encoding:
 
     def _exact(self, attribute: Attribute) -> bool:
         """Whether an integer column meets an integer attribute, so that no number has to be a double."""
-        return isinstance(attribute, Integer) and self.columns[attribute.name].kind is Kind.INTEGER
+        return isinstance(attribute, Integer) and self.columns[attribute.name].kind is ColumnKind.INTEGER
 
     def _cell(self, value: str, attribute: Integer | Real) -> str:
         if isinstance(attribute, Integer) and attribute.edges is None:
@@ -192,11 +192,15 @@ def _find(columns: Mapping[str, Column], name: str) -> Column:
 
 
 def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
-    kinds = {Kind.TEXT, Kind.INTEGER, Kind.REAL}
+    kinds = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.REAL}
     if isinstance(attribute, Categorical) and isinstance(attribute.values[0], bool):
-        kinds |= {Kind.BOOLEAN}
+        kinds |= {ColumnKind.BOOLEAN}
     elif isinstance(attribute, Categorical) and isinstance(attribute.values[0], str):
-        kinds = {Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN}  # reals are spelled differently on every engine
+        kinds = {
+            ColumnKind.TEXT,
+            ColumnKind.INTEGER,
+            ColumnKind.BOOLEAN,
+        }  # reals are spelled differently on every engine
     if column.kind not in kinds:
         raise TableError(
             f"column {column.name!r} of type {column.type} has no mapping to its attribute; "
@@ -215,6 +219,15 @@ def _or_null(code: int | None) -> str:
     return "NULL" if code is None else str(code)
 
 
+def vanishing(number: str) -> str:
+    """A double that may be divided by whatever fits 64 bits.
+
+    PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a question fails.
+    Whatever is as small as that counts as 0 in every unit that is allowed.
+    """
+    return f"CASE WHEN ABS({number}) < 1e-280 THEN 0 ELSE {number} END"
+
+
 def real(value: float) -> str:
     """A double literal on every engine."""
     text = repr(float(value))
@@ -223,3 +236,90 @@ def real(value: float) -> str:
 
 def _listed(pairs: list[tuple[str, str]]) -> str:
     return ", ".join(expression if expression == name else f"{expression} AS {name}" for expression, name in pairs)
+
+
+# --- bounding -------------------------------------------------------------------------------------------------------
+# Rows of a unit are ordered by the MD5 (on MySQL the SHA-256) of id, row and repetition.  That order is as good as
+# random, differs from unit to unit, does not depend on the order in which the engine reads or on other units, and comes
+# out the same when a task is retried.  Rows that are equal after encoding are told apart by their number, so a row that
+# stands there a hundred times is a hundred times as likely to be kept.  No privacy rests on the randomness: any choice
+# that looks at one unit alone bounds its contribution.
+
+
+def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+    """The rows of an encoded ``relation`` that are kept.
+
+    Args:
+        relation: what stands after FROM; holds whole units.
+        encoding: made the relation.
+        columns: columns of the relation to return.
+    """
+    return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
+
+
+def dropped(relation: str, encoding: Encoding, condition: str, most: int) -> str:
+    """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
+
+    Args:
+        relation: an encoded relation; holds whole units.
+        encoding: made the relation.
+        condition: SQL over the codes.
+        most: of one unit.
+    """
+    codes = [f"c{place}" for place in range(len(encoding.domain))]
+    beyond = f"{_placed(relation, encoding, [*codes, 'u'])} > {encoding.domain.unit.rows}"
+    by_unit = f"SELECT COUNT(*) AS n FROM ({beyond}) AS beyond_rows WHERE {condition} GROUP BY u"
+    clamped = f"CASE WHEN n > {most} THEN {most} ELSE n END"
+    return f"SELECT COALESCE(SUM({clamped}), 0) AS total FROM ({by_unit}) AS dropped_rows"
+
+
+def _placed(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+    """The rows up to the comparison of their place within the unit."""
+    listed = ", ".join(columns)
+    keyed = f"SELECT {listed}, {_content(encoding)} AS content FROM {relation}"
+    numbered = (
+        f"SELECT {listed}, content, ROW_NUMBER() OVER (PARTITION BY u, content ORDER BY u) AS repetition "
+        f"FROM ({keyed}) AS keyed_rows"
+    )
+    # The hash is a column before a window orders by it: engines may evaluate it again at every comparison.
+    draw = encoding.dialect.digest("CONCAT(content, repetition)")
+    drawn = f"SELECT {listed}, {draw} AS draw FROM ({numbered}) AS numbered_rows"
+    placed = f"SELECT {listed}, ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw) AS place FROM ({drawn}) AS drawn_rows"
+    return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
+
+
+def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:
+    """Keys with their number of units, each unit counting for at most ``unit.rows`` keys.
+
+    Args:
+        relation: an encoded relation that carries the ``keys`` as text, none of them NULL.
+        keys: quoted names.
+        encoding: made the relation.
+    """
+    listed = ", ".join(keys)
+    if encoding.domain.unit.column is None:
+        return f"SELECT {listed}, COUNT(*) AS units FROM {relation} GROUP BY {listed}"
+    spelled = ", '|', ".join(keys)
+    text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {spelled})")
+    drawn = f"SELECT u, {listed}, {text} AS draw FROM (SELECT DISTINCT u, {listed} FROM {relation}) AS distinct_keys"
+    place = f"ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw, {listed})"
+    placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_keys"
+    return (
+        f"SELECT {listed}, COUNT(*) AS units FROM ({placed}) AS placed_keys "
+        f"WHERE place <= {encoding.domain.unit.rows} GROUP BY {listed}"
+    )
+
+
+def _content(encoding: Encoding) -> str:
+    """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
+    dialect, domain = encoding.dialect, encoding.domain
+    parts = [dialect.text(f"c{place}") for place in range(len(domain))]
+    for place in encoding.values:
+        attribute, value = domain.attributes[place], f"v{place}"
+        if isinstance(attribute, Real):
+            # Engines spell doubles differently, so a real number enters in 2^32 steps of its range.
+            span = attribute.maximum - attribute.minimum
+            above = vanishing(f"({value} - {attribute.minimum!r})")
+            value = dialect.integer(f"FLOOR({above} / {span!r} * 4294967296)")
+        parts.append(f"COALESCE({dialect.text(value)}, '')")
+    return dialect.digest(f"CONCAT('{domain.hash[:16]}', u, '|', " + ", ' ', ".join(parts) + ")")

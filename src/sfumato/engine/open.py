@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from sfumato.domain import CsvFormat
-from sfumato.engine.address import shown
-from sfumato.engine.port import Table
+from sfumato.engine.port import ProtectedTable
+from sfumato.engine.table_files import shown
 from sfumato.errors import InputError
 
 _DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
 
 
-def open_table(source: object, *, csv: CsvFormat | None = None) -> Table:
+def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTable:
     """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
 
     Args:
@@ -27,11 +27,11 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> Table:
         EngineError: the database does not answer, or gives no permission.
         TableError: it cannot be read, has no rows, or has two columns of one name.
     """
-    from sfumato.engine.duckdb import DuckTable
-    from sfumato.engine.sources import file_source, frame_source
+    from sfumato.engine.duckdb.duck_sources import file_source, frame_source
+    from sfumato.engine.duckdb.duck_table import DuckTable
 
     if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
-        from sfumato.engine.spark import SparkTable
+        from sfumato.engine.spark.spark_table import SparkTable
 
         if type(source).__module__.startswith("pyspark.sql.connect"):
             raise InputError("a Spark Connect frame has no executors to tally on; give one of a classic session")
@@ -41,12 +41,12 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> Table:
     if not isinstance(source, str | Path):
         return DuckTable(frame_source(source))
     if str(source).startswith("spark:"):
-        from sfumato.engine.spark_sources import spark_table
+        from sfumato.engine.spark.spark_table import spark_table
 
         return spark_table(str(source), csv)
     scheme, separator, place = str(source).partition("://")
     if scheme in _DATABASES and separator:
-        from sfumato.engine.sql import SqlTable
+        from sfumato.engine.sql.sql_table import SqlTable
 
         return SqlTable(f"{_DATABASES[scheme]}://{place}")
     if separator:

@@ -1,6 +1,6 @@
 """What Sfumato asks of an engine: about eight operations, all of them counts or integer sums.
 
-An adapter is one module that implements :class:`Table` and :class:`Encoded`; the conformance suite in
+An adapter is one module that implements :class:`ProtectedTable` and :class:`Encoded`; the conformance suite in
 ``tests/engine`` runs over every adapter.  Codes follow :mod:`sfumato.domain.attribute`: declared cells,
 then the missing cell, then the unknown cell.  A row with a dropped value is in no tally.
 """
@@ -28,7 +28,7 @@ ROWS = "rows of the class"
 """Name of the column that says how many rows a row stands for."""
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds, as far as a domain cares."""
 
     TEXT = "text"
@@ -43,7 +43,7 @@ class Column:
     """A column of the table: its name, kind, the engine's own name of its type, and how numbers are spelled in text."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     type: str
     decimal: str = "."
     thousands: str = ""
@@ -79,7 +79,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Groups:
+class SparseTable:
     """A sparse contingency table: distinct code tuples with their counts.
 
     ``codes`` has shape ``(groups, attributes)`` and an unsigned dtype; ``counts`` has shape ``(groups,)``.
@@ -115,8 +115,21 @@ class Recode:
     rows: Counts | None = None
     suppressed: str | None = None
 
+    def turns(self) -> tuple[Counts, Counts]:
+        """First and last turn of each class among the rows of its tuple, counted from 1."""
+        if self.rows is None:
+            return np.ones(len(self.classes), np.int64), np.ones(len(self.classes), np.int64)
+        _, tuples = np.unique(self.classes, axis=0, return_inverse=True)
+        order = np.argsort(tuples, kind="stable")
+        taken = np.cumsum(self.rows[order])
+        starts = np.flatnonzero(np.diff(tuples[order], prepend=-1))
+        before = np.repeat(taken[starts] - self.rows[order][starts], np.diff(np.append(starts, len(order))))
+        last = np.empty_like(taken)
+        last[order] = taken - before
+        return last - self.rows + 1, last
 
-class Table(Protocol):
+
+class ProtectedTable(Protocol):
     """A protected table where it lies.
 
     Opening one is its owner's act: a table without rows is refused there, and the message says so.
@@ -184,7 +197,7 @@ class Encoded(Protocol):
         """
         ...
 
-    def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[Groups]:
+    def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
         """The contingency table of ``attributes`` without its empty cells, for domains too large to be dense."""
         ...
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.engine.dialect import NUMBER, Dialect, number, numeral, plain
-from sfumato.engine.port import TILES, Column, Kind, Profile
+from sfumato.engine.port import TILES, Column, ColumnKind, Profile
 
-Query = Callable[[str], Sequence[Sequence[Any]]]
+_Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
@@ -26,7 +26,7 @@ _BOOLEAN = f"{_TRUE}|false|False|FALSE"
 class Profiler:
     """Profiles columns of ``relation`` by what ``query`` answers."""
 
-    query: Query
+    query: _Query
     dialect: Dialect
     relation: str
 
@@ -37,7 +37,7 @@ class Profiler:
         text only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
         """
         kind, value = self._read(column)
-        finite = f"ABS({value}) <= 1.7976931348623157e308" if kind is Kind.REAL else "1 = 1"
+        finite = f"ABS({value}) <= 1.7976931348623157e308" if kind is ColumnKind.REAL else "1 = 1"
         ((rows, held, distinct, low, high),) = self.query(
             f"SELECT COUNT(*), COUNT({value}), COUNT(DISTINCT {value}), MIN(CASE WHEN {finite} THEN {value} END), "
             f"MAX(CASE WHEN {finite} THEN {value} END) FROM {self.relation}"
@@ -51,11 +51,11 @@ class Profiler:
         low, high = _typed(low, kind), _typed(high, kind)
         profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values)
         wide = isinstance(low, int | float) and isinstance(high, int | float) and high - low >= distinct_limit
-        if kind in (Kind.INTEGER, Kind.TEXT) and may_name_people(column.name, held, distinct):
+        if kind in (ColumnKind.INTEGER, ColumnKind.TEXT) and may_name_people(column.name, held, distinct):
             profile = replace(profile, repeats=self._repeats(value))
-        if kind is Kind.REAL or (kind is Kind.INTEGER and wide):
+        if kind is ColumnKind.REAL or (kind is ColumnKind.INTEGER and wide):
             return replace(profile, tiles=self._tiles(value, kind, finite))
-        if values is None and kind is Kind.TEXT and column.kind is Kind.TEXT:
+        if values is None and kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT:
             return replace(profile, numbers=self._numbers(column, missing))
         return profile
 
@@ -71,39 +71,39 @@ class Profiler:
         )
         if others > _FEW_CODES or not distinct:
             return None
-        kind = Kind.REAL if fractions else Kind.INTEGER
+        kind = ColumnKind.REAL if fractions else ColumnKind.INTEGER
         tiles = self._tiles(value, kind, "1 = 1")
         low, high = _typed(low, kind), _typed(high, kind)
         return Profile(replace(column, kind=kind), held, distinct, missing, low, high, None, tiles=tiles)
 
-    def _tiles(self, value: str, kind: Kind, finite: str) -> tuple[int | float, ...]:
+    def _tiles(self, value: str, kind: ColumnKind, finite: str) -> tuple[int | float, ...]:
         values = f"SELECT {value} AS x FROM {self.relation} WHERE {value} IS NOT NULL AND {finite}"
         tiles = f"SELECT x, NTILE({TILES}) OVER (ORDER BY x) AS tile FROM ({values}) AS found"
         found = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
-        return tuple(int(least) if kind is Kind.INTEGER else float(least) for (least,) in found)
+        return tuple(int(least) if kind is ColumnKind.INTEGER else float(least) for (least,) in found)
 
     def _repeats(self, value: str) -> tuple[tuple[int, int], ...]:
         rows = f"SELECT COUNT(*) AS n FROM {self.relation} WHERE {value} IS NOT NULL GROUP BY {value}"
         found = self.query(f"SELECT n, COUNT(*) FROM ({rows}) AS rows_of GROUP BY n ORDER BY n")
         return tuple((int(each), int(values)) for each, values in found)
 
-    def _read(self, column: Column) -> tuple[Kind, str]:
+    def _read(self, column: Column) -> tuple[ColumnKind, str]:
         """What a column seems to hold, and its value as that."""
         name = self.dialect.name(column.name)
         text = self.dialect.text(name)
         match column.kind:
-            case Kind.REAL:
+            case ColumnKind.REAL:
                 value = number(self.dialect, column)
-                whole = self._holds({(Kind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
-                return whole or (Kind.REAL, value)
-            case Kind.BOOLEAN:
-                return Kind.BOOLEAN, _boolean(name, name)
-            case Kind.TEXT if not column.type.upper().startswith("DATE"):
-                return self._holds(self._readings(column)) or (Kind.TEXT, text)
+                whole = self._holds({(ColumnKind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
+                return whole or (ColumnKind.REAL, value)
+            case ColumnKind.BOOLEAN:
+                return ColumnKind.BOOLEAN, _boolean(name, name)
+            case ColumnKind.TEXT if not column.type.upper().startswith("DATE"):
+                return self._holds(self._readings(column)) or (ColumnKind.TEXT, text)
             case _:
-                return column.kind, name if column.kind is Kind.INTEGER else text
+                return column.kind, name if column.kind is ColumnKind.INTEGER else text
 
-    def _readings(self, column: Column) -> dict[tuple[Kind, str], tuple[str, str]]:
+    def _readings(self, column: Column) -> dict[tuple[ColumnKind, str], tuple[str, str]]:
         """What text may hold, and the value as that; what is tested, and the test."""
         name = self.dialect.name(column.name)
         text, value, spelled = self.dialect.text(name), number(self.dialect, column), plain(self.dialect, column)
@@ -114,13 +114,13 @@ class Profiler:
 
         true, boolean = self.dialect.matches(text, _TRUE), self.dialect.matches(text, _BOOLEAN)
         return {
-            (Kind.INTEGER, self.dialect.integer(spelled)): (text, matches(_WHOLE)),
-            (Kind.INTEGER, self.dialect.integer(value)): (text, matches(_WHOLE_REAL)),
-            (Kind.BOOLEAN, _boolean(true, name)): (text, boolean),
-            (Kind.REAL, value): (text, f"{matches(NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"),
+            (ColumnKind.INTEGER, self.dialect.integer(spelled)): (text, matches(_WHOLE)),
+            (ColumnKind.INTEGER, self.dialect.integer(value)): (text, matches(_WHOLE_REAL)),
+            (ColumnKind.BOOLEAN, _boolean(true, name)): (text, boolean),
+            (ColumnKind.REAL, value): (text, f"{matches(NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"),
         }
 
-    def _holds(self, readings: Mapping[tuple[Kind, str], tuple[str, str]]) -> tuple[Kind, str] | None:
+    def _holds(self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]) -> tuple[ColumnKind, str] | None:
         """The first reading whose test holds for every value that is not missing; None where there is none."""
         cases = (
             f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
@@ -168,8 +168,12 @@ def _whole(value: str) -> str:
     return f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
 
 
-def _typed(value: Any, kind: Kind) -> object:  # noqa: ANN401 - what a database driver returned
+def _typed(value: Any, kind: ColumnKind) -> object:  # noqa: ANN401 - what a database driver returned
     if value is None:
         return None
-    types: dict[Kind, Callable[[Any], object]] = {Kind.BOOLEAN: bool, Kind.INTEGER: int, Kind.REAL: float}
+    types: dict[ColumnKind, Callable[[Any], object]] = {
+        ColumnKind.BOOLEAN: bool,
+        ColumnKind.INTEGER: int,
+        ColumnKind.REAL: float,
+    }
     return types[kind](value) if kind in types else value

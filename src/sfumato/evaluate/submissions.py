@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain
-from sfumato.engine.address import shown
+from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.population_split import PopulationSplit, split_population

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.engine.condition import condition
-from sfumato.engine.plan import TOTAL_CELLS
-from sfumato.engine.statements import FIXED_POINT_LIMIT, fixed_bounds, numeric
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds, numeric
+from sfumato.engine.contingency import TOTAL_CELLS
 from sfumato.errors import QueryError, SizeError
 from sfumato.vault.questions import (
     AbsoluteErrors,

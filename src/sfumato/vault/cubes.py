@@ -16,10 +16,9 @@ import numpy as np
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate, named
-from sfumato.engine.condition import holds
+from sfumato.engine.cell_statements import fixed_bounds, holds
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.engine.statements import fixed_bounds
 from sfumato.ledger.waiting import WAITING
 from sfumato.vault.questions import Bins, Marginal, Moments, Sum, Units, cells
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engine.output import discard
+from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError
 
 

@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.engine.statements import fixed_bounds
+from sfumato.engine.cell_statements import fixed_bounds
 from sfumato.vault.checks import check, check_scores
 from sfumato.vault.questions import (
     AbsoluteErrors,

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.tuple_keys import Grouping, Integers
 from sfumato.arguments import expect, whole
-from sfumato.engine.port import Groups
+from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
 
@@ -134,7 +134,7 @@ class Criterion(ABC):
             """The sensitive attribute it looks at, or None."""
 
         @property
-        def population(self) -> Groups | None:
+        def population(self) -> SparseTable | None:
             """The population it compares with, or None."""
 
         @property
@@ -205,7 +205,7 @@ class KMap(Criterion):
     """Every published class has at least k people in the population (Sweeney 2001)."""
 
     k: int
-    population: Groups = field()
+    population: SparseTable = field()
 
     name: ClassVar[str] = "k-map"
     monotone_with_suppression: ClassVar[bool] = True
@@ -235,7 +235,7 @@ class DeltaPresence(Criterion):
 
     low: Fraction
     high: Fraction
-    population: Groups = field()
+    population: SparseTable = field()
 
     name: ClassVar[str] = "delta-presence"
     spares_empty: ClassVar[bool] = False  # that nobody of a class is in the table is told by its absence

@@ -19,8 +19,8 @@ from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_diffe
 from sfumato.anonymize.release.request import AnonymizationRequest, read_quasi
 from sfumato.arguments import expect, expect_all
 from sfumato.engine.exact import reveal
-from sfumato.engine.output import discard
 from sfumato.engine.port import ROWS, Recodable, Recode
+from sfumato.engine.table_files import discard
 from sfumato.errors import InputError
 from sfumato.vault.keeper import refuse_no_vault
 from sfumato.vault.release import Release

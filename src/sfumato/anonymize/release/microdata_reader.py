@@ -12,7 +12,7 @@ from sfumato.anonymize.microdata import Microdata, from_groups
 from sfumato.anonymize.release.request import Quasi, suppressed_codes
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import Encoded, Groups, Recodable, Table
+from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
 from sfumato.errors import InputError, TableError
 
 
@@ -67,7 +67,7 @@ def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Doma
             raise InputError(f"{name!r} cannot be both a quasi-identifier and sensitive", culprit=name)
 
 
-def raw_classes(table: Table, quasi: Sequence[str]) -> pa.Table:
+def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
     """Distinct values of columns as they stand, as text, with the number of their rows in the last column.
 
     For the owner of the table: nothing is declared, so nothing is released.  Rows with a missing value are
@@ -86,7 +86,7 @@ def raw_classes(table: Table, quasi: Sequence[str]) -> pa.Table:
     return reveal(table.encode(anything).keys(tuple(quasi)))
 
 
-def population(encoded: Encoded, quasi: Sequence[str]) -> Groups:
+def population(encoded: Encoded, quasi: Sequence[str]) -> SparseTable:
     """A larger table counted over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
 
     It must be encoded with the same cells as the table.

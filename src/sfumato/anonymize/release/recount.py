@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.anonymize.criteria.criterion import ClassTally, Criterion
 from sfumato.anonymize.microdata import CountedTable
 from sfumato.anonymize.tuple_keys import Integers
-from sfumato.engine.port import ROWS, Groups, Recode
+from sfumato.engine.port import ROWS, Recode, SparseTable
 from sfumato.errors import InfeasibleError
 
 DIFFERENT = "the rows written are not those that were verified; nothing was released"
@@ -133,7 +133,7 @@ def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Map
         )
 
 
-def homogeneous(table: Groups, recode: Recode, declared: int) -> int:
+def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
     """Rows that would be published in classes with at most one declared value of the last attribute of ``table``.
 
     Where rows of a tuple are dealt to several classes, at least so many.
@@ -238,7 +238,7 @@ def _places(known: Integers, keys: Integers) -> Integers:
     return found
 
 
-def _any_of(groups: Groups, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
+def _any_of(groups: SparseTable, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
     """Whether a tuple has one of these codes."""
     found = np.zeros(len(groups.codes), dtype=bool)
     for name, wanted in codes.items():
@@ -246,11 +246,11 @@ def _any_of(groups: Groups, codes: Mapping[str, Collection[int]]) -> NDArray[np.
     return found
 
 
-def _part(groups: Groups, which: NDArray[np.bool_]) -> Groups:
-    return Groups(groups.attributes, groups.codes[which], groups.counts[which])
+def _part(groups: SparseTable, which: NDArray[np.bool_]) -> SparseTable:
+    return SparseTable(groups.attributes, groups.codes[which], groups.counts[which])
 
 
-def _coarse(groups: Groups, recode: Recode) -> Integers:
+def _coarse(groups: SparseTable, recode: Recode) -> Integers:
     """Coarser codes of the quasi-identifiers of each tuple, shape ``(tuples, quasi)``."""
     columns = [groups.codes[:, groups.attributes.index(name)] for name in recode.attributes]
     return np.stack([level[column] for level, column in zip(recode.levels, columns, strict=True)], axis=1).astype(
@@ -275,7 +275,7 @@ def _dictionary_codes(table: pa.Table) -> Integers:
     return np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1).astype(np.int64)
 
 
-def _cells(table: Groups, name: str, place: Integers, classes: int) -> Integers:
+def _cells(table: SparseTable, name: str, place: Integers, classes: int) -> Integers:
     """Rows of each cell of an attribute in each class, shape ``(classes, cells)``; place -1 is in none."""
     codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
     result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)

@@ -120,7 +120,7 @@ def beside_table(table: str, domain: Path | None) -> Path:
     """The domain as given, or the YAML file that is named like the table."""
     if domain is not None:
         return domain
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
 
     if "://" in table:
         raise InputError(f"name the domain of {shown(table)} with --domain; 'sfumato domain draft' drafts one")
@@ -218,7 +218,7 @@ def risk(
     The figures are exact: they are for the owner of the table.
     """
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
 
     known = names(quasi)
     with working(f"Reading {shown(table)}"):

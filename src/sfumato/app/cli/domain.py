@@ -38,10 +38,10 @@ def draft(
     is written, and every command that is given the domain reads the file so.
     """
     from sfumato.domain import dump
-    from sfumato.engine.address import shown
     from sfumato.engine.csv_file import how_written
-    from sfumato.engine.draft import draft_domain
+    from sfumato.engine.domain_fit import draft_domain
     from sfumato.engine.open import open_table
+    from sfumato.engine.table_files import shown
     from sfumato.vault.rows import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
@@ -86,7 +86,7 @@ def accept(
     """
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
-    from sfumato.engine.draft import risks
+    from sfumato.engine.domain_fit import risks
     from sfumato.engine.open import open_table
     from sfumato.vault.rows import save_text
 
@@ -125,13 +125,13 @@ def check(
     if table is not None:
         from dataclasses import asdict
 
-        from sfumato.engine.address import shown
-        from sfumato.engine.fit import fit, truncation
+        from sfumato.engine.domain_fit import domain_fit, dropped_rows
         from sfumato.engine.open import open_table
+        from sfumato.engine.table_files import shown
 
         with working(f"Reading {shown(table)}"):
             opened = open_table(table, csv=domain.csv)
-            found, cut = fit(opened, domain), truncation(opened, domain)
+            found, cut = domain_fit(opened, domain), dropped_rows(opened, domain)
         lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
         value["fit"] = lines
         text += f"\n\n{columns(lines)}"

@@ -71,7 +71,7 @@ def evaluate(
     The results are computed from the protected table without noise: they are as secret as the table.
     """
     from sfumato.domain import load
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, told
     from sfumato.evaluate.submissions import open_population_split, submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
@@ -145,7 +145,7 @@ def attack(
     that a release is private.
     """
     from sfumato.domain import load
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
     from sfumato.evaluate.attacks.suite import attack_rows
     from sfumato.evaluate.submissions import open_population_split, submissions
 
@@ -238,7 +238,7 @@ def frontier(
     Nothing is published, so nothing is charged.  The results are as secret as the table.
     """
     from sfumato.domain import load
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
     from sfumato.evaluate.candidate_grid import grid

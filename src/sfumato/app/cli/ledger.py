@@ -30,7 +30,7 @@ def create(
     dataset: Dataset = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
     from sfumato.ledger import open_ledger
 
     with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit), create=True) as opened:

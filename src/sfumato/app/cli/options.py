@@ -52,7 +52,7 @@ def vault_for(
 
     With ``create``, the release makes it, limited to ``limit`` or ``first``.
     """
-    from sfumato.engine.address import shown
+    from sfumato.engine.table_files import shown
     from sfumato.ledger.deferred import DeferredLedger
     from sfumato.vault.opening import beside, open_vault_later
 

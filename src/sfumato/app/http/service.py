@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.tables import Loaded, Tables, read, whole
 from sfumato.app.requests.fields import limit_of
-from sfumato.engine.files import same_place
+from sfumato.engine.table_files import same_place
 from sfumato.errors import DomainError, EngineError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.jobs import LEASE

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.domain import Categorical, Domain, Unknown
-from sfumato.engine.files import Stamps, stamps
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Encoded, Kind
+from sfumato.engine.port import ColumnKind, Encoded
+from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
 from sfumato.ledger.readings import Read, Reading, Readings
@@ -203,7 +203,7 @@ def whole(fresh: Fresh, dataset: Dataset, domain: Domain) -> Read:
         TableError, EngineError: as for :func:`read`.
     """
     table = open_table(dataset.source, csv=domain.csv)
-    columns = sorted(column.name for column in table.schema() if column.kind is not Kind.OTHER)
+    columns = sorted(column.name for column in table.schema() if column.kind is not ColumnKind.OTHER)
     bare = Categorical(name=columns[0], values=(_NOTHING,), unknown=Unknown.CATEGORY, nullable=True)
     content = table.encode(Domain((bare,))).version_with(tuple(columns))
     if stamps(dataset.source) != fresh.files:

@@ -19,7 +19,7 @@ from sfumato.app.http.stewards import KeyRequest, described, entries, entry, rem
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.ui.question_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
-from sfumato.engine.address import shown
+from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho

@@ -168,7 +168,7 @@ class Folding:
     """The two functions that a distributed job needs; picklable, and the same in whatever order they are called.
 
     On Spark: ``State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge))`` with
-    :func:`sfumato.engine.spark_fold.fold`.
+    :func:`sfumato.engine.spark.fold`.
 
     Attributes:
         text: the spec as JSON, as ``dumps`` writes it.

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.port import Recode
-from sfumato.engine.rewriting import turns
 
 _KEY_BITS = 62
 
@@ -89,7 +88,7 @@ class SparkRewriting:
         if recode.rows is not None:
             listed.append(f"{dialect.draw([*codes, *carried], secrets.token_hex(16))} AS draw")
             same.append("turn BETWEEN first AND last")
-            classes |= dict(zip(("first", "last"), turns(recode), strict=True))
+            classes |= dict(zip(("first", "last"), recode.turns(), strict=True))
         given = spark.sql(f"SELECT {', '.join([*listed, *carried])} FROM {rows}")
         if recode.rows is not None:
             turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(keys)} ORDER BY draw)"

@@ -1,5 +1,7 @@
 """Counting questions over encoded rows as SQL: columns ``c0, c1, …`` of codes, ``v…`` of clamped numbers, ``u``.
 
+Codes are never NULL, so a condition is true or false for every row; on arrays it is the same.
+
 Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix number, and ``total``, an integer.
 """
 
@@ -8,24 +10,86 @@ Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
+from typing import Any as Anything
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.predicate import Predicate
-from sfumato.engine.condition import condition
+from sfumato.domain.predicate import All, Among, Any, Not, Predicate
 from sfumato.engine.dialect import Dialect
-from sfumato.engine.encoding import bin_number, real
+from sfumato.engine.encoding import bin_number, real, vanishing
 from sfumato.errors import QueryError, SizeError
+
+
+def condition(predicate: Predicate | None, domain: Domain) -> str:
+    """SQL over columns ``c0, c1, …``.
+
+    Raises:
+        QueryError: a code outside its attribute.
+        DomainError: an attribute outside the domain.
+    """
+    match predicate:
+        case None:
+            return "1 = 1"
+        case Among(attribute=name, codes=codes):
+            place = domain.index(name)
+            if any(code < 0 or code >= domain.attributes[place].size for code in codes):
+                raise QueryError(f"a condition names a cell that {name!r} does not have", culprit=predicate)
+            listed = ", ".join(str(code) for code in sorted(codes))
+            return f"c{place} IN ({listed})" if codes else "1 = 0"
+        case All(parts=parts):
+            return _joined(" AND ", parts, domain) if parts else "1 = 1"
+        case Any(parts=parts):
+            return _joined(" OR ", parts, domain) if parts else "1 = 0"
+        case Not(part=part):
+            return f"NOT ({condition(part, domain)})"
+
+
+def _joined(word: str, parts: tuple[Predicate, ...], domain: Domain) -> str:
+    return "(" + word.join(condition(part, domain) for part in parts) + ")"
+
+
+def holds(
+    predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
+) -> NDArray[np.bool_]:
+    """Where a condition is true.
+
+    Args:
+        predicate: what is asked.
+        domain: the domain of the codes.
+        codes: the codes of an attribute; arrays of different attributes are broadcast against each other.
+
+    Returns:
+        Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
+    """
+    match predicate:
+        case Among(attribute=name, codes=among):
+            table = np.zeros(domain[name].size, dtype=np.bool_)
+            table[list(among)] = True
+            return table.take(codes(name))
+        case All(parts=parts):
+            return reduce(np.logical_and, (holds(part, domain, codes) for part in parts), np.array(True))
+        case Any(parts=parts):
+            return reduce(np.logical_or, (holds(part, domain, codes) for part in parts), np.array(False))
+        case Not(part=part):
+            return np.logical_not(holds(part, domain, codes))
+        case _:
+            assert_never(predicate)
+
 
 _MANY_BINS = 32
 FIXED_POINT_LIMIT = 1 << 29  # what one row may add: 2^34 rows stay within 64 bits
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellStatements:
     """The cells of the marginal of ``by``, over the rows of an encoded relation that meet ``where``."""
 
     relation: str
@@ -105,15 +169,6 @@ class Cells:
             number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
             return f"CASE WHEN c{place} < {attribute.declared} THEN {self.dialect.double(number)} END"
         return vanishing(self.dialect.double(f"v{place}"))
-
-
-def vanishing(number: str) -> str:
-    """A double that may be divided by whatever fits 64 bits.
-
-    PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a question fails.
-    Whatever is as small as that counts as 0 in every unit that is allowed.
-    """
-    return f"CASE WHEN ABS({number}) < 1e-280 THEN 0 ELSE {number} END"
 
 
 def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:

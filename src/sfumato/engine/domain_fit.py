@@ -1,4 +1,4 @@
-"""A draft domain, read off the protected table for its owner to edit.
+"""How a domain and a table fit: a draft of one, what is risky in one, how many values of each attribute it declares.
 
 What it says about people (extremes, categories) is not private, so it is marked as a draft and releases
 refuse it.  A column of numbers with a few codes among them ("N") is drafted as numbers, and the codes, like
@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
-from sfumato.engine.port import Kind, Profile, Table
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
@@ -56,7 +57,7 @@ class People:
         )
 
 
-def draft_domain(table: Table, csv: CsvFormat | None = None) -> Draft:
+def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
     """Describe ``table`` as its own content suggests.
 
     The unit is all rows of one value of the column that seems to name people, where several rows have one value; of
@@ -106,7 +107,7 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
     return People(best.column.name, best.distinct, best.held, best.repeats[-1][0], at_99)
 
 
-def risks(domain: Domain, table: Table | None) -> tuple[str, ...]:
+def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
     """What of a description its owner should look at before accepting it, a sentence each.
 
     Args:
@@ -153,19 +154,19 @@ def _attribute(profile: Profile) -> Attribute | str:
     if not profile.distinct:
         return "no values at all"
     match column.kind, profile.minimum, profile.maximum:
-        case Kind.INTEGER, int(low), int(high):
+        case ColumnKind.INTEGER, int(low), int(high):
             return _integer(column.name, low, high, profile.tiles, nullable=nullable)
-        case Kind.REAL, float(low), float(high):
+        case ColumnKind.REAL, float(low), float(high):
             return _real(column.name, low, high, profile.tiles, nullable=nullable)
-        case Kind.REAL, _, _:
+        case ColumnKind.REAL, _, _:
             return "no finite number"
-        case ((Kind.TEXT | Kind.BOOLEAN), _, _) if profile.values is not None:
+        case ((ColumnKind.TEXT | ColumnKind.BOOLEAN), _, _) if profile.values is not None:
             values = tuple(sorted((v if isinstance(v, bool) else str(v) for v in profile.values), key=_natural))
             return Categorical(name=column.name, values=values, unknown=Unknown.CATEGORY, nullable=nullable)
-        case Kind.TEXT, _, _ if profile.numbers is not None:
+        case ColumnKind.TEXT, _, _ if profile.numbers is not None:
             drafted = _attribute(profile.numbers)
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
-        case Kind.TEXT, _, _:
+        case ColumnKind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
         case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):
             return f"{column.type.lower()} is neither a list nor a number: draft from a column of years, days or hours"
@@ -181,9 +182,13 @@ def _natural(value: bool | str) -> list[tuple[bool, int, str]]:  # noqa: FBT001 
 
 def _hint(profile: Profile) -> str | None:
     """What the owner should see to before accepting the column."""
-    if profile.column.kind is Kind.INTEGER and profile.held > MOST_VALUES and profile.distinct > _UNIQUE * profile.held:
+    if (
+        profile.column.kind is ColumnKind.INTEGER
+        and profile.held > MOST_VALUES
+        and profile.distinct > _UNIQUE * profile.held
+    ):
         return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
-    if profile.column.kind is Kind.REAL and _frequent(profile.tiles):
+    if profile.column.kind is ColumnKind.REAL and _frequent(profile.tiles):
         return (
             "some number fills many rows, and is spread over its cell when rows are drawn: if the column is made of "
             "whole numbers declare it so, with a cell for that number alone"
@@ -239,3 +244,60 @@ def _round_width(width: float) -> float:
     """The next 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))
+
+
+_ALL = 1 << 40  # more rows than any unit has
+
+
+@dataclass(frozen=True)
+class AttributeFit:
+    """Rows whose value of ``attribute`` is a declared one, missing, or neither (clamped, grouped or dropped)."""
+
+    attribute: str
+    declared: int
+    missing: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """What the bound on rows of a unit leaves out of a table: ``dropped`` of its ``rows``, of ``units`` of them."""
+
+    rows: int
+    dropped: int
+    units: int
+
+
+def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
+    """What the bound of the domain's unit leaves out, exactly; None where every row is a unit.
+
+    Rows that the domain drops for their values are no part of it.
+
+    Raises:
+        TableError: the table has no such columns.
+    """
+    if domain.unit.column is None:
+        return None
+    encoded = table.encode(domain)
+    kept, dropped, units = (
+        int(reveal(exact)[0]) for exact in (encoded.marginals([()])[0], encoded.dropped(_ALL), encoded.dropped(1))
+    )
+    return DroppedRows(kept + dropped, dropped, units)
+
+
+def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...]:
+    """Count the values of every attribute, over all rows, before the domain drops or clamps any.
+
+    Raises:
+        TableError: the table has no such columns.
+    """
+    loose = Domain(
+        tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain), unit=domain.unit
+    )
+    sealed = table.encode(loose).marginals([(name,) for name in domain.names])
+    found = []
+    for attribute, exact in zip(domain, sealed, strict=True):
+        counts = reveal(exact)
+        declared, missing, unknown = counts[: attribute.declared].sum(), counts[attribute.declared], counts[-1]
+        found.append(AttributeFit(attribute.name, int(declared), int(missing), int(unknown)))
+    return tuple(found)

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.engine.port import Counts
 from sfumato.errors import SizeError
 
-Counts = NDArray[np.int64]
-Clique = tuple[int, ...]
+_Clique = tuple[int, ...]
 
 COVER_CELLS = 1 << 15  # measured: larger covers are fewer, but each batch finds them cold in the caches
 TOTAL_CELLS = 1 << 27  # 1 GiB of counters, and as much again for what is returned
@@ -25,7 +27,7 @@ _WINDOW = 4096  # cliques looked at when a cover grows: planning must cost less 
 
 
 @dataclass(frozen=True)
-class Plan:
+class CoverPlan:
     """Covers to tally, and how each clique is read off one of them.
 
     Attributes:
@@ -36,8 +38,8 @@ class Plan:
     """
 
     shape: tuple[int, ...]
-    cliques: tuple[Clique, ...]
-    covers: tuple[Clique, ...]
+    cliques: tuple[_Clique, ...]
+    covers: tuple[_Clique, ...]
     source: tuple[int, ...]
 
     def cells(self, cover: int) -> int:
@@ -52,7 +54,7 @@ class Plan:
         )
 
 
-def marginal(table: Counts, cover: Clique, clique: Clique, shape: Sequence[int]) -> Counts:
+def marginal(table: Counts, cover: _Clique, clique: _Clique, shape: Sequence[int]) -> Counts:
     """Sum a flat table over ``cover`` to the axes of ``clique``, in the clique's own order."""
     cube = table.reshape([shape[axis] for axis in cover])
     summed = cube.sum(axis=tuple(place for place, axis in enumerate(cover) if axis not in clique))
@@ -60,7 +62,7 @@ def marginal(table: Counts, cover: Clique, clique: Clique, shape: Sequence[int])
     return np.ascontiguousarray(summed.transpose([kept.index(axis) for axis in clique])).reshape(-1)
 
 
-def plan(cliques: Iterable[Clique], shape: Sequence[int], *, cover_cells: int = COVER_CELLS) -> Plan:
+def plan_covers(cliques: Iterable[_Clique], shape: Sequence[int], *, cover_cells: int = COVER_CELLS) -> CoverPlan:
     """Choose covers for ``cliques`` over attributes of ``shape`` cells.
 
     Args:
@@ -71,7 +73,7 @@ def plan(cliques: Iterable[Clique], shape: Sequence[int], *, cover_cells: int = 
     Raises:
         SizeError: the marginals themselves need more than ``TOTAL_CELLS`` counters.
 
-    >>> plan([(0, 1), (1, 2), (2, 0)], (2, 3, 4)).covers
+    >>> plan_covers([(0, 1), (1, 2), (2, 0)], (2, 3, 4)).covers
     ((0, 1, 2),)
     """
     wanted = tuple(cliques)
@@ -89,10 +91,10 @@ def plan(cliques: Iterable[Clique], shape: Sequence[int], *, cover_cells: int = 
         if limit <= 1 or sum(math.prod(shape[axis] for axis in cover) for cover in covers) <= TOTAL_CELLS:
             break
         limit //= 4
-    return Plan(shape, wanted, covers, _sources(wanted, covers))
+    return CoverPlan(shape, wanted, covers, _sources(wanted, covers))
 
 
-def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) -> tuple[Clique, ...]:
+def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) -> tuple[_Clique, ...]:
     """Grow the largest uncovered clique by the attribute that covers most others, until nothing fits."""
     order = sorted(cliques, key=lambda clique: (-math.prod(shape[axis] for axis in clique), sorted(clique)))
     member = np.zeros((len(order), len(shape)), dtype=np.int16)  # (cliques, attributes)
@@ -115,7 +117,7 @@ def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) ->
     return tuple(sorted(covers))
 
 
-def _sources(cliques: tuple[Clique, ...], covers: tuple[Clique, ...]) -> tuple[int, ...]:
+def _sources(cliques: tuple[_Clique, ...], covers: tuple[_Clique, ...]) -> tuple[int, ...]:
     """The smallest cover that contains each clique; covers are few enough to look at all."""
     member = [frozenset(cover) for cover in covers]
     by_axis: dict[int, set[int]] = {}
@@ -127,3 +129,89 @@ def _sources(cliques: tuple[Clique, ...], covers: tuple[Clique, ...]) -> tuple[i
         candidates = set.intersection(*(by_axis[axis] for axis in clique)) if clique else set(range(len(covers)))
         found.append(min(candidates, key=lambda index: len(member[index])))
     return tuple(found)
+
+
+_Codes = NDArray[np.unsignedinteger]
+
+_UNUSED = np.empty(0, dtype=np.uint8)
+_SLICE = 1 << 15  # rows at a time, so that their keys stay in the second-level cache
+
+
+class CoverCounts:
+    """Running counts of the covers of a plan; tallies of disjoint rows add up."""
+
+    def __init__(self, plan: CoverPlan) -> None:
+        self._plan = plan
+        self._used = sorted({axis for cover in plan.covers for axis in cover})
+        # Keys fit 32 bits (``plan.TOTAL_CELLS``), which multiply twice as fast; indexing wants them wide again.
+        self._wide = np.empty((len(plan.shape), _SLICE), dtype=np.int32)
+        self._keys = np.empty((max(map(len, plan.covers), default=0), _SLICE), dtype=np.int32)
+        self._index = np.empty(_SLICE, dtype=np.intp)
+        self.tables: list[Counts] = [np.zeros(plan.cells(cover), dtype=np.int64) for cover in range(len(plan.covers))]
+
+    def add(self, columns: Sequence[_Codes], rows: int) -> None:
+        """Count a batch of rows.
+
+        Args:
+            columns: one array of codes an attribute of the domain, each of shape ``(rows,)``; arrays of
+                attributes that no cover uses are not looked at.
+            rows: their number.
+        """
+        for start in range(0, rows, _SLICE):
+            self._add([column[start : start + _SLICE] for column in columns], min(_SLICE, rows - start))
+
+    def add_batch(self, batch: pa.RecordBatch, axes: Sequence[int]) -> None:
+        """Count a batch that holds the codes of the attributes at ``axes``, all that the covers use."""
+        columns: list[_Codes] = [_UNUSED] * len(self._plan.shape)
+        for place, axis in enumerate(axes):
+            columns[axis] = batch.column(place).to_numpy()
+        self.add(columns, batch.num_rows)
+
+    def _add(self, columns: Sequence[_Codes], rows: int) -> None:
+        for axis in self._used:
+            self._wide[axis, :rows] = columns[axis]
+        previous: _Clique = ()
+        for table, cover in zip(self.tables, self._plan.covers, strict=True):
+            if not cover:
+                table[0] += rows
+                continue
+            # Covers are sorted, so neighbours share prefixes, whose mixed-radix keys are still there.
+            for depth in range(_shared(previous, cover), len(cover)):
+                axis = cover[depth]
+                key = self._keys[depth, :rows]
+                if depth == 0:
+                    key[:] = self._wide[axis, :rows]
+                else:
+                    np.multiply(self._keys[depth - 1, :rows], self._plan.shape[axis], out=key)
+                    key += self._wide[axis, :rows]
+            self._index[:rows] = self._keys[len(cover) - 1, :rows]
+            np.add.at(table, self._index[:rows], 1)  # in place: bincount would allocate a table
+            previous = cover
+
+    def merge(self, tables: Sequence[Counts]) -> None:
+        """Add the tables of another tally of the same plan."""
+        for mine, other in zip(self.tables, tables, strict=True):
+            np.add(mine, other, out=mine)
+
+
+def _shared(left: _Clique, right: _Clique) -> int:
+    """Length of the common prefix."""
+    for place, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return place
+    return min(len(left), len(right))
+
+
+def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integer[Any]] | None = None) -> Counts:
+    """Sum of integer ``weights`` (ones without them) over the rows of each cell, exactly: shape ``(size,)``.
+
+    >>> totals(np.array([0, 2, 2]), 3, np.array([5, 1, -7])).tolist()
+    [5, 0, -6]
+    """
+    found = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(cells), _SLICE):
+        rows = slice(start, start + _SLICE)
+        # adding in place is fast for these two types only
+        index = cells[rows].astype(np.intp, copy=False)
+        np.add.at(found, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
+    return found

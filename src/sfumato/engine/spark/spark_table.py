@@ -1,14 +1,19 @@
-"""Apache Spark: executors encode and tally, the driver sees tallies only.
+"""A table of Apache Spark: executors encode and tally, the driver sees tallies only.
 
 Everything that runs on an executor is a function of its rows alone, the choice of bounded rows included
-(see ``bounding``), so a task that is retried, run twice, or run again because an executor was lost with
+(see ``encoding``), so a task that is retried, run twice, or run again because an executor was lost with
 its cache, gives the same tallies.  No noise is ever drawn there.  Executors need this package installed.
+
+CSV follows the rules of :mod:`sfumato.engine.csv_file`, so one file means the same to both engines; it is read by one
+task a file, as a line end may stand within quotes.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
 from __future__ import annotations
 
+import codecs
+import csv
 import itertools
 import weakref
 from collections.abc import Iterator, Sequence
@@ -23,27 +28,26 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped
-from sfumato.engine.condition import condition
-from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, content
-from sfumato.engine.fingerprint import Fingerprint
-from sfumato.engine.output import complete, read_labels, write_batches
-from sfumato.engine.plan import COVER_CELLS, Counts, Plan
-from sfumato.engine.port import ROWS, Column, Profile, Recodable, Recode
+from sfumato.engine.cell_statements import condition
+from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
+from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
+from sfumato.engine.encoded import EncodedRows, Fingerprint
+from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.spark_dialect import DIALECT, column
-from sfumato.engine.spark_failures import stopped, translating
-from sfumato.engine.spark_rewriting import SparkRewriting
-from sfumato.engine.tally import Tally
-from sfumato.errors import EngineError, TableError
+from sfumato.engine.spark.spark_rewriting import SparkRewriting
+from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
+from sfumato.engine.table_files import PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
+from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16
+
+
 _views = itertools.count()
 
 
 class SparkTable:
-    """Implements :class:`sfumato.engine.port.Table` over a Spark DataFrame."""
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over a Spark DataFrame."""
 
     def __init__(self, frame: Any, title: str, csv: CsvFormat | None = None) -> None:  # noqa: ANN401 - a pyspark DataFrame
         """Take a DataFrame; it is read again by every encoding.
@@ -121,7 +125,7 @@ class SparkTable:
 
 
 class SparkStore:
-    """Implements :class:`sfumato.engine.encoded.Store`: a cached DataFrame of codes."""
+    """Implements :class:`sfumato.engine.encoded.EncodedStore`: a cached DataFrame of codes."""
 
     cover_cells = COVER_CELLS
     lasting = True
@@ -156,7 +160,7 @@ class SparkStore:
         with self._counting():
             return self._table.spark.sql(statement).toArrow()
 
-    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+    def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
         """Tally each partition, then add up the tables of each cover, both on the executors."""
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
         with self._counting():
@@ -250,9 +254,9 @@ class SparkStore:
         yield from found.to_batches()
 
 
-def _tally(plan: Plan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _tally(plan: CoverPlan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On an executor: the tables of one partition."""
-    tally = Tally(plan)
+    tally = CoverCounts(plan)
     for batch in batches:
         tally.add_batch(batch, used)
     yield _sent(list(enumerate(tally.tables)))
@@ -291,3 +295,92 @@ def _drop(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
         spark.catalog.dropTempView(view)
         if frame is not None:
             frame.unpersist()
+
+
+_CSV = {
+    "header": True,
+    "quote": '"',
+    "escape": '"',
+    "multiLine": True,
+    "encoding": "UTF-8",
+    "mode": "FAILFAST",  # a record with more or fewer fields than the header is refused, not mended
+    "columnPruning": False,  # or a field too many would go unseen
+    "enforceSchema": False,  # every file of a pattern has the same header
+    "unescapedQuoteHandling": "RAISE_ERROR",
+    "nullValue": "\0missing\0",  # what an empty field becomes at first: were it "", so would a quoted empty text
+}
+
+
+_ENCODINGS = {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "utf-16": "UTF-16"}
+
+
+def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
+    """The table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's catalogue).
+
+    The active session is used, or one made with Spark's own configuration.
+
+    Args:
+        url: as said.
+        form: how CSV is written, as its domain says; without, as usual for its name.
+
+    Raises:
+        InputError: Spark is not installed.
+        TableError: there is no such table, or it is not what its name says.
+        EngineError: Spark does not start.
+    """
+    place = url.partition(":")[2]
+    title = f"the Spark table {shown(place)}"
+    if not place:
+        raise InputError("name what Spark is to read: spark:PATH of Parquet or CSV, or spark:TABLE", culprit=url)
+    form = form or CsvFormat()
+    spark = session()
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+
+    with translating(spark, title):
+        try:
+            frame = _frame(spark, place, title, form)
+        except (AnalysisException, IllegalArgumentException, Py4JJavaError):
+            raise TableError(
+                f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
+                f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
+                culprit=shown(place),
+            ) from None
+    return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None)
+
+
+def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
+    name = place.lower()
+    if name.endswith(CSV_SUFFIXES):
+        return _csv(spark, place, title, form)
+    is_path = "/" in place or name.endswith(PARQUET_SUFFIXES)
+    return spark.read.parquet(place) if is_path else spark.table(place)
+
+
+def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
+    """Every column as text, by the names of the header."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    encoding = _ENCODINGS.get(codecs.lookup(form.encoding).name)
+    if encoding is None:
+        raise InputError(f"Spark reads CSV in {', '.join(_ENCODINGS)}, not in {form.encoding}", culprit=form.encoding)
+    separator = delimiter(place, form)
+    if encoding == "UTF-8":
+        lines = [row.value.removeprefix("\ufeff") for row in spark.read.text(place).head(1)]
+    else:
+        first = spark.read.options(sep="\0", quote="", encoding=encoding).csv(place).head(1)
+        lines = [row[0] for row in first]
+    try:
+        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
+    except csv.Error:
+        raise TableError(f"{title} has no header of one line", culprit=title) from None
+    schema = StructType([StructField(name, StringType()) for name in names])
+    names = [name.strip(BLANKS) if form.trim else name for name in names]
+    refuse_header(names, title)
+    found = spark.read.options(sep=separator, **_CSV | {"encoding": encoding}).schema(schema).csv(place)
+    if not form.trim:
+        return found
+    quoted = [DIALECT.name(name) for name in names]
+    return found.toDF(*names).selectExpr(
+        *(f"NULLIF(TRIM(BOTH {DIALECT.string(BLANKS)} FROM {name}), '') AS {name}" for name in quoted)
+    )

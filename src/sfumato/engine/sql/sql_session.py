@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.engine.encoding import Encoding
-from sfumato.engine.port import Column, Kind
-from sfumato.engine.sql_dialect import MariaDialect, PostgresDialect
+from sfumato.engine.port import Column, ColumnKind
+from sfumato.engine.sql.sql_dialects import MariaDialect, PostgresDialect
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
@@ -39,7 +39,7 @@ _REFUSALS: tuple[tuple[tuple[object, ...], str], ...] = (
 )
 
 
-class Session:
+class DatabaseSession:
     """One connection, used by one thread at a time; errors come out as ours, without data values."""
 
     def __init__(self, engine: Any, title: str) -> None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
@@ -198,13 +198,13 @@ def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
     return MariaDialect(collation="utf8mb4_0900_bin", digest="SHA2({}, 256)")
 
 
-def _kind(kind: Any) -> Kind:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
+def _kind(kind: Any) -> ColumnKind:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
     import sqlalchemy as sa
 
     known = (
-        (sa.Boolean, Kind.BOOLEAN),
-        (sa.Integer, Kind.INTEGER),
-        (sa.Numeric | sa.Float, Kind.REAL),
-        (sa.String | sa.Uuid | sa.Date, Kind.TEXT),
+        (sa.Boolean, ColumnKind.BOOLEAN),
+        (sa.Integer, ColumnKind.INTEGER),
+        (sa.Numeric | sa.Float, ColumnKind.REAL),
+        (sa.String | sa.Uuid | sa.Date, ColumnKind.TEXT),
     )
-    return next((ours for theirs, ours in known if isinstance(kind, theirs)), Kind.OTHER)
+    return next((ours for theirs, ours in known if isinstance(kind, theirs)), ColumnKind.OTHER)

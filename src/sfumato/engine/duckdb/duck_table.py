@@ -1,4 +1,4 @@
-"""The embedded engine: DuckDB over CSV, Parquet and frames."""
+"""A table of DuckDB, and its encoded rows: one table more of a database in memory."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -20,22 +20,17 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped
-from sfumato.engine.columns import Columns
-from sfumato.engine.condition import condition
+from sfumato.engine.arrays import KeptColumns
+from sfumato.engine.cell_statements import condition
+from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
-from sfumato.engine.duck_dialect import DIALECT, column
-from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, content
-from sfumato.engine.files import Stamps, quoted
-from sfumato.engine.fingerprint import Fingerprint
-from sfumato.engine.output import complete, read_labels, write_batches
-from sfumato.engine.plan import COVER_CELLS, Counts, Plan
-from sfumato.engine.port import Column, Profile, Recodable, Recode
+from sfumato.engine.duckdb.duck_sources import DIALECT, DuckSource, column
+from sfumato.engine.duckdb.relabelling import relabelled
+from sfumato.engine.encoded import EncodedRows, Fingerprint
+from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.relabelling import relabelled
-from sfumato.engine.sources import Source
-from sfumato.engine.tally import Tally
+from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
@@ -44,9 +39,9 @@ BUCKET_ROWS = 4_000_000  # rows bounded at once: a window over all of a large ta
 
 
 class DuckTable:
-    """Implements :class:`sfumato.engine.port.Table` over one DuckDB database in memory."""
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over one DuckDB database in memory."""
 
-    def __init__(self, source: Source, *, threads: int | None = None, memory: str | None = None) -> None:
+    def __init__(self, source: DuckSource, *, threads: int | None = None, memory: str | None = None) -> None:
         """Open a source.
 
         Args:
@@ -115,7 +110,7 @@ class DuckTable:
             self.store(cursor, encoding, name, ())
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
         store = DuckStore(self, encoding, name, stamps)
-        return EncodedRows(store, self, Columns(domain, rows, store.column))
+        return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
 
     def fresh_name(self) -> str:
         """A name for a table of encoded rows."""
@@ -170,7 +165,7 @@ class DuckTable:
 
 
 class DuckStore:
-    """Implements :class:`sfumato.engine.encoded.Store`: one table of the database, dropped with the store."""
+    """Implements :class:`sfumato.engine.encoded.EncodedStore`: one table of the database, dropped with the store."""
 
     cover_cells = COVER_CELLS
     lasting = True
@@ -194,9 +189,9 @@ class DuckStore:
         with self._table.reading() as cursor:
             return cursor.sql(statement).to_arrow_table()
 
-    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+    def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
         """Stream batches of codes into the tables of the plan."""
-        tally = Tally(plan)
+        tally = CoverCounts(plan)
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
         for batch in self._stream([f"c{axis}" for axis in used], condition(where, self.domain)):
             tally.add_batch(batch, used)

@@ -1,4 +1,4 @@
-"""PostgreSQL and MariaDB (or MySQL): the database counts, this process sees tallies only.
+"""A table of PostgreSQL or MariaDB (or MySQL), its encoded rows in a temporary table, and their rewriting.
 
 Encoding makes a temporary table in a session of its own, in one statement and so from one snapshot: the
 tallies of one encoding agree with each other whatever happens to the table meanwhile.  The session is
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +24,108 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.address import shown
-from sfumato.engine.bounding import bounded, bounded_keys, dropped
-from sfumato.engine.condition import condition
+from sfumato.engine.cell_statements import CellStatements, condition
+from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, content
-from sfumato.engine.output import read_labels, write_batches
-from sfumato.engine.plan import Counts, Plan
-from sfumato.engine.port import Column, Kind, Profile, Recodable, Recode
+from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.rewriting import Rewriting
-from sfumato.engine.sql_dialect import MariaDialect
-from sfumato.engine.sql_session import Session
-from sfumato.engine.statements import Cells
+from sfumato.engine.sql.sql_dialects import MariaDialect
+from sfumato.engine.sql.sql_session import DatabaseSession
+from sfumato.engine.table_files import read_labels, shown, write_batches
 from sfumato.errors import InputError, TableError
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """The join of encoded rows, which carry raw columns as ``r0, r1, …``, with levels and classes.
+
+    Tables ``sfumato_level0, …`` have columns ``code, level``; table ``sfumato_classes`` has ``k0, k1, …`` (coarser
+    codes), ``l0, l1, …`` (labels), and ``first, last``: which of the shuffled rows of the tuple it takes.
+    """
+
+    encoding: Encoding
+    recode: Recode
+    raw: tuple[str, ...]
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The small tables, by name."""
+        recode = self.recode
+        levels = {
+            f"sfumato_level{place}": pa.table(
+                {"code": np.arange(len(level), dtype=np.int64), "level": level.astype(np.int64)}
+            )
+            for place, level in enumerate(recode.levels)
+        }
+        columns = {f"k{place}": pa.array(recode.classes[:, place].astype(np.int64)) for place in range(len(levels))}
+        columns |= {f"l{place}": column for place, column in enumerate(recode.labels.columns)}
+        first, last = recode.turns()
+        return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
+
+    def key(self, name: str) -> tuple[str, ...]:
+        """The columns by which rows look a small table up."""
+        if name != "sfumato_classes":
+            return ("code",)
+        return tuple(f"k{place}" for place in range(len(self.recode.attributes)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns of the result."""
+        return (*self.recode.labels.column_names, *self.raw)
+
+    def select(self, rows: str) -> str:
+        """The rewritten rows in random order.
+
+        Args:
+            rows: encoded rows, what stands after FROM.
+        """
+        dialect, recode = self.encoding.dialect, self.recode
+        keys = range(len(recode.attributes))
+        carried = [f"r{place}" for place in range(len(self.raw))]
+        coarse = ", ".join([*(f"sfumato_level{key}.level AS k{key}" for key in keys), *carried])
+        joins = " ".join(
+            f"JOIN sfumato_level{key} ON sfumato_level{key}.code = c{self.encoding.domain.index(name)}"
+            for key, name in enumerate(recode.attributes)
+        )
+        listed = ", ".join([*(f"k{key}" for key in keys), *carried])
+        dealing, order = (secrets.token_hex(16) for _ in range(2))
+        codes = [f"c{self.encoding.domain.index(name)}" for name in recode.attributes]
+        drawn = f"SELECT {coarse}, {dialect.draw([*codes, *carried], dealing)} AS draw FROM {rows} {joins}"
+        turn = "1"
+        if recode.rows is not None:
+            turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(f'k{key}' for key in keys)} ORDER BY draw)"
+        dealt = f"SELECT {listed}, draw, {turn} AS turn FROM ({drawn}) AS drawn_rows"
+        same = " AND ".join(
+            [*(f"dealt.k{key} = sfumato_classes.k{key}" for key in keys), "turn >= first", "turn <= last"]
+        )
+        join = "JOIN" if recode.suppressed is None else "LEFT JOIN"
+        written = [*(self._label(f"l{place}") for place in range(recode.labels.num_columns)), *carried]
+        names = [dialect.name(name) for name in self.names]
+        final = ", ".join(f"{column} AS {name}" for column, name in zip(written, names, strict=True))
+        # A second draw: the one that dealt the rows would give away, by the order, which turn a row took.
+        rewritten = f"{final}, {dialect.draw(written, order)} AS position"
+        joined = f"SELECT {rewritten} FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
+        return f"SELECT {', '.join(names)} FROM ({joined}) AS rewritten ORDER BY position"
+
+    def _label(self, column: str) -> str:
+        if self.recode.suppressed is None:
+            return column
+        return f"COALESCE({column}, {self.encoding.dialect.string(self.recode.suppressed)})"
+
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 _PATIENCE = 10  # seconds for a server to answer
-_ARROW = {Kind.TEXT: pa.string(), Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.REAL: pa.float64()}
+_ARROW = {
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.BOOLEAN: pa.bool_(),
+    ColumnKind.INTEGER: pa.int64(),
+    ColumnKind.REAL: pa.float64(),
+}
 
 
 class SqlTable:
-    """Implements :class:`sfumato.engine.port.Table` over one table or view of a database."""
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over one table or view of a database."""
 
     def __init__(self, url: str) -> None:
         """Connect.
@@ -111,7 +192,7 @@ class SqlTable:
     def encode(self, domain: Domain) -> Recodable:
         """Encode into a temporary table of a session that the result keeps."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, self.dialect)
-        session = Session(self._engine, self.title)
+        session = DatabaseSession(self._engine, self.title)
         try:
             session.make(SqlStore.relation, encoding, self.selected(encoding, ()))
         except BaseException:
@@ -135,9 +216,9 @@ class SqlTable:
         return found
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[DatabaseSession]:
         """A session for one piece of work."""
-        session = Session(self._engine, self.title)
+        session = DatabaseSession(self._engine, self.title)
         try:
             yield session
         finally:
@@ -145,13 +226,13 @@ class SqlTable:
 
 
 class SqlStore:
-    """Implements :class:`sfumato.engine.encoded.Store`: a temporary table, gone with its session."""
+    """Implements :class:`sfumato.engine.encoded.EncodedStore`: a temporary table, gone with its session."""
 
     relation = "sfumato_encoded"
     lasting = False  # others write the table while it is open
     cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
 
-    def __init__(self, table: SqlTable, encoding: Encoding, session: Session) -> None:
+    def __init__(self, table: SqlTable, encoding: Encoding, session: DatabaseSession) -> None:
         self._table = table
         self._encoding = encoding
         self._session = session
@@ -168,7 +249,7 @@ class SqlStore:
         names, rows = self._session.named_rows(statement)
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
-    def tally(self, plan: Plan, where: Predicate | None) -> Sequence[Counts]:
+    def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
         """One GROUP BY over the mixed-radix key of each cover."""
         return [self._tallied(plan, cover, where) for cover in range(len(plan.covers))]
 
@@ -239,10 +320,10 @@ class SqlStore:
         """The file is read by this process."""
         return read_labels(out, names)
 
-    def _tallied(self, plan: Plan, cover: int, where: Predicate | None) -> Counts:
+    def _tallied(self, plan: CoverPlan, cover: int, where: Predicate | None) -> Counts:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
         counts = np.zeros(plan.cells(cover), dtype=np.int64)
-        rows = self._session.rows(Cells(self.relation, self.domain, self.dialect, names, where).counts())
+        rows = self._session.rows(CellStatements(self.relation, self.domain, self.dialect, names, where).counts())
         found = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
         counts[found[:, 0]] = found[:, 1]
         return counts
@@ -250,7 +331,7 @@ class SqlStore:
 
 def arrow_type(column: Column) -> pa.DataType:
     """What Arrow calls the values of a column that is carried along."""
-    if column.kind is Kind.INTEGER and "UNSIGNED" in column.type.upper():
+    if column.kind is ColumnKind.INTEGER and "UNSIGNED" in column.type.upper():
         return pa.uint64()
     return _ARROW.get(column.kind, pa.string())
 
@@ -259,9 +340,9 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
     """A raw column as an expression of its Arrow type."""
     name = dialect.name(column.name)
     match column.kind:
-        case Kind.REAL:
+        case ColumnKind.REAL:
             return dialect.double(name)
-        case Kind.TEXT | Kind.OTHER:
+        case ColumnKind.TEXT | ColumnKind.OTHER:
             return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
             return name
@@ -272,7 +353,7 @@ def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
     for column in columns:
         # SQLAlchemy writes NULL for a type that it does not know, such as a geometry
         odd = column.type == "NULL" or any(mark in column.type.upper() for mark in ("BLOB", "BINARY", "BIT"))
-        if isinstance(dialect, MariaDialect) and column.kind is Kind.OTHER and odd:
+        if isinstance(dialect, MariaDialect) and column.kind is ColumnKind.OTHER and odd:
             raise TableError(
                 f"{column.name!r} is of a binary type, which cannot be kept as it is; store it as text",
                 culprit=column.name,

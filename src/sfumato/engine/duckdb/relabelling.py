@@ -1,0 +1,262 @@
+"""Rewriting rows by a ``Recode`` in this process: batches of codes in, labelled rows in random order out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sfumato.engine.port import Recode
+from sfumato.privacy.entropy import OsEntropy
+
+_Integers = NDArray[np.int64]
+_Codes = NDArray[np.unsignedinteger]
+
+_KEY_BITS = 62
+_DENSE = 1 << 22  # a table of all keys is used up to this many: beyond, it misses the caches more than a hash does
+
+
+class Tuples:
+    """A list of distinct code tuples; finds the place of others in it.
+
+    Attributes are packed into one 64-bit key; where that is too narrow, what is packed so far is replaced by its
+    place among the prefixes that the list has.
+    """
+
+    def __init__(self, listed: _Codes, levels: Sequence[_Codes]) -> None:
+        """List tuples.
+
+        Args:
+            listed: the tuples, shape ``(tuples, attributes)``.
+            levels: for each attribute the coarser code of each of its codes; ``listed`` is in coarser codes.
+        """
+        self._steps: list[tuple[list[_Integers], _Places]] = []
+        keys, weighted, bound = np.zeros(len(listed), dtype=np.int64), [np.zeros(1, dtype=np.int64)], 1
+        for level, column in zip(levels, listed.T, strict=True):
+            size = max(int(level.max(initial=0)), int(column.max(initial=0))) + 1
+            if (bound * size).bit_length() > _KEY_BITS:
+                known, keys = np.unique(keys, return_inverse=True)
+                self._steps.append((weighted, _Places(known, bound)))
+                bound = max(len(known), 1)  # of an empty list the one prefix that nothing has
+                weighted = [np.arange(bound, dtype=np.int64)]
+            keys = keys * size + column
+            weighted = [*(table * size for table in weighted), level.astype(np.int64)]
+            bound *= size
+        self._steps.append((weighted, _Places(keys, bound)))
+
+    def places(self, columns: Sequence[NDArray[np.integer]]) -> _Integers:
+        """Place of each tuple of codes in the list, -1 where it is not there; one array of codes an attribute."""
+        rest = iter(columns)
+        found = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
+        missing = np.zeros(len(found), dtype=np.bool_)
+        for (first, *weighted), places in self._steps:
+            keys = first[found]
+            for table in weighted:
+                keys += table[next(rest)]
+            found = places.of(keys)
+            missing |= found < 0
+        found[missing] = -1
+        return found
+
+
+class _Places:
+    """The place of each of some distinct keys."""
+
+    def __init__(self, keys: _Integers, bound: int) -> None:
+        self._table: _Integers | None = None
+        if bound <= max(_DENSE, 4 * len(keys)):
+            self._table = np.full(bound, -1, dtype=np.int64)
+            self._table[keys] = np.arange(len(keys))
+        self._keys = pa.array(keys)
+
+    def of(self, keys: _Integers) -> _Integers:
+        if self._table is not None:
+            return self._table[keys]
+        found: _Integers = pc.fill_null(pc.index_in(pa.array(keys), self._keys), -1).to_numpy().astype(np.int64)
+        return found
+
+
+class ClassAssignment:
+    """Deals rows to the classes of a ``Recode``.
+
+    Where rows of one tuple go to several classes, the order in which they take turns is drawn once, at random;
+    so it does not matter in which order rows come, as long as the order in which they leave is drawn again.
+    """
+
+    def __init__(self, recode: Recode) -> None:
+        self._suppressed = -1 if recode.suppressed is None else len(recode.classes)
+        self._decks: _Decks | None = None
+        listed = recode.classes
+        if recode.rows is not None:
+            listed, tuples = np.unique(recode.classes, axis=0, return_inverse=True)
+            self._decks = _Decks(tuples.reshape(-1), recode.rows)
+        self._tuples = Tuples(listed, recode.levels)
+
+    def classes(self, columns: Sequence[NDArray[Any]]) -> _Integers:
+        """Number of the class of each row, shape ``(rows,)``.
+
+        A row in no class has number -1, or one more than the last class where such rows are published.  Each call
+        goes on where the last one ended.
+        """
+        found = self._tuples.places(columns)
+        if self._decks is not None:
+            found = self._decks.next(found)
+        found[found < 0] = self._suppressed
+        return found
+
+
+class _Decks:
+    """For each tuple the classes that its rows take in turn, shuffled."""
+
+    def __init__(self, tuples: _Integers, rows: _Integers) -> None:
+        cards = np.repeat(np.arange(len(rows)), rows)
+        owners = tuples[cards]
+        order = np.lexsort((OsEntropy().words(len(cards)), owners))
+        self._cards = cards[order]
+        self._sizes = np.bincount(owners, minlength=int(tuples.max(initial=-1)) + 1)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._taken = np.zeros(len(self._sizes), dtype=np.int64)
+
+    def next(self, tuples: _Integers) -> _Integers:
+        """The next class of each row's tuple, -1 where there is no tuple (-1) or its classes are full."""
+        order = np.argsort(tuples, kind="stable")
+        order = order[np.searchsorted(tuples[order], 0) :]
+        owners = tuples[order]
+        seen = np.bincount(owners, minlength=len(self._taken))
+        turns = self._taken[owners] + np.arange(len(owners)) - (np.cumsum(seen) - seen)[owners]
+        self._taken += seen
+        found = np.full(len(tuples), -1, dtype=np.int64)
+        full = turns >= self._sizes[owners]
+        found[order[~full]] = self._cards[self._starts[owners[~full]] + turns[~full]]
+        return found
+
+
+BUCKET_ROWS = 1 << 20
+_BUCKETS = 256  # at most: each has an open file
+
+
+class Shuffle:
+    """Takes rows in batches, gives them back in random order, however many.  Used once, closed at the end.
+
+    Rows are dealt to buckets at random, each bucket is shuffled by itself.  Independent uniform buckets and a uniform
+    order within each make a uniform order of all rows (Rao 1961; Sandelius 1962), and no bucket but one has to fit in
+    memory.  The draws come from the operating system: the order says nothing about the order in which the rows came,
+    also to somebody who knows most of that.
+    """
+
+    def __init__(self, schema: pa.Schema, rows: int, folder: Path) -> None:
+        """Make buckets.
+
+        Args:
+            schema: of the batches.
+            rows: about how many rows there will be.
+            folder: where rows are kept meanwhile if they do not fit into one bucket; for this user only.
+        """
+        self._schema = schema
+        self._entropy = OsEntropy()
+        self._held: list[pa.RecordBatch] = []
+        count = min(-(-rows // BUCKET_ROWS), _BUCKETS)
+        name = secrets.token_hex(8)
+        self._files = [folder / f"{name}-{bucket}" for bucket in range(count if count > 1 else 0)]
+        self._writers = [pa.ipc.new_stream(str(file), schema) for file in self._files]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Deal the rows of a batch to buckets."""
+        if not self._files:
+            self._held.append(batch)
+            return
+        # A multiple of a word modulo a few buckets is off by less than 2^-56.
+        drawn = (self._entropy.words(batch.num_rows) % np.uint64(len(self._files))).astype(np.uint8)
+        dealt = batch.take(pa.array(np.argsort(drawn, kind="stable")))
+        ends = np.cumsum(np.bincount(drawn, minlength=len(self._files)))
+        for writer, start, end in zip(self._writers, [0, *ends[:-1]], ends, strict=True):
+            writer.write_batch(dealt.slice(start, end - start))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows in random order, a bucket at a time."""
+        for writer in self._writers:
+            writer.close()
+        if not self._files:
+            yield self._shuffled(pa.Table.from_batches(self._held, self._schema))
+        for file in self._files:
+            with pa.ipc.open_stream(str(file)) as reader:
+                bucket = reader.read_all()
+            file.unlink()
+            yield self._shuffled(bucket)
+
+    def close(self) -> None:
+        """Forget all rows."""
+        for writer in self._writers:
+            writer.close()
+        for file in self._files:
+            file.unlink(missing_ok=True)
+
+    def _shuffled(self, rows: pa.Table) -> pa.Table:
+        return rows.combine_chunks().take(pa.array(np.argsort(self._entropy.words(len(rows)))))
+
+
+def relabelled(
+    rows: pa.RecordBatchReader, recode: Recode, raw: Sequence[str], *, about: int, folder: Path
+) -> pa.RecordBatchReader:
+    """Rewritten rows in random order, their labels dictionary-encoded.  All of ``rows`` is read before this returns.
+
+    Only the number of a row's class and its raw columns are shuffled; labels are looked up afterwards.
+
+    Args:
+        rows: one column of codes for each quasi-identifier, in their order, then the raw columns.
+        recode: what to write.
+        raw: names of the raw columns.
+        about: how many rows there will be.
+        folder: where rows are kept meanwhile if they are many; for this user only.
+    """
+    dealing, quasi = ClassAssignment(recode), len(recode.attributes)
+    carried = [rows.schema.field(place).with_name(f"r{place}") for place in range(quasi, len(rows.schema))]
+    schema = pa.schema([pa.field("class", pa.uint32()), *carried])
+    mixer = Shuffle(schema, about, folder)
+    try:
+        for batch in rows:
+            numbers = dealing.classes([column.to_numpy() for column in batch.columns[:quasi]])
+            kept = pa.record_batch([pa.array(numbers.astype(np.uint32)), *batch.columns[quasi:]], schema=schema)
+            mixer.add(kept if numbers.min(initial=0) >= 0 else kept.filter(pa.array(numbers >= 0)))
+    except BaseException:
+        mixer.close()
+        raise
+    labels = [_Label(column, recode.suppressed) for column in recode.labels.columns]
+    written = [pa.field(name, label.type) for name, label in zip(recode.labels.column_names, labels, strict=True)]
+    written += [field.with_name(name) for field, name in zip(carried, raw, strict=True)]
+    return pa.RecordBatchReader.from_batches(pa.schema(written), _labelled(mixer, labels, pa.schema(written)))
+
+
+def _labelled(mixer: Shuffle, labels: Sequence[_Label], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        for bucket in mixer.tables():
+            classes = bucket["class"].to_numpy().astype(np.intp)  # once, not in every look-up
+            columns = [*(label.of(classes) for label in labels), *bucket.columns[1:]]
+            yield from pa.table(columns, schema=schema).to_batches()
+    finally:
+        mixer.close()
+
+
+class _Label:
+    """One column of labels: the code of its text for each class, in as few bytes as codes need."""
+
+    def __init__(self, column: pa.ChunkedArray, suppressed: str | None) -> None:
+        encoded = column.combine_chunks().dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        if suppressed is not None:
+            texts = texts if suppressed in texts else [*texts, suppressed]
+            codes = np.append(codes, texts.index(suppressed))
+        width = next(kind for kind in (np.int8, np.int16, np.int32) if len(texts) <= np.iinfo(kind).max)
+        self._codes: NDArray[np.signedinteger] = codes.astype(width)
+        self._texts = pa.array(texts, pa.string())
+        self.type = pa.dictionary(pa.from_numpy_dtype(width), pa.string())
+
+    def of(self, classes: NDArray[np.intp]) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(pa.array(self._codes[classes]), self._texts)

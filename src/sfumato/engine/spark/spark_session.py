@@ -1,0 +1,285 @@
+"""One Spark session: how it is found, how it spells SQL, what it says when it fails, and folds of reports over it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from pickle import PicklingError
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.engine.port import Column, ColumnKind
+from sfumato.errors import EngineError, InputError, TableError
+
+# Of a worker's traceback only the type of the error is taken: what follows it may quote a row.
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?:\w+\.)*(\w+)")
+
+
+_MEANINGS = (
+    (
+        ("MALFORMED_RECORD", "MALFORMED_CSV", "TextParsingException"),
+        TableError,
+        "{} has a record that is no CSV record of the header's columns",
+    ),
+    (
+        ("FileNotFoundException", "FILE_NOT_EXIST"),
+        EngineError,
+        "{} lost a file since it was opened; open it again",
+    ),
+    (
+        ("No module named 'sfumato'", "PYTHON_VERSION_MISMATCH"),
+        EngineError,
+        "for {} Spark's executors need this version of sfumato and of Python; name that Python by PYSPARK_PYTHON",
+    ),
+    (("AccessControlException", "Permission denied"), EngineError, "no permission to read {}"),
+    (
+        ("OutOfMemoryError", "No space left on device", "Python worker exited unexpectedly"),
+        EngineError,
+        "Spark ran out of memory or of disk over {}, or a Python worker of its own died",
+    ),
+)
+
+
+@contextmanager
+def translating(spark: Any, title: str) -> Iterator[None]:  # noqa: ANN401 - a SparkSession, imported lazily
+    """Spark's errors become ours, without their data values.
+
+    Args:
+        spark: the session that works.
+        title: what it works on, as a message names it.
+
+    Raises:
+        TableError: what is read is not what its name says.
+        EngineError: Spark failed, was stopped, or is no longer there.
+    """
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    lost = EngineError(f"the connection to Spark was lost; open {title} again", culprit=title)
+    if stopped(spark):
+        raise lost
+    try:
+        with quiet():
+            yield
+    except (Py4JNetworkError, ConnectionError):
+        raise lost from None
+    except (PySparkException, Py4JError) as error:
+        raise _translated(error, title) from None
+
+
+def stopped(spark: Any) -> bool:  # noqa: ANN401 - a SparkSession, imported lazily
+    """Whether the session has been stopped."""
+    return spark.sparkContext._jsc is None  # noqa: SLF001 - there is no public question for it
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Spark 4's warning of pandas 3 where it moves Arrow data, which never becomes a pandas frame here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
+        yield
+
+
+def _translated(error: Exception, title: str) -> TableError | EngineError:
+    """Spark's messages quote data; of them only what went wrong is taken over."""
+    text = str(error)
+    for marks, kind, meaning in _MEANINGS:
+        if any(mark in text for mark in marks):
+            return kind(meaning.format(title), culprit=title)
+    raised = _RAISED.search(text)
+    what = raised[1] if raised else type(error).__name__
+    return EngineError(f"Spark failed over {title}: {what}", culprit=title)
+
+
+Absorb = Callable[[Iterator[pa.RecordBatch]], bytes]
+
+
+Merge = Callable[[list[bytes]], bytes]
+
+
+def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a pyspark DataFrame, imported lazily
+    """The state of all rows: how reports of many devices become one estimate.
+
+    The reports are no protected table: each was randomised where it was made.  What is folded only has to have states
+    that can be merged in any order, such as the sums of a frequency oracle.
+
+    Args:
+        frame: a Spark DataFrame.
+        absorb: makes a state of the rows of one partition; has to be picklable and, as tasks are retried,
+            a function of the rows alone.
+        merge: makes one state of several, in whatever order and grouping; has to be picklable.
+
+    Returns:
+        The merged state; the driver sees one state for each of about the square root of all partitions.
+
+    Raises:
+        InputError: no DataFrame of a classic session, or one without columns; functions that cannot be pickled.
+        TableError: a file of reports is not what its name says.
+        EngineError: Spark failed, a function raised an error on an executor, or the session is gone.
+    """
+    _refuse_other(frame)
+    with translating(frame.sparkSession, "the frame of reports"):
+        if not frame.columns:
+            raise InputError("a frame without columns holds no reports; select the column of theirs")
+        try:
+            states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
+            tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
+            merged = states.repartition(tasks).mapInArrow(partial(_merged, merge), "state binary")
+            found = merged.collect()
+        except PicklingError:
+            raise InputError("functions that executors run have to be picklable, with all that they refer to") from None
+    return merge([bytes(row.state) for row in found])
+
+
+def _refuse_other(frame: object) -> None:
+    kind = type(frame)
+    if kind.__name__ != "DataFrame" or not kind.__module__.startswith("pyspark.sql.classic."):
+        raise InputError(
+            f"reports are folded on a DataFrame of a classic Spark session, not on {kind.__module__}.{kind.__name__}",
+            culprit=frame,
+        )
+
+
+def _absorbed(absorb: Absorb, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _sent(absorb(batches))
+
+
+def _merged(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    states = [state for batch in batches for state in batch.column(0).to_pylist()]
+    if states:
+        yield _sent(merge(states))
+
+
+def _sent(state: bytes) -> pa.RecordBatch:
+    return pa.record_batch({"state": pa.array([state], pa.binary())})
+
+
+def session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
+    """The active session of this process, or one made with Spark's own configuration.
+
+    Raises:
+        InputError: Spark is not installed.
+        EngineError: it does not start, or there is no Java.
+    """
+    try:
+        with quiet():
+            from pyspark.errors import PySparkException
+            from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise InputError("pyspark is not installed; pip install 'sfumato[spark]'", culprit="pyspark") from None
+    try:
+        active = SparkSession.getActiveSession()
+    except ConnectionError:
+        raise EngineError("the Spark of this process is gone; start the process anew") from None
+    if active is not None:
+        return active
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java").is_file() if home else shutil.which("java") is not None
+    if not java:
+        where = "JAVA_HOME names no Java" if home else "there is none"
+        raise EngineError(
+            f"Spark needs Java 17 or newer and {where}; install one (on Debian: apt install default-jre-headless), "
+            "or set JAVA_HOME",
+            culprit=home,
+        )
+    options: dict[str, Any] = {"spark.ui.showConsoleProgress": "false"}
+    if not os.environ.get("SFUMATO_TRACE"):
+        options["spark.log.level"] = "OFF"  # failures are raised here; Spark's own words quote the protected rows
+    try:
+        with quiet():
+            spark = SparkSession.builder.appName("sfumato").config(map=options).getOrCreate()
+    except (PySparkException, RuntimeError, OSError):
+        raise EngineError(
+            "Spark does not start; does JAVA_HOME name a Java of version 17 or newer?", culprit=home
+        ) from None
+    if str(spark.sparkContext.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable  # not the first python3 on the path, which lacks this package
+    return spark
+
+
+_KINDS = {
+    **dict.fromkeys(("string", "date", "void"), ColumnKind.TEXT),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), ColumnKind.INTEGER),
+    **dict.fromkeys(("float", "double", "decimal"), ColumnKind.REAL),
+    "boolean": ColumnKind.BOOLEAN,
+}
+
+
+class SparkDialect:
+    """Spark SQL, with or without its ANSI mode."""
+
+    def name(self, identifier: str) -> str:
+        """A quoted identifier."""
+        return "`" + identifier.replace("`", "``") + "`"
+
+    def string(self, value: str) -> str:
+        """A text literal."""
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def text(self, expression: str) -> str:
+        """Text; its comparison is bytewise, as columns with a collation are refused."""
+        return f"CAST({expression} AS STRING)"
+
+    def telling(self, column: Column) -> str:
+        """Its text: numbers are spelled with all digits that they have."""
+        return self.text(self.name(column.name))
+
+    def double(self, expression: str) -> str:
+        """A double."""
+        return f"TRY_CAST({expression} AS DOUBLE)"
+
+    def integer(self, expression: str) -> str:
+        """A signed 64-bit integer."""
+        return f"CAST({expression} AS BIGINT)"
+
+    def code(self, expression: str, cells: int) -> str:
+        """The smallest integer: there are no unsigned types."""
+        return f"CAST({expression} AS {'TINYINT' if cells <= 1 << 7 else 'SMALLINT' if cells <= 1 << 15 else 'INT'})"
+
+    def matches(self, expression: str, pattern: str) -> str:
+        r"""Whole text, with ``\z``: ``$`` also matches before a last line end."""
+        anchored = self.string("^(" + pattern + r")\z")
+        return f"({expression} RLIKE {anchored})"
+
+    def is_nan(self, expression: str) -> str:
+        """NaN test."""
+        return f"ISNAN({expression})"
+
+    def digest(self, expression: str) -> str:
+        """MD5."""
+        return f"MD5({expression})"
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"SHA2({expression}, 256)"
+
+    def words(self, digest: str) -> tuple[str, str]:
+        """Two integers of 60 bits from an MD5."""
+        first, second = (f"CAST(CONV(SUBSTR({digest}, {start}, 15), 16, 10) AS BIGINT)" for start in (1, 17))
+        return first, second
+
+    def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
+        """A CASE."""
+        branches = " ".join(f"WHEN {self.string(text)} THEN {code}" for text, code in codes.items())
+        return f"CASE {expression} {branches} END"
+
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """A salted hash of the row: a task that is retried has to draw what it drew before."""
+        texts = ", ".join(f"COALESCE({self.text(column)}, '')" for column in columns)
+        return self.digest(f"CONCAT_WS('|', '{salt}', {texts})")
+
+
+DIALECT = SparkDialect()
+
+
+def column(name: str, kind: str) -> Column:
+    """A column as Spark names its type; text with a collation is no text here, as it would compare otherwise."""
+    return Column(name, _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER), kind)

@@ -1,0 +1,1 @@
+"""PostgreSQL and MariaDB (or MySQL): the database counts, this process sees tallies only."""

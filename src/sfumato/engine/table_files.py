@@ -1,0 +1,174 @@
+"""Files under tables: what messages call them, whether they were written since, and new ones, whole or not there."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pyarrow as pa
+
+from sfumato.errors import InputError, TableError
+
+
+def shown(source: object) -> str:
+    """The address of a table without user, password and options; a path as it is.
+
+    Where an odd password leaves open where the host begins, only the scheme is shown.
+
+    >>> shown("postgresql://ann:secret@db.example/census?table=people&sslpassword=secret")
+    'postgresql://db.example/census?table=people'
+    >>> shown("spark:people.parquet"), shown("mysql://ann:what?@db/census?table=people")
+    ('spark:people.parquet', 'mysql://...')
+    """
+    scheme, separator, rest = str(source).partition("://")
+    if not separator:
+        return str(source)
+    login, _, place = rest.rpartition("@")
+    if "?" in login:
+        return f"{scheme}://..."
+    place, _, options = place.partition("?")
+    tables = parse_qs(options).get("table", ())
+    return f"{scheme}://{place}" + "".join(f"?table={table}" for table in tables[:1])
+
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+Stamps = tuple[tuple[str, int, int, int, int, int], ...]
+
+
+def stamps(source: str) -> Stamps:
+    """Name, size, times and number of every file of a source; nothing where it is not made of files on this machine.
+
+    Equal stamps mean that no file was written, replaced, added or removed.
+    """
+    if "://" in source or source.startswith("spark:"):
+        return ()
+    one = _stamp(source)
+    if one is not None and stat.S_ISREG(one[0]):  # the most usual: a server looks before every question
+        return (one[1],)
+    pattern = source if one is None else f"{literal_path(Path(source))}/*.parquet"
+    found = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    return tuple(sorted(each[1] for each in found if each is not None))
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two sources share a file, by whatever name, or are one table at one address.
+
+    Addresses are compared by their text without user, password and options: aliases of a host are not seen through.
+    """
+    files = [{stamp[-2:] for stamp in stamps(each.removeprefix("spark:"))} for each in (one, other)]
+    return bool(files[0] & files[1]) or (not any(files) and shown(one) == shown(other))
+
+
+def refuse_repeats(names: Sequence[str], title: str) -> None:
+    """Engines tell columns apart without regard to case, so names that differ in case only are one name.
+
+    Raises:
+        TableError: a name stands there twice.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise TableError(f"{title} has two columns called {name!r}", culprit=name)
+        seen.add(name.casefold())
+
+
+def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:
+    """Mode and stamp of what lies there; None where nothing does, or it has just gone."""
+    try:
+        found = Path(name).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mode, (name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
+
+
+def literal_path(path: Path) -> str:
+    """A path in which no character is a wildcard."""
+    return glob.escape(str(path))
+
+
+def quoted(text: str) -> str:
+    """A DuckDB text literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+SUFFIXES = (".csv", ".parquet")
+BATCH_ROWS = 1 << 17
+
+
+@contextmanager
+def complete(out: Path) -> Iterator[Path]:
+    """Where to write first: what stands there takes the place of ``out`` at the end, and vanishes on failure.
+
+    Raises:
+        InputError: the name does not say which format, or its directory does not exist.
+    """
+    if out.suffix not in SUFFIXES:
+        raise InputError(f"cannot write {out.name}; its name should end in .csv or .parquet", culprit=out)
+    if not out.parent.is_dir():
+        raise InputError(f"there is no directory {out.parent} to write {out.name} to", culprit=out)
+    part = out.with_name(f".{os.getpid()}-{out.name}")
+    try:
+        yield part
+        part.replace(out)
+    finally:
+        discard(part)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a directory, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Path) -> None:
+    """Write batches as they come.
+
+    Raises:
+        TableError: a column is of a type that such a file does not hold.
+    """
+    try:
+        with complete(out) as part, _writer(part, schema) as file:
+            for batch in batches:
+                file.write_batch(batch)
+    except pa.ArrowNotImplementedError:
+        message = f"a column is of a type that {out.suffix} does not hold; store it as text, or leave it out"
+        raise TableError(message, culprit=schema) from None
+
+
+def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The text columns ``names`` of a written file, in batches."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path, read_dictionary=list(names)) as file:
+            yield from file.iter_batches(columns=list(names), batch_size=BATCH_ROWS)
+        return
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+    )
+    lines = csv.ParseOptions(newlines_in_values=True)  # a column that is kept may hold any text
+    with csv.open_csv(path, parse_options=lines, convert_options=options) as reader:
+        yield from reader
+
+
+def _writer(path: Path, schema: pa.Schema) -> Any:  # noqa: ANN401 - Arrow's writers share no type
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".csv":
+        return pa_csv.CSVWriter(path, schema)
+    # Text is read back as text, however it was encoded here.  Finding the least and the greatest label of a few costs
+    # a third of the writing, and no reader skips anything by them in rows of random order.
+    counted = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
+    return pq.ParquetWriter(path, schema, store_schema=False, write_statistics=counted)
