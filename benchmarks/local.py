@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.local import Frequency, Hiera, Mean
-from sfumato.local.protocol.client import randomize
+from sfumato.local.protocol.device import randomize
 from sfumato.local.protocol.server import summary
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.hiera import DIVISIONS, aggregate

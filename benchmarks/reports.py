@@ -25,7 +25,7 @@ from scale import cpu
 
 from sfumato.engine.spark import fold
 from sfumato.local import Frequency
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.protocol.reports import Folding, to_arrow
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.spec import dumps

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, variance
 from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato_labs import charts, printed_hiera

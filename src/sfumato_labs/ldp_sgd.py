@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError, TableError
 from sfumato.local.accounting.bounds import proven
-from sfumato.local.randomizers.table import Table as IntegerTable
+from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
 from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy

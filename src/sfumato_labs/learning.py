@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.local.estimators import Post
-from sfumato.local.protocol.client import randomize
+from sfumato.local.protocol.device import randomize
 from sfumato.local.specs.mean import Mean
 from sfumato.privacy.entropy import Entropy
 

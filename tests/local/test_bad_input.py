@@ -15,7 +15,7 @@ from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
 from sfumato.local.specs.hiera import DIVISIONS
-from sfumato.local.specs.multi_attribute import Bounds, Sharing
+from sfumato.local.specs.multi_attribute import NumericBounds, Sharing
 
 MEAN = Mean.design(0, 10, epsilon=1)
 COLOURS = Frequency.design(["red", "green"], epsilon=1)
@@ -133,7 +133,7 @@ def test_losses_that_make_no_sense_are_refused() -> None:
 
 
 def test_columns_of_several_attributes_must_fit() -> None:
-    spec = Several.design({"a": 2, "b": Bounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE)
+    spec = Several.design({"a": 2, "b": NumericBounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE)
     for values in (
         {"a": [0]},
         {"a": [0], "b": [0.5], "c": [1]},

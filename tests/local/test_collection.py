@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from sfumato.errors import InputError, ReportError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Server, Several
 from sfumato.local.estimators import Post
-from sfumato.local.protocol.client import FileMemo, Reports, simulate
+from sfumato.local.protocol.device import FileMemo, Reports, simulate
 from sfumato.local.protocol.reports import from_arrow, read_column, read_reports, to_arrow, write_reports
-from sfumato.local.protocol.server import State, empty, summary
-from sfumato.local.specs.document import loads
+from sfumato.local.protocol.server import ServerState, empty, summary
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
 from sfumato.local.specs.hiera import DIVISIONS
 from sfumato.local.specs.mean import MeanMethod
-from sfumato.local.specs.multi_attribute import Bounds, Sharing
+from sfumato.local.specs.multi_attribute import NumericBounds, Sharing
+from sfumato.local.specs.reader import loads
 from sfumato.local.specs.spec import Spec, dumps, fingerprint
 
 PEOPLE = 60
@@ -55,7 +55,7 @@ def population(spec: Spec) -> object:
 
 
 def every_spec() -> list[Spec]:
-    both = {"a": 3, "b": ["x", "y"], "c": Bounds(-1, 1)}
+    both = {"a": 3, "b": ["x", "y"], "c": NumericBounds(-1, 1)}
     graded = (5, 4, 3, 2, 1)
     frequencies = [
         Frequency.design(9, epsilon=1, method=m, first_report="0.4" if m in (Method.RAPPOR, Method.LOLOHA) else None)
@@ -112,7 +112,7 @@ def test_states_merge_in_any_order_and_grouping(spec: Spec) -> None:
     one, two, three = batches
     left, right = one.merge(two).merge(three), one.merge(two.merge(three))
     swapped = three.merge(one).merge(two).merge(empty(spec))
-    for other in (right, swapped, State.from_bytes(left.to_bytes())):
+    for other in (right, swapped, ServerState.from_bytes(left.to_bytes())):
         assert other.reports == left.reports == 3 * PEOPLE
         assert np.array_equal(other.tally, left.tally)
         assert np.array_equal(other.kept, left.kept)
@@ -179,12 +179,12 @@ def test_damaged_states_are_refused() -> None:
         damaged = bytearray(packed)
         damaged[place] ^= 1
         with pytest.raises(ReportError):
-            State.from_bytes(bytes(damaged))
+            ServerState.from_bytes(bytes(damaged))
     with pytest.raises(ReportError):
-        State.from_bytes(bytes(packed[:50]))
+        ServerState.from_bytes(bytes(packed[:50]))
 
 
-def forged(state: State, **changes: object) -> State:
+def forged(state: ServerState, **changes: object) -> ServerState:
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
@@ -218,7 +218,7 @@ def test_more_reports_than_a_state_holds_are_refused() -> None:
     with pytest.raises(ReportError, match="more reports than"):
         many.merge(many)
     with pytest.raises(ReportError, match="sizes"):
-        State.from_bytes(replace(empty(spec), reports=1 << 63).to_bytes())
+        ServerState.from_bytes(replace(empty(spec), reports=1 << 63).to_bytes())
 
 
 def test_states_whose_checksum_is_right_and_whose_sizes_are_not_are_refused() -> None:
@@ -227,10 +227,10 @@ def test_states_whose_checksum_is_right_and_whose_sizes_are_not_are_refused() ->
     for place, value in ((36, PEOPLE + 1), (36, 0), (52, 5), (52, 1 << 60), (60, 7), (60, 1 << 62)):
         body = packed[:place] + value.to_bytes(8, "little") + packed[place + 8 :]
         with pytest.raises(ReportError, match="sizes"):
-            State.from_bytes(body + hashlib.sha256(body).digest())
+            ServerState.from_bytes(body + hashlib.sha256(body).digest())
     for body in (packed + b"\0", packed[:-1]):
         with pytest.raises(ReportError, match="sizes"):
-            State.from_bytes(body + hashlib.sha256(body).digest())
+            ServerState.from_bytes(body + hashlib.sha256(body).digest())
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
@@ -335,7 +335,7 @@ def test_a_client_remembers_its_permanent_answer(tmp_path: Path) -> None:
 
 
 def test_one_value_at_a_time() -> None:
-    spec = Several.design({"a": 3, "c": Bounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE)
+    spec = Several.design({"a": 3, "c": NumericBounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE)
     assert len(Client(spec).randomize({"a": 2, "c": 0.5})) == 1
     assert len(Client(Mean.design(0, 1, epsilon=1)).randomize(0.25)) == 1
     pairs = (np.array(["k", "l"]), np.array([0.1, 0.9]), np.array([2]))
@@ -353,7 +353,7 @@ def test_arrow_columns_are_taken_as_they_are() -> None:
 
 def test_the_client_loads_no_engine_and_no_data_frames() -> None:
     program = (
-        "import sys, sfumato.local.protocol.client; from sfumato.local import Client, Frequency; "
+        "import sys, sfumato.local.protocol.device; from sfumato.local import Client, Frequency; "
         "Client(Frequency.design(4, epsilon=1)).randomize(1); "
         "print(sorted(m for m in sys.modules if m.split('.')[0] in "
         "{'pandas','scipy','pyarrow','duckdb','sqlalchemy','polars','sklearn','altair','typer','jsonschema','yaml'}))"

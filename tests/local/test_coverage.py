@@ -31,10 +31,10 @@ from sfumato.local import (
     Several,
     Sharing,
 )
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.mean import MeanMethod
-from sfumato.local.specs.multi_attribute import Bounds
+from sfumato.local.specs.multi_attribute import NumericBounds
 from sfumato.local.specs.spec import Spec
 
 CONFIDENCE = 0.95
@@ -75,7 +75,7 @@ def mean(method: MeanMethod) -> Callable[[str], Spec]:
 
 
 def several(sharing: Sharing) -> Callable[[str], Spec]:
-    return lambda e: Several.design({"a": 16, "b": Bounds(-1, 1)}, epsilon=e, sharing=sharing)
+    return lambda e: Several.design({"a": 16, "b": NumericBounds(-1, 1)}, epsilon=e, sharing=sharing)
 
 
 CELL_SHARES = {str(cell): share(CELLS, cell) for cell in (0, 1, 15)}

@@ -19,7 +19,7 @@ from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
 from sfumato.local.specs.hiera import DIVISIONS, Hiera
 from sfumato.local.specs.key_value import KeyValue
 from sfumato.local.specs.mean import Mean, MeanMethod
-from sfumato.local.specs.multi_attribute import Bounds, Several, Sharing
+from sfumato.local.specs.multi_attribute import NumericBounds, Several, Sharing
 from sfumato.local.specs.spec import Spec
 
 MEMOISED = (Method.RAPPOR, Method.LOLOHA)
@@ -38,7 +38,7 @@ def others() -> list[Spec]:
         Distribution.design(0, 1, bins=8, epsilon=1),
         Range.design(8, epsilon=1, fanout=2),
         KeyValue.design(("a", "b", "c"), 0, 1, pairs=2, epsilon="1.5"),
-        Several.design({"a": 2, "b": 3, "c": Bounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE),
+        Several.design({"a": 2, "b": 3, "c": NumericBounds(0, 1)}, epsilon=1, sharing=Sharing.SAMPLE),
         Several.design({"a": 2, "b": 3}, epsilon=1, sharing=Sharing.SPLIT),
         Hiera.design(-1, 1, divisions=DIVISIONS, budgets=budgets),
         GradedMean.design(-1, 1, divisions=DIVISIONS, budgets=budgets),

@@ -39,12 +39,12 @@ from sfumato.local import (
     dumps,
     loads,
 )
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.randomizers.composite import Joint, Labelled, Sampled
-from sfumato.local.randomizers.table import Table
-from sfumato.local.specs.document import restore
+from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.mean import MeanMethod
+from sfumato.local.specs.reader import restore
 from sfumato.local.specs.spec import Spec
 
 UNIT = 1 << 64
@@ -66,7 +66,7 @@ def duchi(low: float, high: float, epsilon: int) -> Mean:
 
 
 def small_specs() -> dict[str, Spec]:
-    table = Table.windows(5, 6, Fraction(1))
+    table = IntegerTable.windows(5, 6, Fraction(1))
     graded = GradedMean((0.0, 1.0), (Fraction(1),), table, (0.5,) * 6)
     memoised = (Method.RAPPOR, Method.LOLOHA)
     specs: dict[str, Spec] = {

@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.errors import InputError
 from sfumato.local.estimators import Post
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, attenuation, convert, lhp, variance
 
 LIMIT = 9.3  # standard deviations: a false alarm in 10^20

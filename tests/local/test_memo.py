@@ -14,12 +14,12 @@ import pytest
 
 from sfumato.errors import InputError
 from sfumato.local import Client, Frequency
-from sfumato.local.protocol.client import FileMemo
+from sfumato.local.protocol.device import FileMemo
 from sfumato.local.specs.frequency import Method
 
 KEEPER = """
 import secrets, sys
-from sfumato.local.protocol.client import FileMemo
+from sfumato.local.protocol.device import FileMemo
 
 memo = FileMemo(sys.argv[1])
 sys.stdin.readline()  # all start together
@@ -77,7 +77,7 @@ def test_a_process_that_dies_while_it_writes_loses_nothing(tmp_path: Path) -> No
     memo = FileMemo(tmp_path / "memo.json")
     memo.keep("a", b"1")
     program = (
-        "import os, sys, sfumato.local.protocol.client as c; "
+        "import os, sys, sfumato.local.protocol.device as c; "
         "os.fsync = lambda number: os._exit(9); "  # killed with the draft half on disk, and the lock held
         "c.FileMemo(sys.argv[1]).keep('b', b'2')"
     )

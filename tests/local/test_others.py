@@ -8,9 +8,9 @@ import pytest
 from sfumato.errors import InputError
 from sfumato.local import HeavyHitters, KeyValue, Mean, Server, Several
 from sfumato.local.estimators import Post, likeliest, simplex
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
-from sfumato.local.specs.multi_attribute import Bounds, Sharing
+from sfumato.local.specs.multi_attribute import NumericBounds, Sharing
 
 LIMIT = 9.3
 RANDOM = np.random.default_rng(11)
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(11)
 
 @pytest.mark.parametrize("sharing", Sharing)
 def test_several_attributes_are_estimated_together(sharing: Sharing) -> None:
-    spec = Several.design({"sex": ["f", "m"], "age": Bounds(0, 100), "town": 12}, epsilon=3, sharing=sharing)
+    spec = Several.design({"sex": ["f", "m"], "age": NumericBounds(0, 100), "town": 12}, epsilon=3, sharing=sharing)
     people = 30_000
     values = {
         "sex": np.array(["f", "m"])[RANDOM.integers(0, 2, people)],

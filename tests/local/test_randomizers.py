@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from sfumato.local.estimators import Post
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.longitudinal import Rappor
-from sfumato.local.randomizers.sampling import Sampler, below, coins
+from sfumato.local.randomizers.table_sampling import Sampler, below, coins
 from sfumato.local.randomizers.two_valued import Subset, TwoValued
 from sfumato.local.randomizers.unary_encoding import unpack
 from sfumato.local.specs.distribution import Distribution, Range

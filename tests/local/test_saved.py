@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sfumato.local import Post, Reports, Server, dumps, loads
-from sfumato.local.protocol.client import simulate
-from sfumato.local.protocol.server import State
+from sfumato.local.protocol.device import simulate
+from sfumato.local.protocol.server import ServerState
 from sfumato.local.specs.spec import fingerprint
 
 SAVED = sorted((Path(__file__).parent / "saved").glob("*.json"))
@@ -73,7 +73,7 @@ def test_saved_reports_and_states_give_the_same_estimates(path: Path) -> None:
     from_reports, from_state = Server(spec), Server(spec)
     from_reports.update(reports_of(document))
     packed = base64.b64decode(document["state"])
-    from_state.merge(State.from_bytes(packed))
+    from_state.merge(ServerState.from_bytes(packed))
     assert from_reports.state().to_bytes() == from_state.state().to_bytes() == packed
     for server in (from_reports, from_state):
         for post, said in document["estimates"].items():

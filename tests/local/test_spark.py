@@ -13,9 +13,9 @@ from tests.engine import cluster
 from sfumato.engine.spark import fold
 from sfumato.errors import InputError
 from sfumato.local import Frequency, HeavyHitters, Server
-from sfumato.local.protocol.client import simulate
+from sfumato.local.protocol.device import simulate
 from sfumato.local.protocol.reports import Folding, to_arrow
-from sfumato.local.protocol.server import State
+from sfumato.local.protocol.server import ServerState
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.spec import Spec, dumps
 
@@ -56,14 +56,14 @@ def widened(table: pa.Table) -> pa.Table:
 def test_batches_that_are_no_reports_are_refused_and_counted(column: pa.Array) -> None:
     spec, _ = SPECS["one byte"]
     good = pa.record_batch({"report": pa.array([1, 2, 3])})
-    state = State.from_bytes(Folding(dumps(spec)).absorb([good, pa.record_batch({"report": column}), good]))
+    state = ServerState.from_bytes(Folding(dumps(spec)).absorb([good, pa.record_batch({"report": column}), good]))
     assert (state.reports, state.refused) == (6, 1)
 
 
 @pytest.mark.parametrize("column", [[b"ab"], ["a" * 12], [1], [[1]], [1.5], [True], [None]], ids=repr)
 def test_what_is_no_bytes_of_the_length_of_a_report_is_refused(column: list[object]) -> None:
     spec, _ = SPECS["bytes"]
-    state = State.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array(column)})]))
+    state = ServerState.from_bytes(Folding(dumps(spec)).absorb([pa.record_batch({"report": pa.array(column)})]))
     assert (state.reports, state.refused) == (0, 1)
 
 
@@ -83,8 +83,8 @@ def spread(spec: Spec, size: int, folder: Path) -> tuple[Server, Server]:
     assert frame.count() == sum(map(len, kept))
     folding = Folding(dumps(spec))
     together, alone = Server(spec), Server(spec)
-    together.merge(State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge)))
-    alone.merge(State.from_bytes(folding.absorb(batch for part in kept for batch in part.to_batches())))
+    together.merge(ServerState.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge)))
+    alone.merge(ServerState.from_bytes(folding.absorb(batch for part in kept for batch in part.to_batches())))
     return alone, together
 
 

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.local.accounting.guarantees import amplify, audit
     from sfumato.local.estimators import Post
-    from sfumato.local.protocol.client import Client, FileMemo, Reports, simulate
+    from sfumato.local.protocol.device import Client, FileMemo, Reports, simulate
     from sfumato.local.protocol.reports import Folding
-    from sfumato.local.protocol.server import Server, State, summary
+    from sfumato.local.protocol.server import Server, ServerState, summary
     from sfumato.local.specs.distribution import Distribution, Range
-    from sfumato.local.specs.document import loads
     from sfumato.local.specs.frequency import Frequency, Method
     from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
     from sfumato.local.specs.heavy_hitters import HeavyHitters
     from sfumato.local.specs.hiera import Hiera
     from sfumato.local.specs.key_value import KeyValue
     from sfumato.local.specs.mean import Mean, MeanMethod
-    from sfumato.local.specs.multi_attribute import Bounds, Several, Sharing
+    from sfumato.local.specs.multi_attribute import NumericBounds, Several, Sharing
+    from sfumato.local.specs.reader import loads
     from sfumato.local.specs.spec import dumps
 
 _HOMES = {
     "Block": "specs.graded",
-    "Bounds": "specs.multi_attribute",
-    "Client": "protocol.client",
+    "NumericBounds": "specs.multi_attribute",
+    "Client": "protocol.device",
     "Distribution": "specs.distribution",
-    "FileMemo": "protocol.client",
+    "FileMemo": "protocol.device",
     "Folding": "protocol.reports",
     "Frequency": "specs.frequency",
     "GradedMean": "specs.graded",
@@ -44,22 +44,21 @@ _HOMES = {
     "Post": "estimators",
     "PublicLevels": "specs.graded",
     "Range": "specs.distribution",
-    "Reports": "protocol.client",
+    "Reports": "protocol.device",
     "Server": "protocol.server",
     "Several": "specs.multi_attribute",
     "Sharing": "specs.multi_attribute",
-    "State": "protocol.server",
+    "ServerState": "protocol.server",
     "amplify": "accounting.guarantees",
     "audit": "accounting.guarantees",
     "dumps": "specs.spec",
-    "loads": "specs.document",
-    "simulate": "protocol.client",
+    "loads": "specs.reader",
+    "simulate": "protocol.device",
     "summary": "protocol.server",
 }
 
 __all__ = [
     "Block",
-    "Bounds",
     "Client",
     "Distribution",
     "FileMemo",
@@ -72,14 +71,15 @@ __all__ = [
     "Mean",
     "MeanMethod",
     "Method",
+    "NumericBounds",
     "Post",
     "PublicLevels",
     "Range",
     "Reports",
     "Server",
+    "ServerState",
     "Several",
     "Sharing",
-    "State",
     "amplify",
     "audit",
     "dumps",

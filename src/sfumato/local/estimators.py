@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.randomizers.randomizer import Counts, FrequencyOracle
-
-Floats = NDArray[np.float64]
+from sfumato.local.randomizers.randomizer import FrequencyOracle, RealArray, Tally
 
 
 class Post(StrEnum):
@@ -38,12 +36,12 @@ class Estimate:
     """
 
     labels: tuple[str, ...]
-    values: Floats
-    variance: Floats
+    values: RealArray
+    variance: RealArray
     reports: int
-    step: Floats | float = 0.0
+    step: RealArray | float = 0.0
 
-    def interval(self, confidence: float) -> tuple[Floats, Floats]:
+    def interval(self, confidence: float) -> tuple[RealArray, RealArray]:
         """Normal confidence interval around every estimate, with the correction for errors of whole steps.
 
         Raises:
@@ -55,7 +53,7 @@ class Estimate:
         return self.values - width, self.values + width
 
 
-def frequencies(randomizer: FrequencyOracle, tally: Counts, reports: int) -> tuple[Floats, Floats]:
+def frequencies(randomizer: FrequencyOracle, tally: Tally, reports: int) -> tuple[RealArray, RealArray]:
     """Unbiased frequencies and their variance (Wang et al. 2017, equations 1 and 2)."""
     if reports == 0:
         raise InputError("there are no reports to estimate from")
@@ -66,18 +64,18 @@ def frequencies(randomizer: FrequencyOracle, tally: Counts, reports: int) -> tup
     return values, variance
 
 
-def sampled(shares: Floats, taken: int, people: int) -> Floats:
+def sampled(shares: RealArray, taken: int, people: int) -> RealArray:
     """Variance of shares among ``taken`` people, drawn at random out of ``people`` whose shares are wanted.
 
     f (1 - f) / m (1 - m / n): who happened to be drawn, on top of the noise of their reports (Cochran 1977,
     theorem 3.2, with n - 1 taken as n).
     """
     held = np.clip(shares, 0, 1)
-    spread: Floats = held * (1 - held) * ((1 - taken / people) / taken)
+    spread: RealArray = held * (1 - held) * ((1 - taken / people) / taken)
     return spread
 
 
-def simplex(values: Floats) -> Floats:
+def simplex(values: RealArray) -> RealArray:
     """The Euclidean projection onto the probability simplex (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     >>> simplex(np.array([0.7, 0.5, -0.4])).round(12).tolist()
@@ -86,11 +84,11 @@ def simplex(values: Floats) -> Floats:
     ordered = np.sort(values)[::-1]
     excess = np.cumsum(ordered) - 1
     last = np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1]
-    projected: Floats = np.maximum(values - excess[last] / (last + 1), 0)
+    projected: RealArray = np.maximum(values - excess[last] / (last + 1), 0)
     return projected
 
 
-def likeliest(channel: Floats, counts: NDArray[np.int64], *, smooth: bool = False) -> Floats:
+def likeliest(channel: RealArray, counts: NDArray[np.int64], *, smooth: bool = False) -> RealArray:
     """The maximum-likelihood distribution of the inputs of a channel, by expectation maximisation.
 
     Args:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.subjects import Draw, Subject
-from sfumato.local.randomizers.randomizer import FrequencyOracle, Reports
+from sfumato.local.randomizers.randomizer import FrequencyOracle, ReportArray
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
 from sfumato.local.specs.frequency import Method, oracle, symmetric
@@ -148,7 +148,7 @@ def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
     return draw
 
 
-def _supports(randomizer: FrequencyOracle, reports: Reports) -> NDArray[np.int64]:
+def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.int64]:
     """Which values each report supports, shape ``(reports, values)``: the part of it that estimates are made of."""
     if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
         return randomizer.design.incidence()[:, reports].T.astype(np.int64)

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError, ReportError
-from sfumato.local.protocol.client import Reports
-from sfumato.local.protocol.server import Server, State, empty
-from sfumato.local.randomizers.randomizer import Reports as Data
-from sfumato.local.randomizers.randomizer import from_bytes, to_bytes
-from sfumato.local.specs.document import loads
+from sfumato.local.protocol.device import Reports
+from sfumato.local.protocol.server import Server, ServerState, empty
+from sfumato.local.randomizers.randomizer import ReportArray, from_bytes, to_bytes
+from sfumato.local.specs.reader import loads
 from sfumato.local.specs.spec import Spec, fingerprint
 
 _COLUMN = "report"
@@ -208,9 +207,9 @@ class Folding:
         Raises:
             ReportError: damaged bytes, or states of another spec.
         """
-        return reduce(State.merge, map(State.from_bytes, states), empty(self._spec)).to_bytes()
+        return reduce(ServerState.merge, map(ServerState.from_bytes, states), empty(self._spec)).to_bytes()
 
-    def _reports(self, column: Any) -> Data | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
+    def _reports(self, column: Any) -> ReportArray | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
         """The reports in the spec's layout; None where they cannot be."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -225,7 +224,7 @@ class Folding:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         if layout.width == 1:
-            numbers: Data = packed.to_numpy(zero_copy_only=False)
+            numbers: ReportArray = packed.to_numpy(zero_copy_only=False)
             return numbers
         if not pc.all(pc.equal(pc.binary_length(packed), layout.width)).as_py():
             return None

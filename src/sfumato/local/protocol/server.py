@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import InputError, ReportError
 from sfumato.local.estimators import Estimate, Post
-from sfumato.local.protocol.client import Reports
+from sfumato.local.protocol.device import Reports
 from sfumato.local.randomizers.composite import Composite
-from sfumato.local.randomizers.randomizer import Counts
+from sfumato.local.randomizers.randomizer import Tally
 from sfumato.local.specs.heavy_hitters import HeavyHitters
 from sfumato.local.specs.spec import Spec, fingerprint
 
@@ -24,7 +24,7 @@ _HEAD = struct.Struct("<4s32sQQQQ")
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ServerState:
     """What a server knows: mergeable in any order and grouping, so it is what a distributed job reduces.
 
     Attributes:
@@ -38,10 +38,10 @@ class State:
     spec: str
     reports: int
     refused: int
-    tally: Counts
+    tally: Tally
     kept: NDArray[np.uint8]
 
-    def merge(self, other: State) -> State:
+    def merge(self, other: ServerState) -> ServerState:
         """The state of both: associative and commutative.
 
         Raises:
@@ -53,7 +53,7 @@ class State:
             raise ReportError("the states together count more reports than a state can hold", culprit=(self, other))
         held = [state.kept for state in (self, other) if state.kept.size]  # an empty one in bytes has no width
         kept = np.concatenate(held) if held else self.kept
-        return State(
+        return ServerState(
             self.spec,
             self.reports + other.reports,
             self.refused + other.refused,
@@ -68,7 +68,7 @@ class State:
         return body + hashlib.sha256(body).digest()
 
     @classmethod
-    def from_bytes(cls, packed: bytes) -> State:
+    def from_bytes(cls, packed: bytes) -> ServerState:
         """Undo :meth:`to_bytes`.
 
         Raises:
@@ -124,22 +124,22 @@ class Server:
     def refuse(self) -> None:
         """Count a batch that could not even be read."""
         nothing = empty(self._spec)
-        self._state = self._state.merge(State(nothing.spec, 0, 1, nothing.tally, nothing.kept))
+        self._state = self._state.merge(ServerState(nothing.spec, 0, 1, nothing.tally, nothing.kept))
 
-    def merge(self, state: State) -> None:
+    def merge(self, state: ServerState) -> None:
         """Add what another server counted.
 
         Raises:
             ReportError: it counted reports of another spec, its size is wrong, or no reports can have made it.
         """
-        expect(state, State, "what is merged is the State of a server")
+        expect(state, ServerState, "what is merged is the State of a server")
         if state.tally.shape != self._state.tally.shape or state.kept.shape[1:] not in {(0,), *_kept_shape(self._spec)}:
             raise ReportError("the state does not have the size that its spec asks for")
         if not _countable(self._spec, state):
             raise ReportError("no reports can have made this state: it is corrupt")
         self._state = self._state.merge(state)
 
-    def state(self) -> State:
+    def state(self) -> ServerState:
         """What has been counted."""
         return self._state
 
@@ -163,7 +163,7 @@ class Server:
         return self._spec.find(self._state.kept, most=most)
 
 
-def summary(spec: Spec, reports: Reports) -> State:
+def summary(spec: Spec, reports: Reports) -> ServerState:
     """The state of one batch: what a worker of a distributed job computes.
 
     Raises:
@@ -180,18 +180,18 @@ def summary(spec: Spec, reports: Reports) -> State:
     nothing = empty(spec)
     if isinstance(spec, HeavyHitters):
         ordered = data[np.lexsort(data.T[::-1])].astype(np.uint8, copy=False)
-        return State(nothing.spec, len(data), 0, nothing.tally, ordered)
-    return State(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept)
+        return ServerState(nothing.spec, len(data), 0, nothing.tally, ordered)
+    return ServerState(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept)
 
 
-def empty(spec: Spec) -> State:
+def empty(spec: Spec) -> ServerState:
     """The state before any report: the neutral element of merging."""
     kept = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
     size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
-    return State(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), kept)
+    return ServerState(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), kept)
 
 
-def _countable(spec: Spec, state: State) -> bool:
+def _countable(spec: Spec, state: ServerState) -> bool:
     """Whether so many reports can have made the state."""
     counts = (state.reports, state.refused)
     if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:

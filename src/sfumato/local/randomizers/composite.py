@@ -12,17 +12,17 @@ import numpy as np
 
 from sfumato.errors import InputError, SizeError
 from sfumato.local.randomizers.randomizer import (
-    Codes,
-    Counts,
+    InputCodes,
     Layout,
     Randomizer,
-    Reports,
+    ReportArray,
+    Tally,
     check_enumerable,
     derive,
     from_bytes,
     to_bytes,
 )
-from sfumato.local.randomizers.sampling import below
+from sfumato.local.randomizers.table_sampling import below
 from sfumato.privacy.entropy import Entropy
 
 MOST_PARTS = 256
@@ -56,7 +56,7 @@ class Composite(Randomizer):
             raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
         return 1 + max(part.layout.size for part in self.parts)
 
-    def address(self, chosen: Codes, codes: Codes, entropy: Entropy) -> Reports:
+    def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
         reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
         reports[:, 0] = chosen
@@ -65,7 +65,7 @@ class Composite(Randomizer):
             reports[mine, 1 : 1 + part.layout.size] = to_bytes(part.draw(codes[mine, index], entropy))
         return reports
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
             return False
@@ -74,24 +74,24 @@ class Composite(Randomizer):
             for index, (part, mine) in enumerate(self.select(reports))
         )
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         pieces = [np.concatenate([[len(mine)], part.tally(mine)]) for part, mine in self.select(reports)]
         return np.concatenate(pieces)
 
-    def select(self, reports: Reports) -> list[tuple[Randomizer, Reports]]:
+    def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
         """The reports of each part, in the part's own layout."""
         return [
             (part, from_bytes(reports[reports[:, 0] == index, 1 : 1 + part.layout.size], part.layout))
             for index, part in enumerate(self.parts)
         ]
 
-    def split(self, tally: Counts) -> list[tuple[int, Counts]]:
+    def split(self, tally: Tally) -> list[tuple[int, Tally]]:
         """Number of reports and tally of each part."""
         ends = np.cumsum([1 + part.tally_size for part in self.parts])
         return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
 
-    def fits(self, tally: Counts, reports: int) -> bool:
+    def fits(self, tally: Tally, reports: int) -> bool:
         """Whether the numbers of reports in a tally are those of so many people."""
         return sum(count for count, _ in self.split(tally)) == reports
 
@@ -116,7 +116,7 @@ class Sampled(Composite):
         share = Fraction(1, len(tables))
         return [[share * chance for row in rows for chance in row] for rows in product(*tables)]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         return self.address(below(entropy, len(self.parts), len(codes)), codes, entropy)
 
@@ -142,7 +142,7 @@ class Labelled(Composite):
         """Refused: reports of one label are impossible under another, so the parts are enumerated one by one."""
         raise SizeError("the labels of these reports are public: enumerate the table of each label")
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         own = np.repeat(codes[:, 1:], len(self.parts), axis=1)
         return self.address(codes[:, 0], own, entropy)
@@ -170,22 +170,22 @@ class Joint(Composite):
         check_enumerable(self.inputs, prod(len(table[0]) for table in tables))
         return [[prod(chances, start=Fraction(1)) for chances in product(*rows)] for rows in product(*tables)]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         drawn = [to_bytes(part.draw(codes[:, index], entropy)) for index, part in enumerate(self.parts)]
         reports = np.concatenate(drawn, axis=1)
         return reports[:, 0] if self.layout.width == 1 else reports
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return all(part.possible(mine) for part, mine in self.select(reports))
 
-    def select(self, reports: Reports) -> list[tuple[Randomizer, Reports]]:
+    def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
         """The reports of each part, in the part's own layout."""
         ends = np.cumsum([part.layout.size for part in self.parts])
         pieces = np.split(reports.reshape(len(reports), -1).astype(np.uint8, copy=False), ends[:-1], axis=1)
         return [(part, from_bytes(piece, part.layout)) for part, piece in zip(self.parts, pieces, strict=True)]
 
-    def fits(self, tally: Counts, reports: int) -> bool:
+    def fits(self, tally: Tally, reports: int) -> bool:
         """Whether every part of a tally counts so many people."""
         return all(count == reports for count, _ in self.split(tally))

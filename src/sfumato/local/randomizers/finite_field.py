@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SizeError
-from sfumato.local.randomizers.randomizer import Codes, Counts, Reports, check, count_outputs, derive
-from sfumato.local.randomizers.sampling import below
+from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check, count_outputs, derive
+from sfumato.local.randomizers.table_sampling import below
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
 
@@ -64,7 +64,7 @@ class Projective(Design):
         pair_support = Fraction(both, inside), Fraction(inside - both, outputs - inside)
         self._numbered(outputs, Fraction(inside, outputs), pair_support)
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         members = points(self.order, self.dimension - 1)
         limits = np.where(inside, np.uint32(members), np.uint32(self.outputs - members))
@@ -73,9 +73,9 @@ class Projective(Design):
         place += np.where(inside, 0, members)
         return self._ordered.take(place)
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
-        counts: Counts = self._incidence @ tally
+        counts: Tally = self._incidence @ tally
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
@@ -94,7 +94,7 @@ class Projective(Design):
         return orthogonal
 
     @cached_property
-    def _ordered(self) -> Reports:
+    def _ordered(self) -> ReportArray:
         """Reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
         order = np.argsort(~self._incidence, axis=1, kind="stable")
         return order.astype(self.layout.dtype).ravel()
@@ -124,37 +124,37 @@ class Hashed(Design):
         derive(self, digits=digits, functions=functions)
         derive(self, tally_size=outputs if outputs <= LARGEST_TALLY else self.inputs)
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         function = below(entropy, self.functions, codes.size)
         shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
         shift[inside] = 0
         bucket = self._sum.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
         dtype = self.layout.dtype
-        report: Reports = function.astype(dtype, copy=False) * dtype.type(self.buckets)
+        report: ReportArray = function.astype(dtype, copy=False) * dtype.type(self.buckets)
         report += bucket.astype(dtype, copy=False)
         return report
 
-    def hash(self, codes: Codes, function: Codes) -> NDArray[np.uint16]:
+    def hash(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
         """Buckets of values under hash functions, broadcast against each other."""
         if self._lookup is not None:
             return self._lookup.take(codes.astype(np.intp) * self.functions + function.astype(np.intp))
         return self._digitwise(codes, function)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         if self.outputs <= LARGEST_TALLY:
             return count_outputs(reports, self.outputs)
         return self.supporting(reports, np.arange(self.inputs))
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         if self.outputs > LARGEST_TALLY:
             return tally
         reports = np.flatnonzero(tally)
         return self.supporting(reports, np.arange(self.inputs), tally[reports])
 
-    def supporting(self, reports: NDArray[Any], candidates: Codes, weights: Counts | None = None) -> Counts:
+    def supporting(self, reports: NDArray[Any], candidates: InputCodes, weights: Tally | None = None) -> Tally:
         """Number (or total weight) of reports that support each candidate; ``(candidates,)``."""
         function, bucket = np.divmod(reports, reports.dtype.type(self.buckets))
         counts = np.empty(candidates.size, dtype=np.int64)
@@ -185,7 +185,7 @@ class Hashed(Design):
             return None
         return self._digitwise(np.arange(self.inputs)[:, None], np.arange(self.functions)[None, :]).ravel()
 
-    def _digitwise(self, codes: Codes, function: Codes) -> NDArray[np.uint16]:
+    def _digitwise(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
         base = np.uint64(self.buckets)
         code, coefficient = codes.astype(np.uint64), function.astype(np.uint64)
         total = np.zeros(np.broadcast_shapes(code.shape, coefficient.shape), dtype=np.uint16)

@@ -16,8 +16,8 @@ import numpy as np
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR
 from sfumato.local.randomizers.finite_field import Hashed
-from sfumato.local.randomizers.randomizer import Codes, Counts, FrequencyOracle, Numerator, Reports, derive
-from sfumato.local.randomizers.sampling import below, coins
+from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Numerator, ReportArray, Tally, derive
+from sfumato.local.randomizers.table_sampling import below, coins
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, unpack
 from sfumato.privacy.entropy import Entropy
@@ -27,11 +27,11 @@ from sfumato.privacy.entropy import Entropy
 class TwoRounds(Protocol):
     """A randomizer whose first round is meant to be kept."""
 
-    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+    def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """The answer that is kept for each value; it alone has the claimed epsilon."""
         ...
 
-    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
         ...
 
@@ -60,26 +60,26 @@ class Rappor(FrequencyOracle):
         """The whole probability table."""
         return self._once.rows()
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to first reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
-    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+    def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """The answer that is kept for each value."""
         return self._once.draw(codes, entropy)
 
-    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
         bits = unpack(kept, self.inputs)
         ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
         zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
         return pack(np.where(bits, ones, zeros))
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return self._once.possible(reports)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return self._once.tally(reports)
 
@@ -121,15 +121,15 @@ class Loloha(FrequencyOracle):
         """The whole probability table."""
         return self._kept.rows()
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to first reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
-    def permanent(self, codes: Codes, entropy: Entropy) -> Reports:
+    def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """The answer that is kept for each value."""
         return self._kept.draw(codes, entropy)
 
-    def instant(self, kept: Reports, entropy: Entropy) -> Reports:
+    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
         buckets = self.hashed.buckets
         bucket = kept % kept.dtype.type(buckets)
@@ -138,14 +138,14 @@ class Loloha(FrequencyOracle):
         other += other >= bucket
         return kept - bucket + np.where(stay, bucket, other)
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return self.hashed.possible(reports)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return self.hashed.tally(reports)
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         return self.hashed.support(tally)

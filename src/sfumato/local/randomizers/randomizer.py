@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError, SizeError
 from sfumato.privacy.entropy import Entropy
 
-Codes: TypeAlias = NDArray[np.integer[Any]]
-Reports: TypeAlias = NDArray[np.unsignedinteger[Any]]
-Counts: TypeAlias = NDArray[np.int64]
+InputCodes: TypeAlias = NDArray[np.integer[Any]]
+ReportArray: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Tally: TypeAlias = NDArray[np.int64]
+RealArray: TypeAlias = NDArray[np.float64]
 
 Numerator = NewType("Numerator", int)
 """A probability, over 2^64; in documents a decimal string, as JSON readers round large integers."""
@@ -36,7 +37,7 @@ class Layout:
         """Bytes of one report."""
         return self.dtype.itemsize * self.width
 
-    def empty(self, size: int) -> Reports:
+    def empty(self, size: int) -> ReportArray:
         """An array for so many reports: ``(size,)``, or ``(size, width)`` bytes."""
         return np.empty(size if self.width == 1 else (size, self.width), dtype=self.dtype)
 
@@ -80,15 +81,15 @@ class Randomizer(ABC):
         """
 
     @abstractmethod
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise valid codes ``(n,)`` to reports ``(n,)`` or ``(n, width)``."""
 
     @abstractmethod
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can come out of this channel."""
 
     @abstractmethod
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """The statistic that estimates are made of; tallies of disjoint reports add up."""
 
 
@@ -103,7 +104,7 @@ class FrequencyOracle(Randomizer):
     p: float
     q: float
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each input, ``(inputs,)``."""
         return tally
 
@@ -136,23 +137,23 @@ def check_enumerable(inputs: int, outputs: int) -> None:
         raise SizeError("the probability table of this randomizer is too large to enumerate", culprit=(inputs, outputs))
 
 
-def count_outputs(reports: Reports, outputs: int) -> Counts:
+def count_outputs(reports: ReportArray, outputs: int) -> Tally:
     """How often each output occurs; shape ``(outputs,)``."""
     return np.bincount(reports, minlength=outputs).astype(np.int64, copy=False)
 
 
-def all_below(reports: Reports, bound: int) -> bool:
+def all_below(reports: ReportArray, bound: int) -> bool:
     """Whether every report is a number below a bound."""
     return reports.size == 0 or int(reports.max()) < bound
 
 
-def to_bytes(reports: Reports) -> Reports:
+def to_bytes(reports: ReportArray) -> ReportArray:
     """Reports as little-endian bytes, ``(n, bytes)``."""
     packed = np.ascontiguousarray(reports).astype(reports.dtype.newbyteorder("<"), copy=False).view(np.uint8)
     return packed.reshape(len(reports), reports.dtype.itemsize * (reports.shape[1] if reports.ndim > 1 else 1))
 
 
-def from_bytes(packed: Reports, layout: Layout) -> Reports:
+def from_bytes(packed: ReportArray, layout: Layout) -> ReportArray:
     """Undo :func:`to_bytes`."""
     reports = np.ascontiguousarray(packed).view(layout.dtype.newbyteorder("<")).astype(layout.dtype, copy=False)
     return reports.reshape(-1) if layout.width == 1 else reports

@@ -21,19 +21,19 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR, exp_below
 from sfumato.local.randomizers.randomizer import (
-    Codes,
-    Counts,
     FrequencyOracle,
+    InputCodes,
     Layout,
     Numerator,
-    Reports,
+    ReportArray,
+    Tally,
     all_below,
     check,
     check_enumerable,
     count_outputs,
     derive,
 )
-from sfumato.local.randomizers.sampling import Sampler, below, coins, column_counts, smallest
+from sfumato.local.randomizers.table_sampling import Sampler, below, coins, column_counts, smallest
 from sfumato.privacy.entropy import Entropy
 
 _BLOCK = 16  # positions of one block: its subsets are tabulated
@@ -61,22 +61,22 @@ class Design(ABC):
     tally_size: int
 
     @abstractmethod
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report among those that support ``codes`` where ``inside``, otherwise among the rest."""
 
     @abstractmethod
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
 
     @abstractmethod
     def incidence(self) -> NDArray[np.bool_]:
         """Which reports support which values, ``(inputs, outputs)``."""
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report belongs to the design."""
         return all_below(reports, self.outputs)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
@@ -127,19 +127,19 @@ class TwoValued(FrequencyOracle):
         outside = Fraction(DENOMINATOR - self.numerator, DENOMINATOR * (self.design.outputs - members))
         return [[inside if member else outside for member in row] for row in incidence.tolist()]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         return self.design.pick(codes, coins(entropy, codes.size, self.numerator), entropy)
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return self.design.possible(reports)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return self.design.tally(reports)
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         return self.design.support(tally)
 
@@ -156,7 +156,7 @@ class Direct(Design):
         check(self.inputs > 1, self)
         self._numbered(self.inputs, Fraction(1, self.inputs), (Fraction(0), Fraction(1, self.inputs - 1)))
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         dtype = self.layout.dtype
         true = codes.astype(dtype, copy=False)
@@ -165,7 +165,7 @@ class Direct(Design):
         np.copyto(other, true, where=inside)
         return other
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         return tally
 
@@ -190,7 +190,7 @@ class Hadamard(Design):
         half = Fraction(1, 2)
         self._numbered(1 << self.inputs.bit_length(), half, (half, half))
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         dtype = self.layout.dtype
         report = below(entropy, self.outputs, codes.size).astype(dtype)
@@ -200,9 +200,9 @@ class Hadamard(Design):
         report ^= np.where(even == inside, dtype.type(0), lowest)
         return report
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
-        counts: Counts = (int(tally.sum()) + transform(tally)[1 : self.inputs + 1]) // 2
+        counts: Tally = (int(tally.sum()) + transform(tally)[1 : self.inputs + 1]) // 2
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
@@ -231,7 +231,7 @@ class Subset(Design):
         derive(self, pair_support=(Fraction(self.size - 1, others), Fraction(self.size, others)))
         derive(self, layout=Layout(np.dtype(np.uint8), -(-self.inputs // 8)), tally_size=self.inputs)
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
@@ -243,7 +243,7 @@ class Subset(Design):
         packed = word.astype("<u8").view(np.uint8).reshape(-1, 8)
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
         word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(self.layout.width)
@@ -253,11 +253,11 @@ class Subset(Design):
         spare = self.inputs % 8
         return bool(np.all(sizes == self.size)) and (spare == 0 or not np.any(packed[:, -1] >> np.uint8(spare)))
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         return tally
 
@@ -274,7 +274,7 @@ class Subset(Design):
         """Subsets of the other values: of full size, or of one less beside the true value."""
         return _Subsets(self.inputs - 1, (self.size, self.size - 1))
 
-    def _pick_sequentially(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def _pick_sequentially(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
         missing = self.size - inside.astype(np.int64)
         bits = np.zeros((codes.size, self.inputs), dtype=np.bool_)

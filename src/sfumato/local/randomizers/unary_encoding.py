@@ -21,19 +21,19 @@ from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR
 from sfumato.local.randomizers.finite_field import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.randomizer import (
-    Codes,
-    Counts,
     FrequencyOracle,
+    InputCodes,
     Layout,
     Numerator,
-    Reports,
+    ReportArray,
+    Tally,
     all_below,
     check,
     check_enumerable,
     derive,
     to_bytes,
 )
-from sfumato.local.randomizers.sampling import below, coins, column_counts, leading, smallest
+from sfumato.local.randomizers.table_sampling import below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
 
@@ -94,23 +94,23 @@ class Unary(FrequencyOracle):
             for row in chances
         ]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         return pack(self.bits(codes, entropy))
 
-    def bits(self, codes: Codes, entropy: Entropy) -> NDArray[np.bool_]:
+    def bits(self, codes: InputCodes, entropy: Entropy) -> NDArray[np.bool_]:
         """The bits before packing, ``(n, inputs)``."""
         drawn = flips(entropy, (codes.size, self.inputs), self.coins.zero)
         drawn[np.arange(codes.size), codes] = coins(entropy, codes.size, self.coins.one)
         return drawn
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         spare = self.inputs % 8
         tail = reports.reshape(-1, self.layout.width)[:, -1]
         return spare == 0 or not np.any(tail >> np.uint8(spare))
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
@@ -153,18 +153,18 @@ class CountMeanSketch(FrequencyOracle):
         hashed = self._hashed.hash(np.arange(self.inputs)[:, None], np.arange(functions)[None, :])
         return [[share for cell in row for share in cells[cell]] for row in hashed.tolist()]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         function = below(entropy, self._hashed.functions, codes.size)
         cell = self._hashed.hash(codes, function)
         return headed(function.astype(self._head), self._cells.draw(cell, entropy))
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         function, bits = split(reports, self._head)
         return all_below(function, self._hashed.functions) and self._cells.possible(bits)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         function, bits = split(reports, self._head)
         cells = [
@@ -172,11 +172,11 @@ class CountMeanSketch(FrequencyOracle):
         ]
         return np.stack(cells, axis=1).astype(np.int64, copy=False).ravel()
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         functions = np.arange(self._hashed.functions)
         cells = self._hashed.hash(np.arange(self.inputs)[:, None], functions[None, :])
-        counts: Counts = tally[functions * self.width + cells].sum(axis=1)
+        counts: Tally = tally[functions * self.width + cells].sum(axis=1)
         return counts
 
 
@@ -225,7 +225,7 @@ class BucketRun(FrequencyOracle):
             table.append(row)
         return table
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         start = below(entropy, self.inputs, codes.size).astype(self._head)
         offset = (codes.astype(np.int64) - start) % self.inputs
@@ -234,13 +234,13 @@ class BucketRun(FrequencyOracle):
         bits[covered, offset[covered]] = coins(entropy, covered.size, self.coins.one)
         return headed(start, pack(bits))
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         start, bits = split(reports, self._head)
         spare = self.run % 8
         return all_below(start, self.inputs) and (spare == 0 or not np.any(bits[:, -1] >> np.uint8(spare)))
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         start, bits = split(reports, self._head)
         counts = np.zeros(self.inputs, dtype=np.int64)
@@ -271,18 +271,18 @@ class HadamardSketch(Design):
         agree = Fraction(self.width + 1, 2 * self.width)  # same cell, or an even parity by chance
         self._numbered(outputs, Fraction(1, 2), (agree, 1 - agree))
 
-    def pick(self, codes: Codes, inside: NDArray[np.bool_], entropy: Entropy) -> Reports:
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         place = below(entropy, self.outputs // 2, codes.size)
         function, coefficient = np.divmod(place, place.dtype.type(self.width))
         cell = self._hashed.hash(codes, function)
         even = (np.bitwise_count(cell & coefficient) & 1) == 0
         dtype = self.layout.dtype
-        report: Reports = place.astype(dtype) * dtype.type(2)
+        report: ReportArray = place.astype(dtype) * dtype.type(2)
         report += (even != inside).astype(dtype)
         return report
 
-    def support(self, tally: Counts) -> Counts:
+    def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         counts = np.empty(self.inputs, dtype=np.int64)
         for value in range(self.inputs):
@@ -313,24 +313,24 @@ def flips(entropy: Entropy, shape: tuple[int, int], numerator: int) -> NDArray[n
     return heads.reshape(shape)
 
 
-def pack(bits: NDArray[np.bool_]) -> Reports:
+def pack(bits: NDArray[np.bool_]) -> ReportArray:
     """Bits ``(n, m)`` as little-endian bytes, ``(n,)`` where they fit one byte and ``(n, bytes)`` otherwise."""
     packed = np.packbits(bits, axis=1, bitorder="little")
     return packed[:, 0] if packed.shape[1] == 1 else packed
 
 
-def unpack(reports: Reports, width: int) -> NDArray[np.bool_]:
+def unpack(reports: ReportArray, width: int) -> NDArray[np.bool_]:
     """The first ``width`` bits of packed reports, ``(n, width)``."""
     packed = np.atleast_2d(reports.T).T.astype(np.uint8, copy=False)
     return np.unpackbits(packed, axis=1, count=width, bitorder="little").astype(np.bool_)
 
 
-def headed(head: NDArray[Any], body: Reports) -> Reports:
+def headed(head: NDArray[Any], body: ReportArray) -> ReportArray:
     """Bytes of ``head``, little-endian, followed by those of ``body``; ``(n, bytes)``."""
     return np.concatenate([to_bytes(head), to_bytes(body)], axis=1)
 
 
-def split(reports: Reports, head: np.dtype[np.unsignedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+def split(reports: ReportArray, head: np.dtype[np.unsignedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """Undo :func:`headed`: the heads ``(n,)`` and the remaining bytes ``(n, bytes)``."""
     packed = reports.astype(np.uint8, copy=False)
     heads = np.ascontiguousarray(packed[:, : head.itemsize]).view(head.newbyteorder("<"))[:, 0]

@@ -17,8 +17,8 @@ from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
 from sfumato.local.randomizers.composite import Sampled
-from sfumato.local.randomizers.randomizer import Codes, Counts, FrequencyOracle, derive
-from sfumato.local.randomizers.table import Table
+from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Tally, derive
 from sfumato.local.specs.frequency import Method, codes_of, oracle
 from sfumato.local.specs.mean import check_bounds, check_table, numbers
 from sfumato.local.specs.spec import Spec
@@ -46,7 +46,7 @@ class Distribution(Spec):
     low: float
     high: float
     epsilon: Fraction
-    randomizer: Table
+    randomizer: IntegerTable
 
     kind: ClassVar[str] = "distribution"
     neighbours: ClassVar[str] = "one person's value replaced by any other value between the bounds"
@@ -69,7 +69,7 @@ class Distribution(Spec):
         if not 2 <= bins <= LARGEST_BINS:  # noqa: PLR2004
             raise InputError(f"a distribution needs from 2 to {LARGEST_BINS} bins, not {bins}", culprit=bins)
         window = max(1, round(2 * half_width(float(exact)) * bins))
-        return cls(float(low), float(high), exact, Table.windows(bins, bins + window - 1, exact))
+        return cls(float(low), float(high), exact, IntegerTable.windows(bins, bins + window - 1, exact))
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ class Distribution(Spec):
         edges = self.edges
         return tuple(f"[{low:.6g}, {high:.6g})" for low, high in pairwise(edges.tolist()))
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
         """Bins of values ``(n,)``.
 
         Raises:
@@ -91,7 +91,7 @@ class Distribution(Spec):
         scaled = (numbers(values, self.low, self.high) - self.low) * (self.randomizer.inputs / (self.high - self.low))
         return np.minimum(scaled.astype(np.uint16), np.uint16(self.randomizer.inputs - 1))
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares of the bins.
 
         Unbiased (``Post.NONE``) shares solve least squares and vary widely; the published estimator is
@@ -173,7 +173,7 @@ class Range(Spec):
         """One a cell."""
         return tuple(map(str, range(self.size)))
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
         """The interval of every level that holds each value, ``(n, levels)``.
 
         Raises:
@@ -182,7 +182,7 @@ class Range(Spec):
         cells = codes_of(self.size, np.asarray(values))
         return np.stack([cells // width for width in self.widths], axis=1)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares of single cells, consistent over all levels.
 
         Raises:
@@ -190,7 +190,7 @@ class Range(Spec):
         """
         return self.answer([(cell, cell) for cell in range(self.size)], tally=tally, reports=reports, post=post)
 
-    def answer(self, ranges: Sequence[tuple[int, int]], *, tally: Counts, reports: int, post: Post) -> Estimate:
+    def answer(self, ranges: Sequence[tuple[int, int]], *, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares of inclusive ranges of cells.
 
         Least squares over the estimates of all levels with their variances, given that all cells sum to one (Hay,
@@ -216,7 +216,7 @@ class Range(Spec):
         labels = tuple(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
         return Estimate(labels, members @ cells, np.maximum(variance, 0), reports)
 
-    def _consistent(self, tally: Counts, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _consistent(self, tally: Tally, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Cells and their covariance: of the noise, and of who happened to report about which level."""
         levels = []
         precision = np.zeros((self.size, self.size))

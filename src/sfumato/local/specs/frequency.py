@@ -28,7 +28,7 @@ from sfumato.local.randomizers.finite_field import (
     prime_powers,
 )
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
-from sfumato.local.randomizers.randomizer import Codes, Counts, FrequencyOracle, Numerator
+from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Numerator, Tally
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, TwoValued
 from sfumato.local.randomizers.unary_encoding import BucketRun, Coins, CountMeanSketch, HadamardSketch, Unary
 from sfumato.local.specs.spec import Spec
@@ -127,7 +127,7 @@ class Frequency(Spec):
         """One label a value."""
         return tuple(map(str, range(self.values) if isinstance(self.values, int) else self.values))
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
         """Codes of values ``(n,)``.
 
         Raises:
@@ -135,7 +135,7 @@ class Frequency(Spec):
         """
         return codes_of(self.values, np.asarray(values))
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Frequencies from a tally of ``reports`` reports; unbiased with ``Post.NONE``.
 
         Raises:
@@ -155,7 +155,7 @@ class Frequency(Spec):
         return Estimate(self.labels, values, variance, reports, step)
 
 
-def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[Any]) -> Codes:
+def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[Any]) -> InputCodes:
     """Positions of ``values`` in a domain.
 
     Raises:
@@ -169,7 +169,7 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
         bad = values.size > 0 and (int(values.min()) < 0 or int(values.max()) >= domain)
         if bad:
             raise _unknown((values < 0) | (values >= domain))
-        whole: Codes = values
+        whole: InputCodes = values
         return whole
     known = np.array(domain)
     if known.dtype.kind == "U":
@@ -178,7 +178,7 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
         raise InputError("values must be whole numbers, as the domain's are")
     order = np.argsort(known, kind="stable")
     place = np.searchsorted(known, values, sorter=order).clip(max=known.size - 1)
-    codes: Codes = order[place]
+    codes: InputCodes = order[place]
     wrong = known[codes] != values
     if wrong.any():
         raise _unknown(wrong)

@@ -22,8 +22,8 @@ from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import claimed, exp_below, proven
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.composite import Labelled
-from sfumato.local.randomizers.randomizer import Codes, Counts, derive
-from sfumato.local.randomizers.table import Table
+from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import InputCodes, Tally, derive
 from sfumato.local.specs.frequency import codes_of
 from sfumato.local.specs.hiera import check_division, levels_of
 from sfumato.local.specs.mean import Mean, average, check_table, grid_codes, numbers, worst_variance
@@ -49,7 +49,7 @@ class GradedMean(Spec):
 
     divisions: tuple[float, ...]
     budgets: tuple[Fraction, ...]
-    randomizer: Table
+    randomizer: IntegerTable
     outputs: tuple[float, ...]
 
     kind: ClassVar[str] = "graded_mean"
@@ -89,7 +89,7 @@ class GradedMean(Spec):
         solution = solve(grid, level_rows(len(budgets)), exact)
         return cls(tuple(map(float, divisions)), exact, solution.table, solution.values)
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
         """Grid points of values, rounded at random within their level.
 
         Raises:
@@ -101,7 +101,7 @@ class GradedMean(Spec):
         inside = (column - edges[level]) / np.diff(edges)[level]
         return np.uint16(_POINTS) * level + grid_codes(inside, 0, 1, _POINTS, entropy)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean; unbiased.
 
         Raises:
@@ -146,7 +146,7 @@ class PublicLevels(Spec):
         """
         return cls(tuple(Mean.design(low, high, epsilon=budget) for budget in budgets), independent)
 
-    def encode(self, values: tuple[NDArray[Any], NDArray[Any]], entropy: Entropy) -> Codes:
+    def encode(self, values: tuple[NDArray[Any], NDArray[Any]], entropy: Entropy) -> InputCodes:
         """Codes of values and their public levels ``0 .. levels - 1``, both ``(n,)``; the result is ``(n, 2)``.
 
         Raises:
@@ -157,7 +157,7 @@ class PublicLevels(Spec):
         scaled = numbers(column, self.parts[0].low, self.parts[0].high)
         return _labelled(self.parts, scaled, level, entropy)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean of everybody.
 
         Raises:
@@ -205,7 +205,7 @@ class Block(Spec):
         ends = pairwise(map(float, divisions))
         return cls(tuple(Mean.design(a, b, epsilon=budget) for (a, b), budget in zip(ends, budgets, strict=True)))
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
         """Level and code of each value, ``(n, 2)``.
 
         Raises:
@@ -215,7 +215,7 @@ class Block(Spec):
         edges = np.array([part.low for part in self.parts] + [self.parts[-1].high])
         return _labelled(self.parts, column, levels_of(column, edges), entropy)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean; unbiased, as the share of every level is known exactly.
 
         Raises:
@@ -240,7 +240,7 @@ def level_rows(levels: int) -> list[int]:
     return [level for level in range(levels) for _ in range(_POINTS)]
 
 
-def _labelled(parts: Sequence[Mean], column: NDArray[np.float64], level: Codes, entropy: Entropy) -> Codes:
+def _labelled(parts: Sequence[Mean], column: NDArray[np.float64], level: InputCodes, entropy: Entropy) -> InputCodes:
     codes = np.empty((column.size, 2), dtype=np.int64)
     codes[:, 0] = level
     for index, part in enumerate(parts):
@@ -249,7 +249,7 @@ def _labelled(parts: Sequence[Mean], column: NDArray[np.float64], level: Codes, 
     return codes
 
 
-def _by_level(parts: Sequence[Mean], tallies: Sequence[tuple[int, Counts]], post: Post) -> list[Estimate]:
+def _by_level(parts: Sequence[Mean], tallies: Sequence[tuple[int, Tally]], post: Post) -> list[Estimate]:
     made = [part.estimate(mine, count, post) for part, (count, mine) in zip(parts, tallies, strict=True) if count]
     if not made:
         raise InputError("there are no reports to estimate from")

@@ -17,7 +17,7 @@ from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, sampled
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.finite_field import Hashed
-from sfumato.local.randomizers.randomizer import Codes, Counts, Reports
+from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
@@ -93,7 +93,7 @@ class HeavyHitters(Spec):
             raise InputError("heavy hitters are found by local hashing only", culprit=self)
         return hashed
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:  # noqa: ARG002 -- see Spec
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
         """Prefixes of all lengths, ``(n, lengths)``.
 
         Raises:
@@ -103,7 +103,7 @@ class HeavyHitters(Spec):
         lengths = [design.inputs.bit_length() - 1 for design in self.designs]
         return np.stack([whole >> np.uint64(lengths[-1] - length) for length in lengths], axis=1)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:  # noqa: ARG002 -- see Spec
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:  # noqa: ARG002 -- see Spec
         """Refused: a tally of an open domain would be as long as the domain.
 
         Raises:
@@ -111,7 +111,7 @@ class HeavyHitters(Spec):
         """
         raise InputError("heavy hitters are found, not estimated: use find")
 
-    def find(self, reports: Reports, *, most: int) -> Estimate:
+    def find(self, reports: ReportArray, *, most: int) -> Estimate:
         """The most frequent values, at most ``most`` of them, with their frequencies.
 
         Frequencies come from the people who reported whole values only, and their variance says so.  Values that
@@ -178,7 +178,7 @@ class HeavyHitters(Spec):
         return value.to_bytes(-(-value.bit_length() // 8), "big").rstrip(b"\0").decode(errors="replace")
 
 
-def _extensions(design: Hashed, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Counts:
+def _extensions(design: Hashed, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Tally:
     """Support of every ``step``-bit extension of every prefix, ``(prefixes << step,)``.
 
     The hash is linear, so that of an extended prefix is the sum (in a binary field: the exclusive or) of the prefix's

@@ -27,14 +27,12 @@ from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import claimed, proven
 from sfumato.local.estimators import Estimate, Post
-from sfumato.local.randomizers.randomizer import Codes, Counts, derive
-from sfumato.local.randomizers.table import Table
+from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, derive
 from sfumato.local.specs.mean import check_table, grid_codes, numbers
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
-
-Floats = NDArray[np.float64]
 
 DIVISIONS = (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)
 """The published division of [-1, 1]."""
@@ -53,7 +51,7 @@ class Hiera(Spec):
 
     divisions: tuple[float, ...]
     budgets: tuple[Fraction, ...]
-    randomizer: Table
+    randomizer: IntegerTable
 
     kind: ClassVar[str] = "hiera"
     claims: ClassVar[bool] = False
@@ -85,7 +83,7 @@ class Hiera(Spec):
         if (divisions[0], divisions[-1]) != (low, high):
             raise InputError(f"the ends of levels must start at {low} and end at {high}", culprit=divisions)
         exact = tuple(claimed(budget) for budget in budgets)
-        return cls(tuple(map(float, divisions)), exact, Table.nearest(lhp(divisions, exact)))
+        return cls(tuple(map(float, divisions)), exact, IntegerTable.nearest(lhp(divisions, exact)))
 
     @property
     def low(self) -> float:
@@ -106,7 +104,7 @@ class Hiera(Spec):
         ]
         return proven(max(Fraction(max(column), min(column)) for column in zip(*levels, strict=True)))
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
         """Level of each value, and one of its ends by random rounding: ``2 level + end``.
 
         The sign's probability is linear in the value, so rounding within the level leaves LHP as published.
@@ -120,7 +118,7 @@ class Hiera(Spec):
         within = (column - edges.take(level)) * (1 / np.diff(edges)).take(level)
         return np.uint16(2) * level + grid_codes(within, 0, 1, 2, entropy)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean, without reuse (mu = 1), which is best; unbiased, with the variance of drawing people included.
 
         Raises:
@@ -136,7 +134,7 @@ class Hiera(Spec):
         return Estimate(self.labels, np.array([centre + half * mean]), np.array([half**2 * spread]), reports)
 
 
-def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> Floats:
+def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> RealArray:
     """P(level, sign | value) of the local hierarchical perturbation, at both ends of every level.
 
     Rows are the low and the high end of each level in turn; columns are each level with sign +1, then with -1.
@@ -176,7 +174,7 @@ def convert(
 
 
 def aggregate(
-    tally: Counts, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator
+    tally: Tally, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator
 ) -> float:
     """The published aggregator: every report is used ``mu`` times, in its own level and the stricter ones below.
 
@@ -214,7 +212,7 @@ def aggregate(
     return total / people
 
 
-def variance(values: Floats, spec: Hiera, *, mu: int) -> float:
+def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
     """Exact variance of the unclamped mean of these people's values (``[-1, 1]`` units), given the values.
 
     A report of level i has 1/a_i^2 - v^2 + mu^-2 sum_j (1/a_j^2 - 1/a_i^2) over the levels j that it is converted to,
@@ -233,12 +231,12 @@ def variance(values: Floats, spec: Hiera, *, mu: int) -> float:
     return (float(people @ reported @ noise) - float(np.square(scaled).sum())) / values.size**2
 
 
-def attenuation(budgets: Sequence[Fraction]) -> Floats:
+def attenuation(budgets: Sequence[Fraction]) -> RealArray:
     """2 p - 1 = tanh(epsilon / 2) of each budget: what randomised response leaves of a sign's mean."""
     return np.tanh([float(budget) / 2 for budget in budgets])
 
 
-def levels_of(values: Floats, divisions: Floats) -> NDArray[np.uint16]:
+def levels_of(values: RealArray, divisions: RealArray) -> NDArray[np.uint16]:
     """The level of each value; a value on an inner end belongs to the level that starts there."""
     level = np.zeros(values.shape, dtype=np.uint16)
     for end in divisions[1:-1].tolist():  # a few comparisons are faster than a search

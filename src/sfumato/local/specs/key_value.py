@@ -16,16 +16,16 @@ from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.randomizer import (
-    Codes,
-    Counts,
+    InputCodes,
     Layout,
     Numerator,
     Randomizer,
-    Reports,
+    ReportArray,
+    Tally,
     check_enumerable,
     derive,
 )
-from sfumato.local.randomizers.sampling import below, coins, column_counts
+from sfumato.local.randomizers.table_sampling import below, coins, column_counts
 from sfumato.local.randomizers.unary_encoding import flips
 from sfumato.local.specs.frequency import codes_of, size_of_domain
 from sfumato.local.specs.mean import check_bounds, numbers
@@ -82,7 +82,7 @@ class SignedUnary(Randomizer):
             table.append([math.prod(chances, start=Fraction(1)) for chances in product(*cells)])
         return table
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         present = flips(entropy, (codes.size, self.keys), self.zero)
         positive = flips(entropy, (codes.size, self.keys), _HALF)
@@ -93,19 +93,19 @@ class SignedUnary(Randomizer):
         bits = [np.packbits(plane, axis=1, bitorder="little") for plane in (present, positive & present)]
         return np.concatenate(bits, axis=1)
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         present, positive = self._planes(reports)
         spare = self.keys % 8
         tail = spare != 0 and bool(np.any(present[:, -1] >> np.uint8(spare)))
         return not tail and not np.any(positive & ~present)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         present, positive = self._planes(reports)
         return np.concatenate([column_counts(plane)[: self.keys] for plane in (present, positive)])
 
-    def _planes(self, reports: Reports) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def _planes(self, reports: ReportArray) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         present, positive = np.split(reports.astype(np.uint8, copy=False), 2, axis=1)
         return present, positive
 
@@ -183,7 +183,7 @@ class KeyValue(Spec):
         names = [str(key) for key in (range(self.keys) if isinstance(self.keys, int) else self.keys)]
         return (*(f"{name}: share" for name in names), *(f"{name}: mean" for name in names))
 
-    def encode(self, values: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], entropy: Entropy) -> Codes:
+    def encode(self, values: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], entropy: Entropy) -> InputCodes:
         """One sampled pair a person.
 
         Args:
@@ -211,7 +211,7 @@ class KeyValue(Spec):
         chosen[held] = 2 * codes[pair] + up
         return chosen
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares, and means, which are ratios: asymptotically unbiased, with variance by the delta method.
 
         Shares are unbiased where nobody has more than ``pairs`` pairs; those of people who have more come out too

@@ -22,14 +22,12 @@ from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import claimed, exp_below
 from sfumato.local.estimators import Estimate, Post
-from sfumato.local.randomizers.randomizer import Codes, Counts
-from sfumato.local.randomizers.table import Table
+from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally
 from sfumato.local.specs.optimal import Solution, optimal, unbiased
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
-
-Floats = NDArray[np.float64]
 
 _PIECES = 129  # outputs of the piecewise mechanism
 _LAPLACE_INPUTS = 33
@@ -70,7 +68,7 @@ class Mean(Spec):
     high: float
     epsilon: Fraction
     method: MeanMethod
-    randomizer: Table
+    randomizer: IntegerTable
     outputs: tuple[float, ...]
 
     kind: ClassVar[str] = "mean"
@@ -103,7 +101,7 @@ class Mean(Spec):
         specs = [cls(float(low), float(high), exact, each, *_mechanism(each, exact)) for each in candidates]
         return min(specs, key=worst_variance)
 
-    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> Codes:
+    def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
         """Grid inputs of values ``(n,)``, rounded at random between neighbours.
 
         Raises:
@@ -111,7 +109,7 @@ class Mean(Spec):
         """
         return grid_codes(numbers(values, self.low, self.high), self.low, self.high, self.randomizer.inputs, entropy)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean from a tally, in the units of the data; its variance is that of the reports themselves.
 
         Raises:
@@ -120,7 +118,7 @@ class Mean(Spec):
         return average((self.low, self.high), self.outputs, tally, reports, post)
 
 
-def average(bounds: tuple[float, float], outputs: Sequence[float], tally: Counts, reports: int, post: Post) -> Estimate:
+def average(bounds: tuple[float, float], outputs: Sequence[float], tally: Tally, reports: int, post: Post) -> Estimate:
     """The mean of outputs in [-1, 1] units, in the units of ``bounds``.
 
     Raises:
@@ -149,7 +147,7 @@ def worst_variance(spec: Mean) -> float:
     return float(np.max(second[:-1] + slope * (peak - grid[:-1]) - peak**2))
 
 
-def check_table(table: Table, most: int) -> None:
+def check_table(table: IntegerTable, most: int) -> None:
     """Refuse a table that has not two to ``most`` inputs.
 
     Raises:
@@ -171,7 +169,7 @@ def check_bounds(low: float, high: float) -> None:
         raise InputError(f"bounds must be finite and increasing, not {low} and {high}", culprit=(low, high))
 
 
-def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Floats:
+def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> RealArray:
     """Values as floats between the bounds.
 
     Raises:
@@ -190,14 +188,14 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Fl
     return column
 
 
-def grid_codes(values: Floats, low: float, high: float, inputs: int, entropy: Entropy) -> Codes:
+def grid_codes(values: RealArray, low: float, high: float, inputs: int, entropy: Entropy) -> InputCodes:
     """Random rounding of numbers to ``inputs`` grid points, keeping the mean."""
     scaled = (values - low) * ((inputs - 1) / (high - low))
     scaled += entropy.words(values.size) * 2.0**-64
     return np.minimum(scaled, inputs - 1).astype(np.uint16)
 
 
-def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[Table, tuple[float, ...]]:
+def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tuple[float, ...]]:
     match method:
         case MeanMethod.DUCHI:
             solution = duchi(epsilon)
@@ -214,7 +212,7 @@ def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[Table, tuple[floa
 
 def duchi(epsilon: Fraction) -> Solution:
     """The sign of the value, randomly rounded to -1 or 1, under randomised response."""
-    table = Table.windows(2, 2, epsilon)
+    table = IntegerTable.windows(2, 2, epsilon)
     return Solution(table, unbiased(table, np.zeros(2), np.array([-1.0, 1.0])))
 
 
@@ -236,7 +234,7 @@ def piecewise(epsilon: Fraction) -> Solution:
         for n, f in zip(lengths, favoured, strict=True)
     ]
     length = int(lengths[np.argmin(scale**2 * (low * squares[-1] + windows))])
-    table = Table.windows(_PIECES - length + 1, _PIECES, epsilon)
+    table = IntegerTable.windows(_PIECES - length + 1, _PIECES, epsilon)
     return Solution(table, unbiased(table, place * scale[length - 1], np.linspace(-1, 1, table.inputs)))
 
 
@@ -250,7 +248,7 @@ def hybrid(epsilon: Fraction) -> Solution:
     up = (1 + grid) / 2
     signs = np.stack([1 - up, up], axis=1) @ second.table.probabilities
     rows = np.concatenate([share * first.table.probabilities, (1 - share) * signs], axis=1)
-    table = Table.rounded(rows, exp_below(epsilon))
+    table = IntegerTable.rounded(rows, exp_below(epsilon))
     return Solution(table, unbiased(table, np.array([*first.values, *second.values]), grid))
 
 
@@ -270,7 +268,7 @@ def laplace(epsilon: Fraction) -> Solution:
     rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
     rows[:, [0, -1]] /= 1 - decay
     rows /= rows.sum(axis=1, keepdims=True)
-    values: Floats = (outputs * step).astype(np.float64)
+    values: RealArray = (outputs * step).astype(np.float64)
     values[[0, -1]] += np.array([-1, 1]) * step * decay / (1 - decay)
-    table = Table.rounded(rows, exp_below(epsilon))
+    table = IntegerTable.rounded(rows, exp_below(epsilon))
     return Solution(table, unbiased(table, values, (grid * step).astype(np.float64)))

@@ -20,7 +20,7 @@ from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, frequencies, sampled
 from sfumato.local.randomizers.composite import Composite, Joint, Sampled
-from sfumato.local.randomizers.randomizer import Codes, Counts, derive
+from sfumato.local.randomizers.randomizer import InputCodes, Tally, derive
 from sfumato.local.specs.frequency import Frequency
 from sfumato.local.specs.mean import Mean
 from sfumato.local.specs.spec import Spec
@@ -38,7 +38,7 @@ class Sharing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class NumericBounds:
     """Bounds of a numeric attribute."""
 
     low: float
@@ -75,7 +75,7 @@ class Several(Spec):
     @classmethod
     def design(
         cls,
-        attributes: Mapping[str, Sequence[str] | Sequence[int] | int | Bounds],
+        attributes: Mapping[str, Sequence[str] | Sequence[int] | int | NumericBounds],
         *,
         epsilon: Number,
         sharing: Sharing,
@@ -95,7 +95,7 @@ class Several(Spec):
         # the shares are rounded down by integers, so that their product is within the claim
         parts = tuple(
             Mean.design(about.low, about.high, epsilon=share)
-            if isinstance(about, Bounds)
+            if isinstance(about, NumericBounds)
             else Frequency.design(about, epsilon=share)
             for about in attributes.values()
         )
@@ -108,7 +108,7 @@ class Several(Spec):
             f"{name}: {label}" for name, part in zip(self.names, self.parts, strict=True) for label in part.labels
         )
 
-    def encode(self, values: Mapping[str, NDArray[Any] | Sequence[Any]], entropy: Entropy) -> Codes:
+    def encode(self, values: Mapping[str, NDArray[Any] | Sequence[Any]], entropy: Entropy) -> InputCodes:
         """Codes of columns by name, ``(n, attributes)``.
 
         Raises:
@@ -121,7 +121,7 @@ class Several(Spec):
             raise InputError("the columns of several attributes must have the same length")
         return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Estimates of all parts, one after another; post-processing applies to frequencies only.
 
         Raises:
@@ -137,7 +137,7 @@ class Several(Spec):
         )
         return Estimate(self.labels, values, variance, reports, step)
 
-    def _of(self, part: Part, tally: Counts, taken: int, people: int, post: Post) -> Estimate:
+    def _of(self, part: Part, tally: Tally, taken: int, people: int, post: Post) -> Estimate:
         """One part's estimates; those of a mean state already that its people might have been others."""
         if isinstance(part, Mean):
             return part.estimate(tally, taken, Post.NONE)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InfeasibleError
 from sfumato.local.accounting.bounds import exp_below
-from sfumato.local.randomizers.randomizer import Numerator
-from sfumato.local.randomizers.table import Table
+from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import Numerator, RealArray
 
 GRID = 21
 """Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""
@@ -30,14 +30,12 @@ _REACH = 1.1  # outputs reach a tenth beyond those of the piecewise mechanism; f
 _UNUSED = 1e-9
 _SHIPPED = "optimal_tables.json"
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Solution:
     """An integer table and the value that each of its outputs stands for."""
 
-    table: Table
+    table: IntegerTable
     values: tuple[float, ...]
 
 
@@ -52,7 +50,7 @@ def optimal(epsilon: Fraction) -> Solution:
     return shipped or solve(np.linspace(-1, 1, GRID), [0] * GRID, (epsilon,))
 
 
-def solve(grid: Floats, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
+def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
     """The table of least worst-case variance, or of least average variance where budgets differ.
 
     Args:
@@ -74,19 +72,19 @@ def solve(grid: Floats, levels: list[int], budgets: tuple[Fraction, ...]) -> Sol
     return Solution(table, unbiased(table, values[used], grid))
 
 
-def unbiased(table: Table, values: Floats, grid: Floats) -> tuple[float, ...]:
+def unbiased(table: IntegerTable, values: RealArray, grid: RealArray) -> tuple[float, ...]:
     """The output values nearest to ``values`` under which every row of the table has its input as mean."""
     correction, *_ = np.linalg.lstsq(table.probabilities, grid - table.probabilities @ values)
     return tuple((values + correction).tolist())
 
 
-def variances(solution: Solution, grid: Floats) -> Floats:
+def variances(solution: Solution, grid: RealArray) -> RealArray:
     """Variance of one report's value at each grid input."""
-    second: Floats = solution.table.probabilities @ np.square(solution.values)
+    second: RealArray = solution.table.probabilities @ np.square(solution.values)
     return second - grid**2
 
 
-def within(table: Table, levels: list[int], limits: list[Fraction]) -> bool:
+def within(table: IntegerTable, levels: list[int], limits: list[Fraction]) -> bool:
     """Whether every pair of inputs keeps the smaller limit of their levels, by integers."""
     groups = [
         [row for row, level in zip(table.numerators, levels, strict=True) if level == each]
@@ -102,12 +100,12 @@ def within(table: Table, levels: list[int], limits: list[Fraction]) -> bool:
     )
 
 
-def _rounded(probabilities: Floats, levels: list[int], limits: list[Fraction]) -> Table:
+def _rounded(probabilities: RealArray, levels: list[int], limits: list[Fraction]) -> IntegerTable:
     """Integers near the solution, drawn towards the mean of its rows until they keep every limit."""
     centre = probabilities.mean(axis=0)
     for exponent in range(52, 6, -1):
         blend = 2.0**-exponent
-        table = Table.nearest((1 - blend) * probabilities + blend * centre)
+        table = IntegerTable.nearest((1 - blend) * probabilities + blend * centre)
         if within(table, levels, limits):
             return table
     raise InfeasibleError(
@@ -115,7 +113,7 @@ def _rounded(probabilities: Floats, levels: list[int], limits: list[Fraction]) -
     )
 
 
-def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: Floats) -> Floats:
+def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], limits: RealArray) -> RealArray:
     """Solve the linear programme; ``(inputs, outputs)``."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, csr_array, hstack, vstack
@@ -160,7 +158,7 @@ def _programme(grid: Floats, values: Floats, levels: NDArray[np.int64], limits: 
     )
     if found.x is None:
         raise InfeasibleError("the solver found no optimal table for this epsilon: use pm or hm")
-    solution: Floats = np.maximum(found.x[:size].reshape(inputs, outputs), 0)
+    solution: RealArray = np.maximum(found.x[:size].reshape(inputs, outputs), 0)
     return solution
 
 
@@ -169,7 +167,7 @@ def _shipped() -> dict[Fraction, Solution]:
     text = resources.files("sfumato.local").joinpath(_SHIPPED).read_text(encoding="utf-8")
     return {
         Fraction(epsilon): Solution(
-            Table(tuple(tuple(Numerator(int(entry)) for entry in row) for row in body["rows"])),
+            IntegerTable(tuple(tuple(Numerator(int(entry)) for entry in row) for row in body["rows"])),
             tuple(map(float, body["values"])),
         )
         for epsilon, body in json.loads(text).items()

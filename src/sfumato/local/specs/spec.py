@@ -22,7 +22,7 @@ from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below, proven
 from sfumato.local.estimators import Estimate, Post
-from sfumato.local.randomizers.randomizer import Codes, Counts, Numerator, Randomizer
+from sfumato.local.randomizers.randomizer import InputCodes, Numerator, Randomizer, Tally
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import exact, plain
 
@@ -72,11 +72,11 @@ class Spec(ABC):
         return ("mean",)
 
     @abstractmethod
-    def encode(self, values: Any, entropy: Entropy) -> Codes:  # noqa: ANN401 -- each spec states its values
+    def encode(self, values: Any, entropy: Entropy) -> InputCodes:  # noqa: ANN401 -- each spec states its values
         """Codes of values, refusing any that the spec does not know; some specs round at random."""
 
     @abstractmethod
-    def estimate(self, tally: Counts, reports: int, post: Post) -> Estimate:
+    def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Estimates from the tally of so many reports.
 
         Raises:

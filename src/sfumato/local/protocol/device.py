@@ -15,8 +15,7 @@ import numpy as np
 
 from sfumato.errors import InputError
 from sfumato.local.randomizers.longitudinal import TwoRounds
-from sfumato.local.randomizers.randomizer import Codes
-from sfumato.local.randomizers.randomizer import Reports as Data
+from sfumato.local.randomizers.randomizer import InputCodes, ReportArray
 from sfumato.local.specs.spec import Spec, fingerprint
 from sfumato.privacy.entropy import Entropy, OsEntropy, SimulatedEntropy
 from sfumato.strict_json import read_json
@@ -35,7 +34,7 @@ class Reports:
     """
 
     spec: str
-    data: Data
+    data: ReportArray
 
     def __len__(self) -> int:
         return len(self.data)
@@ -168,7 +167,7 @@ class Client:
         """
         return randomize(self._spec, values, self._entropy)
 
-    def _remembered(self, codes: Codes, memo: Memo) -> Data:
+    def _remembered(self, codes: InputCodes, memo: Memo) -> ReportArray:
         randomizer = self._spec.randomizer
         assert isinstance(randomizer, TwoRounds)
         key = f"{fingerprint(self._spec)}/{int(codes[0])}"
@@ -206,7 +205,7 @@ def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 
     return randomize(spec, values, SimulatedEntropy(seed))
 
 
-def _drawn(spec: Spec, codes: Codes, entropy: Entropy) -> Data:
+def _drawn(spec: Spec, codes: InputCodes, entropy: Entropy) -> ReportArray:
     data = spec.randomizer.layout.empty(len(codes))
     for piece in _chunks(len(codes), spec.randomizer.layout.width):
         data[piece] = spec.randomizer.draw(codes[piece], entropy)

@@ -13,24 +13,24 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 from sfumato.local.accounting.bounds import DENOMINATOR, exp_below
 from sfumato.local.randomizers.randomizer import (
-    Codes,
-    Counts,
+    InputCodes,
     Layout,
     Numerator,
     Randomizer,
-    Reports,
+    ReportArray,
+    Tally,
     all_below,
     count_outputs,
     derive,
 )
-from sfumato.local.randomizers.sampling import Sampler, smallest
+from sfumato.local.randomizers.table_sampling import Sampler, smallest
 from sfumato.privacy.entropy import Entropy
 
 _FLOAT_BITS = 53
 
 
 @dataclass(frozen=True)
-class Table(Randomizer):
+class IntegerTable(Randomizer):
     """P(output | input) as numerators over 2^64, ``(inputs, outputs)``."""
 
     numerators: tuple[tuple[Numerator, ...], ...] = field(metadata={"name": "rows"})
@@ -47,7 +47,7 @@ class Table(Randomizer):
         derive(self, inputs=len(self.numerators), outputs=width, tally_size=width, layout=Layout(smallest(width)))
 
     @classmethod
-    def rounded(cls, probabilities: NDArray[np.float64], limit: Fraction) -> Table:
+    def rounded(cls, probabilities: NDArray[np.float64], limit: Fraction) -> IntegerTable:
         """Integers near ``probabilities`` whose likelihood ratios integers show to be at most ``limit``.
 
         The floating-point table is drawn towards the mean of its rows just as far as needed, which shrinks every
@@ -65,12 +65,12 @@ class Table(Randomizer):
         raise InputError("the probability table is further from its epsilon than rounding can explain")
 
     @classmethod
-    def nearest(cls, probabilities: NDArray[np.float64]) -> Table:
+    def nearest(cls, probabilities: NDArray[np.float64]) -> IntegerTable:
         """The integers next to positive rows that sum to one, whatever their likelihood ratios."""
         return cls(tuple(_integers(row) for row in probabilities))
 
     @classmethod
-    def windows(cls, inputs: int, outputs: int, epsilon: Fraction) -> Table:
+    def windows(cls, inputs: int, outputs: int, epsilon: Fraction) -> IntegerTable:
         """Input ``i`` favours the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
         return cls(tuple(_window(i, outputs - inputs + 1, outputs, exp_below(epsilon)) for i in range(inputs)))
 
@@ -92,15 +92,15 @@ class Table(Randomizer):
         """The whole probability table."""
         return [[Fraction(numerator, DENOMINATOR) for numerator in row] for row in self.numerators]
 
-    def draw(self, codes: Codes, entropy: Entropy) -> Reports:
+    def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
         return self._sampler.draw(codes, entropy).astype(self.layout.dtype, copy=False)
 
-    def possible(self, reports: Reports) -> bool:
+    def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return all_below(reports, self.outputs)
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return count_outputs(reports, self.outputs)
 
