@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from tests.app.http.serving import DOMAIN, Server, write_people
 from tests.services import require
 
-from sfumato.app.cli.ledger import database
+from sfumato.app.cli.options import database
 from sfumato.app.http.setup import first_link
 from sfumato.ledger.registry import Scope
 
@@ -30,7 +30,7 @@ expect.set_options(timeout=20_000)
 @pytest.fixture
 def server(tmp_path):
     """A server that knows no dataset, and a table."""
-    started = Server(database(str(tmp_path / "s.ledger")), workers=2).start()
+    started = Server(database(str(tmp_path / "s.ledger")), workers=1).start()
     write_people(tmp_path / "people.parquet")
     yield started, tmp_path / "people.parquet"
     started.stop()
@@ -45,7 +45,7 @@ def registered(server):
     return server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
