@@ -51,26 +51,26 @@ def test_what_was_fetched_is_kept(tmp_path, cache):
     source = tmp_path / "source"
     source.write_bytes(b"39, State-gov\n")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    assert uci_adult._cached(source.as_uri(), digest) == b"39, State-gov\n"
+    assert uci_adult.cached(source.as_uri(), digest) == b"39, State-gov\n"
     source.unlink()
-    assert uci_adult._cached(source.as_uri(), digest) == b"39, State-gov\n"
+    assert uci_adult.cached(source.as_uri(), digest) == b"39, State-gov\n"
     (kept,) = cache.iterdir()
     kept.write_bytes(b"broken")
     with pytest.raises(TableError, match="cannot fetch"):
-        uci_adult._cached(source.as_uri(), digest)
+        uci_adult.cached(source.as_uri(), digest)
 
 
 def test_something_else_is_refused_and_not_kept(tmp_path, cache):
     source = tmp_path / "source"
     source.write_bytes(b"hello")
     with pytest.raises(TableError, match="checksum differs"):
-        uci_adult._cached(source.as_uri(), uci_adult.SHA256)
+        uci_adult.cached(source.as_uri(), uci_adult.SHA256)
     assert not cache.exists()
 
 
 def test_no_network_is_said_in_one_sentence():
     with pytest.raises(TableError, match="connect to the network or give a local file"):
-        uci_adult._fetch("http://127.0.0.1:9/adult.data")
+        uci_adult.fetch("http://127.0.0.1:9/adult.data")
 
 
 def test_a_file_that_is_not_adult_is_refused(tmp_path):

@@ -115,7 +115,7 @@ def test_a_plain_file_is_not_taken_for_another(tmp_path):
     assert how_written(str(tmp_path / "t.csv"), {}).format is None
 
 
-def test_whole_numbers_with_a_fraction_of_zero_are_whole_and_codes_are_in_the_order_of_their_numbers(tmp_path):
+def test_numbers_with_a_fraction_of_zero_are_whole_and_codes_in_their_order(tmp_path):
     lines = [f"{index % 4}.0,V{index % 12},{'' if index % 5 else index % 3}" for index in range(60)]
     (tmp_path / "t.csv").write_text("grade,code,some\n" + "\n".join(lines) + "\n")
     grade, code, some = draft_domain(open_table(tmp_path / "t.csv")).domain.attributes

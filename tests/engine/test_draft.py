@@ -27,7 +27,7 @@ def test_values_that_can_be_listed_are_categories_and_missing_ones_a_cell() -> N
     assert yes == Categorical(name="yes", values=(False, True), unknown=Unknown.CATEGORY)
 
 
-def test_whole_numbers_are_listed_while_they_are_few_and_binned_to_round_bounds_when_many() -> None:
+def test_whole_numbers_are_listed_while_few_and_binned_to_round_bounds_when_many() -> None:
     (age,) = drafted(age=[3, 0, 97])
     assert age == Integer(name="age", minimum=0, maximum=97, unknown=Unknown.CLAMP)
     (pay,) = drafted(pay=[-49_000, 1_345_000])
@@ -35,7 +35,7 @@ def test_whole_numbers_are_listed_while_they_are_few_and_binned_to_round_bounds_
     assert pay.declared <= 2 * BINS
 
 
-def test_a_number_that_many_rows_share_has_a_cell_of_its_own_and_cells_lie_where_rows_are() -> None:
+def test_a_number_that_many_share_has_its_own_cell_and_cells_lie_where_rows_are() -> None:
     random = np.random.default_rng(2)
     gain = np.where(random.random(20_000) < 0.9, 0, random.lognormal(8, 1.2, 20_000).astype(int) + 1)
     (drafted_gain,) = drafted(gain=gain.tolist())

@@ -391,7 +391,7 @@ def test_dates_that_no_calendar_has_are_unknown_and_written_as_they_are(database
     assert "0000-00-00" in [str(value) for value in table.profile(9)[2].values or ()] or database.postgres
 
 
-def test_text_of_another_charset_or_padded_by_its_type_is_compared_by_its_characters(database):
+def test_text_of_another_charset_or_padded_is_compared_by_its_characters(database):
     latin = "TEXT" if database.postgres else "VARCHAR(20) CHARACTER SET latin1"
     database.run(
         f"ALTER TABLE {database.name} ADD COLUMN spelled {latin}, ADD COLUMN padded CHAR(5)",

@@ -112,7 +112,7 @@ def test_an_empty_answer_is_an_answer(ledger):
     assert ledger.settle(ask(ledger), b"late") == b""
 
 
-def test_a_computation_that_fails_before_it_draws_stays_charged_and_may_be_completed_for_free(ledger):
+def test_a_failure_before_the_draw_stays_charged_and_is_completed_for_free(ledger):
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             ledger.release(question(), TENTH, fail, drawn=lambda: False, statement="pure", unit=ROW)
@@ -136,7 +136,7 @@ def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledg
     ledger.verify()
 
 
-def test_an_analyst_pays_again_for_what_failed_and_an_answer_never_shown_is_not_free(ledger):
+def test_an_analyst_pays_again_for_what_failed_and_what_was_never_shown(ledger):
     with pytest.raises(ZeroDivisionError):
         ledger.release(question(), TENTH, fail, statement="pure", analyst="ann")
     ledger.release(question(), TENTH, lambda: b"now", statement="pure", analyst="bob")

@@ -90,7 +90,7 @@ def test_a_table_that_proves_nothing_is_not_enumerated(rows: list[list[str | int
         enumerate_ratio([[Fraction(chance) for chance in row] for row in rows])
 
 
-def test_the_permanent_answer_bounds_all_reports_and_the_first_report_has_its_own_epsilon() -> None:
+def test_the_permanent_answer_bounds_all_reports_and_the_first_has_its_epsilon() -> None:
     for method in MEMOISED:
         spec = frequency(method, 4, "2")
         assert audit(spec).holds

@@ -128,7 +128,7 @@ def test_guarantees_in_words():
     assert guarantee(NOTHING, LIMIT) == "epsilon = 0, delta = 0"
 
 
-def test_a_few_pure_losses_are_said_to_add_up_and_why_the_limit_counts_them_otherwise():
+def test_pure_losses_are_said_to_add_up_and_why_the_limit_counts_otherwise():
     four = total([charge_for(Epsilon("0.1"))] * 4)
     assert guarantee(four, EpsilonDelta(1, "1e-9")) == (
         "epsilon = 0.4, delta = 0 by adding up; of the limit rho = 0.02, which by itself would be "

@@ -40,7 +40,7 @@ def considered(domain, workload, loss):
     return {option.strategy.name: option.error for option in strategies(domain, workload, loss)}
 
 
-def test_at_64_cells_and_all_ranges_the_optimised_strategy_reaches_its_published_ratio():
+def test_at_64_cells_the_optimised_strategy_reaches_its_published_ratio():
     errors = considered(LINE, all_ranges(LINE, "x"), Epsilon("0.1"))
     assert next(iter(errors)) == "p-identity"
     ratio = {name: (error / errors["identity"]) ** 2 for name, error in errors.items()}
@@ -48,7 +48,7 @@ def test_at_64_cells_and_all_ranges_the_optimised_strategy_reaches_its_published
     assert 0.71 < ratio["hierarchical"] < 0.9
 
 
-def test_a_batch_of_400_rectangles_costs_one_epsilon_and_errs_like_noise_on_the_cells(plane):
+def test_400_rectangles_cost_one_epsilon_and_err_like_noise_on_the_cells(plane):
     """The table of the design has 3.08 people at epsilon 1; at most a tenth more, over 60 batches."""
     random = np.random.default_rng(1)
     errors = []

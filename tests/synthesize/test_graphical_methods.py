@@ -208,7 +208,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
     assert found[("a",)] * 3 == found[("a", "b", "c")]
 
 
-def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_expect():
+def test_annealing_scores_by_weighted_distance_less_the_noise():
     doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
     state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
@@ -221,7 +221,7 @@ def test_annealing_scores_as_published_by_weighted_distance_less_the_noise_to_ex
         )
 
 
-def test_a_group_carries_the_noise_of_all_its_codes_and_a_table_measured_twice_less_than_either():
+def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_either():
     doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
     state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=Fraction(1, 10**6), zeros=())
     groups = state.coarsenings["n"].groups

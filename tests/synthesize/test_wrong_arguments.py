@@ -187,7 +187,7 @@ def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> 
 
 @pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"], METHODS["auto"]])
 @pytest.mark.parametrize("size", [1 << 23, 10**12])
-def test_an_attribute_of_more_cells_than_can_be_counted_is_refused_before_the_charge(method, size) -> None:
+def test_an_attribute_of_too_many_cells_is_refused_before_the_charge(method, size) -> None:
     fine = Integer(name="id", minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
     vault = FakeVault(ArrayTable(Domain((fine, *DOMAIN)), np.ones((9, 3), dtype=np.int64)), seed=1)
     with pytest.raises(SizeError, match=r"id has .* cells"):
@@ -198,7 +198,7 @@ def test_an_attribute_of_more_cells_than_can_be_counted_is_refused_before_the_ch
 @pytest.mark.parametrize(
     "limits", [{"marginal": 10**9}, {"marginal": 0}, {"cells": -1}, {"candidates": 1.5}, {"cells": "many"}]
 )
-def test_limits_that_the_vault_would_refuse_in_the_middle_are_refused_when_they_are_made(limits) -> None:
+def test_limits_that_the_vault_would_refuse_are_refused_when_made(limits) -> None:
     with pytest.raises(InputError, match="limits are whole numbers"):
         Limits(**limits)
 

@@ -42,7 +42,7 @@ def adult(path: str | Path | None = None) -> pa.Table:
         TableError: the file cannot be read or lacks columns; or the source is out of reach, or serves
             something else than it did.
     """
-    return read(path) if path is not None else parse(_cached(URL, SHA256))
+    return read(path) if path is not None else parse(cached(URL, SHA256))
 
 
 def read(path: str | Path) -> pa.Table:
@@ -67,12 +67,12 @@ def parse(content: bytes) -> pa.Table:
     return arrow_csv.read_csv(pa.BufferReader(text.encode()), read_options=options)
 
 
-def _cached(url: str, sha256: str) -> bytes:
+def cached(url: str, sha256: str) -> bytes:
     """The file behind ``url``, from the user's cache where it is there and whole."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfumato" / f"{sha256}.data"
     if cache.is_file() and _digest(content := cache.read_bytes()) == sha256:
         return content
-    content = _fetch(url)
+    content = fetch(url)
     if _digest(content) != sha256:
         raise TableError(
             f"{url} serves something else than it did (its checksum differs); give a local file", culprit=url
@@ -84,7 +84,12 @@ def _cached(url: str, sha256: str) -> bytes:
     return content
 
 
-def _fetch(url: str) -> bytes:
+def fetch(url: str) -> bytes:
+    """What the address serves.
+
+    Raises:
+        TableError: it is out of reach.
+    """
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as response:  # noqa: S310  (a constant https address)
             content: bytes = response.read()

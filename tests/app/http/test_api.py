@@ -93,7 +93,7 @@ def posted(server, path, body, method="POST", **headers):
 
 
 @pytest.mark.parametrize(("number", "meant"), [("0.013", "0.013"), ("1", "1"), ("2e-2", "0.02"), ("1E-7", "0.0000001")])
-def test_a_loss_in_the_body_may_be_a_number_and_is_the_shortest_decimal_that_prints_it(server, number, meant):
+def test_a_loss_may_be_a_number_and_is_the_shortest_decimal_that_prints_it(server, number, meant):
     before = spent(server)
     status, found = posted(server, "datasets/people/query", f'{{"sql": "{COUNT}", "loss": {{"epsilon": {number}}}}}')
     assert status == 200, found

@@ -127,7 +127,7 @@ def test_a_table_of_a_database_is_of_one_version_too(tmp_path, postgres):
         engine.dispose()
 
 
-def test_a_table_is_read_again_where_its_connection_died_and_refused_where_it_cannot_be(tmp_path, postgres):
+def test_a_table_is_read_again_where_its_connection_died_or_refused(tmp_path, postgres):
     address = make_url(postgres)
     engine = create_engine(address.set(drivername="postgresql+psycopg"))
     mark = secrets.token_hex(8)

@@ -70,7 +70,7 @@ def accessible(page: Page) -> None:
     assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
 
 
-def test_a_steward_registers_caps_and_issues_and_an_analyst_previews_asks_repeats_and_is_refused(  # noqa: PLR0915
+def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused(  # noqa: PLR0915
     server, browser
 ):
     started, table = server
