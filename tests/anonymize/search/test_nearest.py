@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import drawn
-from tests.anonymize.test_search import CRITERIA, SIZES, brute, problem
+from tests.anonymize.search.test_lattice_search import CRITERIA, SIZES, brute, problem
 
 from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import AlphaK, EntropyDiversity
