@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
-from sfumato.ledger import reading
+from sfumato.ledger import reading, schema
 from sfumato.ledger.enrolment import journalled_version
 from sfumato.ledger.schema import service_reading
 from sfumato.ledger.store import Store
@@ -81,21 +80,20 @@ def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
     return found
 
 
-def same_content(connection: Connection, datasets: Iterable[str], read: Read) -> set[str]:
-    """Those of the datasets that hold what was read, as far as they were read.
+def same_content(connection: Connection, read: Read) -> set[str]:
+    """Datasets that hold what was read, as far as they were read.
 
     Where old code read a table, only its version under its domain is known.
     """
-    found = set()
-    for dataset in datasets:
-        row = _row(connection, dataset)
-        if row is None:
-            continue
-        secret = reading.secret(connection, dataset)
-        same = row["version"] == read.version(secret)
-        if same or row["content"] == journalled_version(secret, read.content):
-            found.add(dataset)
-    return found
+    journalled = schema.dataset.c
+    joined = select(_reading.c.dataset, _reading.c.version, _reading.c.content, journalled.secret).join(
+        schema.dataset, journalled.name == _reading.c.dataset
+    )
+    return {
+        dataset
+        for dataset, version, content, secret in connection.execute(joined)
+        if version == read.version(secret) or content == journalled_version(secret, read.content)
+    }
 
 
 def _row(connection: Connection, dataset: str) -> RowMapping | None:

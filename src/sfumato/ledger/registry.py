@@ -124,7 +124,7 @@ class Registry:
             if dataset.name in {name for name, _ in registered}:
                 raise InputError(f"there is a dataset {dataset.name!r} already; choose another name")
             alike = {name for name, source in registered if same_place(source)}
-            alike |= same_content(connection, [name for name, _ in registered], new.read)
+            alike |= same_content(connection, new.read)
             if alike and not second_budget:
                 return tuple(sorted(alike))
             found(connection, dataset.name, new.limit, new.unit)

@@ -72,7 +72,7 @@ class Service:
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
         try:
             fresh = read(dataset, described)
-            content = whole(fresh, dataset, described)
+            content = whole(fresh, dataset)
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
         others = self.registry.register(

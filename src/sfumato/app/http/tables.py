@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.open import open_table
-from sfumato.engine.port import ColumnKind, Encoded
+from sfumato.engine.port import ColumnKind, Encoded, Table
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
@@ -55,6 +55,7 @@ class Fresh:
     ``discoverable`` names the content with the columns whose values may be discovered, where there are such.
     """
 
+    table: Table
     encoded: Encoded
     discoverable: str | None
     files: Stamps
@@ -114,7 +115,7 @@ class Tables:
             before = self._readings.confirmed(name)
             try:
                 fresh = read(loaded.dataset, loaded.domain)
-                found = self._readings.confirm(name, whole(fresh, loaded.dataset, loaded.domain))
+                found = self._readings.confirm(name, whole(fresh, loaded.dataset))
             except (TableError, EngineError) as error:
                 raise unreadable(error) from error
             self._keep(name, self._holding(loaded, fresh, found.number), found)
@@ -139,7 +140,7 @@ class Tables:
             try:
                 fresh = read(loaded.dataset, loaded.domain)
                 if confirmed is None:
-                    confirmed = self._readings.first(name, whole(fresh, loaded.dataset, loaded.domain))
+                    confirmed = self._readings.first(name, whole(fresh, loaded.dataset))
             except (TableError, EngineError) as error:
                 raise RefusalError(
                     "data-unavailable",
@@ -191,10 +192,10 @@ def read(dataset: Dataset, domain: Domain) -> Fresh:
     discoverable = encoded.version_with(dataset.discoverable) if dataset.discoverable else None
     if stamps(dataset.source) != files:
         raise EngineError("the table was written while it was read; have it read again later")
-    return Fresh(encoded, discoverable, files)
+    return Fresh(table, encoded, discoverable, files)
 
 
-def whole(fresh: Fresh, dataset: Dataset, domain: Domain) -> Read:
+def whole(fresh: Fresh, dataset: Dataset) -> Read:
     """What was read, with the content of all columns, however the domain spells, bins or leaves them out.
 
     The table is read once more under a domain that its columns alone decide.
@@ -202,10 +203,9 @@ def whole(fresh: Fresh, dataset: Dataset, domain: Domain) -> Read:
     Raises:
         TableError, EngineError: as for :func:`read`.
     """
-    table = open_table(dataset.source, csv=domain.csv)
-    columns = sorted(column.name for column in table.schema() if column.kind is not ColumnKind.OTHER)
+    columns = sorted(column.name for column in fresh.table.schema() if column.kind is not ColumnKind.OTHER)
     bare = Categorical(name=columns[0], values=(_NOTHING,), unknown=Unknown.CATEGORY, nullable=True)
-    content = table.encode(Domain((bare,))).version_with(tuple(columns))
+    content = fresh.table.encode(Domain((bare,))).version_with(tuple(columns))
     if stamps(dataset.source) != fresh.files:
         raise EngineError("the table was written while it was read; have it read again later")
     return Read(fresh.versions, content)
