@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.open import open_table
-from sfumato.engine.port import ColumnKind, Encoded, Table
+from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
@@ -55,7 +55,7 @@ class Fresh:
     ``discoverable`` names the content with the columns whose values may be discovered, where there are such.
     """
 
-    table: Table
+    table: ProtectedTable
     encoded: Encoded
     discoverable: str | None
     files: Stamps
