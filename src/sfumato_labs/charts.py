@@ -11,6 +11,7 @@ from sfumato_labs.lab import Row
 Chart = Any
 """An Altair chart; the library is loaded when one is drawn."""
 
+_SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down")
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5))
 
 
@@ -30,7 +31,7 @@ class Axis:
 
         if self.labels:
             return kind(f"{self.column}:O", title=self.title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=0))
-        scale = alt.Scale(type="log") if self.log else alt.Scale(zero=self.zero)
+        scale = alt.Scale(type="log") if self.log else alt.Scale(zero=self.zero, nice=self.zero)
         return kind(f"{self.column}:Q", title=self.title, scale=scale)
 
 
@@ -52,20 +53,25 @@ def lines(
 
     shown = [dict(row) for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
     names = list(dict.fromkeys(str(row[series]) for row in shown))
-    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=120, symbolStrokeWidth=2)
+    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=100, symbolStrokeWidth=1)
     dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
-    base = alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title).encode(
-        x=x.drawn(alt.X),
-        y=y.drawn(alt.Y),
-        color=alt.Color(f"{series}:N", sort=names, legend=legend),
+    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
+    widths = [5.0 if place == 0 and len(names) > 1 else 2.0 for place in range(len(names))]
+    mark: dict[str, Any] = {"filled": True, "size": 45} if points else {}
+    return (
+        alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title)
+        .mark_line(opacity=0.75, point=mark or False)
+        .encode(
+            x=x.drawn(alt.X),
+            y=y.drawn(alt.Y),
+            # equal domains and titles make one legend of all three
+            color=alt.Color(f"{series}:N", scale=alt.Scale(domain=names), legend=legend),
+            strokeDash=alt.StrokeDash(f"{series}:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+            shape=alt.Shape(f"{series}:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
+            # the first line is broad, so that one that lies on it can be seen
+            strokeWidth=alt.StrokeWidth(f"{series}:N", scale=alt.Scale(domain=names, range=widths), legend=None),
+        )
     )
-    drawn = base.mark_line(strokeWidth=2).encode(
-        strokeDash=alt.StrokeDash(f"{series}:N", sort=names, scale=alt.Scale(domain=names, range=dashes), legend=legend)
-    )
-    if not points:
-        return drawn
-    marks = base.mark_point(filled=True, size=45).encode(shape=alt.Shape(f"{series}:N", sort=names, legend=legend))
-    return drawn + marks
 
 
 def level(value: float, label: str, *, x: float, column: str, log: bool = True) -> Chart:
@@ -102,8 +108,14 @@ def heat_map(rows: Sequence[Row], x: Axis, y: Axis, value: str, *, title: str, l
 
     signed = limits[0] < 0
     scale = alt.Scale(scheme="redblue" if signed else "viridis", domain=list(limits), reverse=signed)
+    width = max(120, 22 * len({row[x.column] for row in rows}))
     return (
-        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=120, height=240, title=title)
+        alt.Chart(
+            alt.InlineData(values=[dict(row) for row in rows]),
+            width=width,
+            height=240,
+            title=title,
+        )
         .mark_rect()
         .encode(
             x=x.drawn(alt.X),
@@ -118,7 +130,7 @@ def beside(panels: Sequence[Chart], *, columns: int, share_color: bool = True) -
     import altair as alt
 
     return alt.concat(*panels, columns=columns).resolve_scale(
-        color="shared" if share_color else "independent", strokeDash="shared", shape="shared"
+        color="shared" if share_color else "independent", strokeDash="shared", shape="shared", strokeWidth="shared"
     )
 
 

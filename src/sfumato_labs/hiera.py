@@ -377,7 +377,7 @@ def _plot(name: str, caption: str, rows: Sequence[Row]) -> Plot:
     panels = [
         charts.lines(
             [row for row in rows if row["data"] == data],
-            Axis(column="epsilon", title="e"),
+            Axis(column="epsilon", title="e", zero=False),
             Axis(column="mae", title="mean absolute error", log=True),
             "method",
             title=str(data),

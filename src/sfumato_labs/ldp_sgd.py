@@ -335,7 +335,7 @@ def _plot(errors: Table) -> Plot:
         left = min(float(row["epsilon"] or 0) for row in mine)
         panel = charts.lines(
             drawn,
-            Axis(column="epsilon", title="e"),
+            Axis(column="epsilon", title="e", zero=False),
             Axis(column="mse", title="mean squared error", log=True),
             "line",
             title=str(data),

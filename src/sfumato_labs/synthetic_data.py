@@ -433,7 +433,12 @@ def _ages(study: Study) -> Plot:
         ]
         panels.append(
             charts.bars(
-                bars, Axis(column=name, title=name), Axis(column="share", title="share of rows"), "table", width=330
+                bars,
+                Axis(column=name, title=name, zero=False),
+                Axis(column="share", title="share of rows"),
+                "table",
+                title=table,
+                width=330,
             )
         )
     apart = {table: float(np.abs(shares - series["real"]).sum() / 2) for table, shares in series.items()}
