@@ -36,7 +36,7 @@ _MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is
 _MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
 _FINEST = -8  # no unit below 10^-8, which the engines do not take
 
-Tables: TypeAlias = Sequence[NDArray[np.int64]]
+NoisyAnswers: TypeAlias = Sequence[NDArray[np.int64]]
 """Noisy answers to the questions of one aggregate, flat in C order."""
 
 
@@ -129,7 +129,7 @@ class Aggregate(ABC):
         """The noisy tables that it is read off: one, or several levels of one, that share a part of a loss equally."""
 
     @abstractmethod
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """What the tables say, all with the same noise a cell."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class CountingAggregate(Aggregate):
 
     is_count = True
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:  # noqa: ARG002
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:  # noqa: ARG002
         """The counts themselves."""
         return certainty.counts(tables[0], noise)
 
@@ -229,7 +229,7 @@ class Total(NumericAggregate):
         """One table of sums in the fixed point."""
         return (Sum(self.of, by, sum_unit(domain, self.of), where),)
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """The sums themselves."""
         return certainty.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
@@ -262,7 +262,7 @@ class Average(NumericAggregate):
         """Sums of the distances from both bounds."""
         return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """The share of the distance from the minimum, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
@@ -306,7 +306,7 @@ class Variance(NumericAggregate):
         """Sums of the products of the distances from both bounds."""
         return (Moments(self.of, by, square_unit(domain, self.of), 2, where),)
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """(x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)

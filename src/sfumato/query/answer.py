@@ -49,7 +49,7 @@ class NoisyValue:
 
 
 @dataclass(frozen=True)
-class Truncation:
+class CountedTruncation:
     """What the bound on rows of a unit left out of the rows that were asked about.
 
     Attributes:
@@ -86,7 +86,7 @@ class Answer(Release):
     values: tuple[tuple[NoisyValue, ...], ...]
     confidence: Fraction
     remarks: tuple[str, ...] = ()
-    truncation: Truncation | None = None
+    truncation: CountedTruncation | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from sfumato.privacy.loss import EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import drowned, expected_errors
 from sfumato.query.aggregate import Certainty, Estimates, numeric
-from sfumato.query.answer import Answer, NoisyValue, Truncation
+from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
 from sfumato.vault import canonical, keeper
@@ -157,7 +157,7 @@ def _read(
             _values(certainty.counts(settled.payload[str(place)], mechanisms[place]))[0]
             for place in planned.places(planned.truncation)
         )
-        truncation = Truncation(rows, units, query.truncation)
+        truncation = CountedTruncation(rows, units, query.truncation)
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,

@@ -20,7 +20,7 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import plain
-from sfumato.query.aggregate import Certainty, Estimates, Expected, NumericAggregate, Tables, numeric
+from sfumato.query.aggregate import Certainty, Estimates, Expected, NoisyAnswers, NumericAggregate, numeric
 from sfumato.vault.noise import Additive
 from sfumato.vault.questions import Bins, Measurable
 
@@ -101,7 +101,7 @@ class Quantile(NumericAggregate):
         """Counts of nested bins, level by level."""
         return _bins(domain, self.of, by, where)
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """The value at the rank, and the bins that the noise leaves possible."""
         bins, share = leaves(domain, self.of), float(self.probability)
         below = bins.below_edges(tables)
@@ -142,7 +142,7 @@ class Extreme(NumericAggregate):
         """Counts of nested bins, level by level."""
         return _bins(domain, self.of, by, where)
 
-    def estimates(self, tables: Tables, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
         """The value at the first rank that is more than noise; the interval reaches from it to the bound."""
         bins = leaves(domain, self.of)
         below = bins.below_edges(tables, from_top=self.largest)

@@ -1,14 +1,14 @@
 """Differentially private synthetic tables."""
 
 from sfumato.synthesize.aim import aim, annealed
-from sfumato.synthesize.auto import auto, options
+from sfumato.synthesize.auto import Synthesizer, auto, options
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.graphical import Zeros, load_zeros
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.mwem import Output, Schedule, mwem
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, too_small
 from sfumato.synthesize.synthetic import Synthetic, load, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
@@ -20,6 +20,7 @@ __all__ = [
     "Output",
     "PublicTotal",
     "Schedule",
+    "Synthesizer",
     "Synthetic",
     "Zeros",
     "aim",
@@ -41,4 +42,5 @@ __all__ = [
     "ranges",
     "rectangles",
     "save",
+    "too_small",
 ]

@@ -33,7 +33,7 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
 from sfumato.synthesize.initial_marginals import (
-    State,
+    FittedState,
     begin,
     count_share,
     one_way_share,
@@ -194,7 +194,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Margin
 
 def _candidates(
     doors: Doors,
-    state: State,
+    state: FittedState,
     cliques: Sequence[Clique],
     interest: dict[Clique, float],
     *,
@@ -224,7 +224,7 @@ def _candidates(
 
 
 def _grow(
-    state: State, scored: Scored, weights: dict[Clique, float], division: Division, share: Fraction, cap: int
+    state: FittedState, scored: Scored, weights: dict[Clique, float], division: Division, share: Fraction, cap: int
 ) -> tuple[list[Clique], tuple[Fraction, ...]]:
     present = [factor.attributes for factor in state.model.factors]
     most = max(cap, tree_cells(present, state.model.sizes))
@@ -296,7 +296,7 @@ def anneal(
     return state.released(doors.domain)
 
 
-def _closure(doors: Doors, state: State, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+def _closure(doors: Doors, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
     cliques = wanted(workload, doors.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
@@ -304,7 +304,7 @@ def _closure(doors: Doors, state: State, workload: Marginals, limits: Limits) ->
     return {clique: weights[clique] for clique in kept}
 
 
-def _within(state: State, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
+def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
     """Candidates that the junction tree has room for; one-way marginals always have."""
     present = [factor.attributes for factor in state.model.factors]
     return {
@@ -317,7 +317,7 @@ def _within(state: State, candidates: dict[Clique, int], most: int) -> dict[Cliq
 
 
 def _selection_scores(
-    state: State, candidates: dict[Clique, int], noise: float, random: np.random.Generator
+    state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
     """Scores weight x (distance - expected noise), as the selection door takes them."""
     sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.errors import SizeError
+from sfumato.errors import InputError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
@@ -28,6 +28,7 @@ from sfumato.synthesize.mst import mst
 from sfumato.synthesize.row_count import Bought, BudgetShare, NoisyTotal, PublicTotal, RowCount
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.keeper import Keeper, refuse_no_vault
+from sfumato.vault.rows import Rows
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, refuse_no_workload
 
 ROUNDS = 30
@@ -59,6 +60,44 @@ class Option:
         if self.left_out:
             return f"{self.method}: noise of about {self.error:.4g} rows ({self.reason}), and more: {self.left_out}"
         return f"{self.method}: about {self.error:.4g} rows ({self.reason})"
+
+
+class Synthesizer:
+    """A method with its options as an estimator: ``Synthesizer(aim, loss=..., total=..., workload=...)``.
+
+    ``fit`` releases, which is charged, and ``sample`` draws rows from what was released, which is not.
+    """
+
+    def __init__(self, method: Callable[..., Synthetic], **options: object) -> None:
+        if not callable(method):
+            raise InputError("a method is a function of synthesize, such as aim or mst", culprit=method)
+        self.method = method
+        self.options = options
+        self._release: Synthetic | None = None
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={option!r}" for name, option in self.options.items())
+        return f"Synthesizer({getattr(self.method, '__name__', self.method)}, {given})"
+
+    @property
+    def release(self) -> Synthetic:
+        """What was released.
+
+        Raises:
+            InputError: nothing yet.
+        """
+        if self._release is None:
+            raise InputError("nothing was released yet: fit the synthesizer to a vault first", culprit=self)
+        return self._release
+
+    def fit(self, vault: Keeper) -> Synthesizer:
+        """Release with the method; where it raises, what was released before stays."""
+        self._release = self.method(vault, **self.options)
+        return self
+
+    def sample(self, rows: int | None = None) -> Rows:
+        """Rows of the released model, as many as the release has without a number; costs nothing."""
+        return self.release.sample(rows)
 
 
 def auto(vault: Keeper, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:

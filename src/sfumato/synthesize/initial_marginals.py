@@ -34,7 +34,7 @@ _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a floa
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class FittedState:
     """What is known so far: groups of codes, noisy tables over them, and the model fitted to these."""
 
     coarsenings: dict[str, Coarsening]
@@ -51,7 +51,7 @@ class State:
         """The marginal over groups."""
         return Marginal(attributes, groups=self.groups(attributes))
 
-    def learn(self, measurements: Sequence[Measurement]) -> State:
+    def learn(self, measurements: Sequence[Measurement]) -> FittedState:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
         What is measured again is pooled with what was known of the same marginal.
@@ -62,7 +62,7 @@ class State:
             observations[new.attributes] = new if old is None else _pooled(old, new)
         pooled = tuple(observations.values())
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
-        return State(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured))
+        return FittedState(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured))
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
@@ -76,7 +76,7 @@ class State:
 
 def begin(
     doors: Doors, allowance: Allowance, total: RowCount, *, share: Fraction | None, zeros: Sequence[Zeros]
-) -> State:
+) -> FittedState:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
@@ -108,7 +108,7 @@ def begin(
     sizes = {name: found.size for name, found in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
-    return State(coarsenings, observations, fit(observations, model), measured)
+    return FittedState(coarsenings, observations, fit(observations, model), measured)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:

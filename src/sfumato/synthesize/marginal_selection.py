@@ -26,7 +26,7 @@ from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
-from sfumato.synthesize.initial_marginals import State
+from sfumato.synthesize.initial_marginals import FittedState
 from sfumato.vault.doors import Doors
 from sfumato.vault.questions import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
@@ -107,7 +107,7 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     return {part: sum(counts[name] for name in part) for part in found}
 
 
-def affordable(candidates: Sequence[Clique], domain: Domain, state: State, limits: Limits) -> list[Clique]:
+def affordable(candidates: Sequence[Clique], domain: Domain, state: FittedState, limits: Limits) -> list[Clique]:
     """Candidates whose tables are small enough to count and to model."""
     codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), state.model.sizes
     return [
@@ -130,8 +130,8 @@ def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[
 
 
 def learn(
-    doors: Doors, state: State, cliques: Sequence[Clique], loss: Epsilon | Rho, shares: Sequence[Fraction]
-) -> State:
+    doors: Doors, state: FittedState, cliques: Sequence[Clique], loss: Epsilon | Rho, shares: Sequence[Fraction]
+) -> FittedState:
     """The state after measuring marginals together at ``loss``, divided in proportion to ``shares``."""
     questions = [state.question(clique) for clique in cliques]
     whole = sum(shares, Fraction(0))
@@ -143,14 +143,14 @@ def learn(
     return state.learn(measurements)
 
 
-def confirm(doors: Doors, state: State, division: Division, loss: Epsilon | Rho) -> State:
+def confirm(doors: Doors, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
     shares = division.shares([float(state.model.sizes[name]) for name in doors.domain.names])
     return learn(doors, state, [(name,) for name in doors.domain.names], loss, shares)
 
 
 def score(
-    doors: Doors, state: State, candidates: Sequence[Clique], loss: Epsilon | Rho, random: np.random.Generator
+    doors: Doors, state: FittedState, candidates: Sequence[Clique], loss: Epsilon | Rho, random: np.random.Generator
 ) -> Scored:
     """Noisy L1 distances of candidates from the model, together at ``loss``: each has sensitivity one row."""
     sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004

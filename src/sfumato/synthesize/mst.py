@@ -21,7 +21,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
-from sfumato.synthesize.initial_marginals import State, begin, count_share, refuse_fine, refuse_undividable
+from sfumato.synthesize.initial_marginals import FittedState, begin, count_share, refuse_fine, refuse_undividable
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.row_count import RowCount
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
@@ -88,7 +88,9 @@ def span(doors: Doors, loss: Loss, total: RowCount, *, limits: Limits, zeros: Se
     return state.released(doors.domain)
 
 
-def _spanning_tree(doors: Doors, state: State, allowance: Allowance, share: Fraction, limits: Limits) -> list[Clique]:
+def _spanning_tree(
+    doors: Doors, state: FittedState, allowance: Allowance, share: Fraction, limits: Limits
+) -> list[Clique]:
     """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
 
     Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
@@ -114,7 +116,7 @@ def _spanning_tree(doors: Doors, state: State, allowance: Allowance, share: Frac
 
 
 def _with_room(
-    state: State, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
+    state: FittedState, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
 ) -> list[Clique]:
     """The pairs with any one of which the junction tree stays within ``most`` cells.
 
@@ -133,18 +135,18 @@ def _joined(component: dict[str, int], clique: Clique) -> dict[str, int]:
     return {name: into if found in joined else found for name, found in component.items()}
 
 
-def _cells(state: State, cliques: Sequence[Clique]) -> int:
+def _cells(state: FittedState, cliques: Sequence[Clique]) -> int:
     return tree_cells(cliques, {name: state.model.sizes[name] for clique in cliques for name in clique})
 
 
-def _candidates(doors: Doors, state: State, limits: Limits) -> list[Clique]:
+def _candidates(doors: Doors, state: FittedState, limits: Limits) -> list[Clique]:
     pairs = affordable(list(combinations(doors.domain.names, 2)), doors.domain, state, limits)
     return comparable(pairs, doors.domain, _COMPARED)
 
 
-def _distances(state: State, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
+def _distances(state: FittedState, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
     return {pair: Distance(pair, reference(state.model, pair, {}), state.groups(pair)) for pair in pairs}
 
 
-def _volume(state: State, clique: Sequence[str]) -> int:
+def _volume(state: FittedState, clique: Sequence[str]) -> int:
     return int(np.prod([state.model.sizes[name] for name in clique]))

@@ -15,6 +15,7 @@ from sfumato.vault.doors import Doors
 from sfumato.vault.noise import noises
 from sfumato.vault.questions import Marginal
 
+_MANY = 1000  # noise of so many rows is told where nobody says how many there are
 _WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so many rows takes minutes and says nothing
 
 
@@ -77,6 +78,21 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
             "state more, or declare the number public",
             culprit=loss,
         )
+
+
+def too_small(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ...]:
+    """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
+
+    What is compared is the noise on one count at the whole loss, of which every table gets a part only: with a public
+    number of rows, or a thousand where it is not public.
+    """
+    (noise,) = noises(domain, [Marginal(())], divisible(loss), None)
+    most = noise.quantile(Fraction(95, 100))
+    if isinstance(total, PublicTotal) and most >= total.count:
+        return (f"at this loss noise may outweigh all of {total.count:,} rows; a synthetic table would say nothing",)
+    if not isinstance(total, PublicTotal) and most > _MANY:
+        return (f"at this loss noise may outweigh {most:,} rows; of fewer rows a synthetic table says nothing",)
+    return ()
 
 
 @contextmanager

@@ -75,6 +75,7 @@ def synthesize(
     as_json: Json = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
+    from sfumato.synthesize import NoisyTotal, PublicTotal, too_small
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.opening import beside
     from sfumato.vault.rows import save_text, writable
@@ -94,6 +95,8 @@ def synthesize(
     )
     if rows is not None:
         refuse_large(rows, len(vault.domain))
+    for warning in too_small(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
+        remark(f"Before it is charged: {warning}.")
     with working("Measuring and fitting"):
         release = request.release(vault)
         sample = release.rows

@@ -1,0 +1,92 @@
+"""Intervals and standard errors against closed formulas of their noise, worked out here."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.query.conftest import DOMAIN
+
+from sfumato.errors import QueryError
+from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.loss import Epsilon
+from sfumato.query import ask, count, table, total
+from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
+from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins
+from sfumato.query.select_statement import parse
+
+SURE = Certainty(Fraction(9, 10))
+NOISE = DiscreteLaplace.for_loss(Epsilon("0.05"), sensitivity=1)
+RATIO = math.exp(-0.05)
+
+
+def least(probability: float) -> int:
+    """The smallest k with P(|X| > k) = 2 q^(k + 1) / (1 + q) at most ``probability``."""
+    return math.ceil(math.log(probability * (1 + RATIO) / 2) / math.log(RATIO) - 1)
+
+
+def test_counts_and_sums_have_the_quantile_and_the_deviation_of_their_noise() -> None:
+    deviation = math.sqrt(2 * RATIO) / (1 - RATIO)
+    for aggregate, unit in ((Count(), 1.0), (Total("income"), 1e-4)):
+        found = aggregate.estimates([np.array([70, -3])], NOISE, DOMAIN, SURE)
+        assert found.value == pytest.approx([70 * unit, -3 * unit])
+        assert found.high - found.value == pytest.approx([least(0.1) * unit] * 2)
+        assert found.value - found.low == pytest.approx([least(0.1) * unit] * 2)
+        assert found.error == pytest.approx([deviation * unit] * 2)
+
+
+def test_a_mean_is_between_the_quotients_of_both_sums_at_the_ends_of_their_intervals() -> None:
+    above, below, half = 60_000, 40_000, least(0.05)  # of ages 0 to 99: 100 000 units are about 1010 rows
+    found = Average("age").estimates([np.array([above, below])], NOISE, DOMAIN, SURE)
+    assert found.value == pytest.approx([99 * 0.4])
+    assert found.low == pytest.approx([99 * (below - half) / (above + below)])
+    assert found.high == pytest.approx([99 * (below + half) / (above + below)])
+
+
+def test_a_variance_is_between_those_of_all_three_sums_at_the_ends_of_their_intervals() -> None:
+    z, y, x, half = 30_000.0, 20_000.0, 50_000.0, least(0.1 / 3)
+    found = Variance("age").estimates([np.array([30_000, 20_000, 50_000])], NOISE, DOMAIN, SURE)
+    rows = x + y + z
+    assert found.value == pytest.approx([99**2 * (x * z - y * y / 4) / rows**2])
+    low = ((x - half) * (z - half) - (y + half) ** 2 / 4) / (rows + 3 * half) ** 2
+    high = ((x + half) * (z + half) - (y - half) ** 2 / 4) / (rows - 3 * half) ** 2
+    assert found.low == pytest.approx([99**2 * low])
+    assert found.high == pytest.approx([99**2 * min(high, 0.25)])
+
+
+def test_a_quantile_lies_in_a_bin_whose_edges_noise_could_have_moved_past_its_rank() -> None:
+    gap, margin = np.array([[-50.0, -12.0, -9.0, -1.0, 4.0, 9.0, 60.0]]), np.full(7, 10.0)
+    first, last = possible_bins(gap, margin)
+    assert (first.tolist(), last.tolist()) == ([1], [5])  # -12 at the right edge of bin 0 is surely too few
+    assert [bins.tolist() for bins in possible_bins(gap, np.zeros(7))] == [[3], [3]]
+
+
+def test_a_minimum_lies_before_the_first_edge_from_which_on_every_count_is_more_than_noise() -> None:
+    below = np.array([[0.0, 12.0, 3.0, 11.0, 14.0, 30.0]])
+    assert [bins.tolist() for bins in outermost_bins(below, np.full(6, 10.0))] == [[0], [2]]
+    assert [bins.tolist() for bins in outermost_bins(np.zeros((1, 6)), np.zeros(6))] == [[0], [4]]
+
+
+def test_a_condition_may_be_text(fake) -> None:
+    text, parsed = (
+        count("age >= 18 AND sex = 'F'"),
+        parse("SELECT COUNT(*) FROM t WHERE age >= 18 AND sex = 'F'", DOMAIN),
+    )
+    assert text.check(DOMAIN) == parsed.check(DOMAIN)
+    assert text.describe(DOMAIN) == parsed.describe(DOMAIN)
+    assert ask(fake, total("age", "NOT member"), loss=Epsilon(1)).query.where is not None
+    for odd in ("age >=", "SELECT 1", "age + 1 > 3", "nobody = 1", "age >= 18; DROP TABLE t", "", "COUNT(*)"):
+        with pytest.raises(QueryError):
+            count(odd).check(DOMAIN)
+
+
+def test_an_answer_is_a_table(fake) -> None:
+    answer = ask(fake, table("sex", "member"), loss=Epsilon(1))
+    found = answer.to_arrow()
+    assert isinstance(found, pa.Table)
+    assert found.column_names == ["sex", "member", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
+    assert found.to_pylist() == answer.rows
+    assert len(answer) == len(answer.to_pandas()) == 12

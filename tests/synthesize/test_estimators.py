@@ -1,0 +1,37 @@
+"""Before and after a release: a loss that noise drowns is said, and a synthesizer is fitted and sampled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError
+from sfumato.privacy.loss import Epsilon
+from sfumato.synthesize import NoisyTotal, PublicTotal, Synthesizer, histogram, too_small
+from sfumato.vault.fake import FakeVault
+
+DOMAIN = Domain((Integer(name="x", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
+
+
+def test_a_loss_at_which_noise_outweighs_the_table_is_said_beforehand() -> None:
+    (said,) = too_small(DOMAIN, Epsilon("0.01"), PublicTotal(250))  # a count is off by up to 300 rows
+    assert "all of 250 rows" in said
+    assert too_small(DOMAIN, Epsilon("0.01"), PublicTotal(1000)) == ()
+    assert too_small(DOMAIN, Epsilon("0.01"), NoisyTotal()) == ()
+    (said,) = too_small(DOMAIN, Epsilon("0.001"), NoisyTotal())
+    assert "of fewer rows a synthetic table says nothing" in said
+
+
+def test_a_synthesizer_is_fitted_and_sampled() -> None:
+    vault = FakeVault(ArrayTable(DOMAIN, np.arange(200)[:, None] % 10), seed=1)
+    synthesizer = Synthesizer(histogram, loss=Epsilon(1), total=PublicTotal(200))
+    assert repr(synthesizer).startswith("Synthesizer(histogram, loss=")
+    with pytest.raises(InputError, match="fit the synthesizer"):
+        synthesizer.sample()
+    with pytest.raises(InputError, match="a function of synthesize"):
+        Synthesizer("histogram")  # type: ignore[arg-type]
+    assert len(synthesizer.fit(vault).sample(7)) == 7
+    assert len(synthesizer.sample()) == synthesizer.release.model.total == 200
+    assert len(vault.reserved) == 1
