@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -27,6 +28,7 @@ BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```", re.MULTILINE | re.DO
 MACHINE = ("make ", "scripts/", 'eval "')  # run by whoever sets up a machine, and by the tests' own runner
 ELSEWHERE = ("sfumato demo",)  # takes long, and has tests of its own
 
+FAMILIES = ("anonymize", "data", "domain", "evaluate", "local", "query", "synthesize")
 SHELL = {"|", ">", "<", "&", "&&", ";"}  # signs of what only a shell understands
 
 
@@ -104,6 +106,21 @@ def commands(block: str) -> list[str]:
 def accept(domain: Path) -> None:
     """What the docs tell the reader to do with a draft."""
     domain.write_text(domain.read_text().replace("draft: true", "draft: false"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_example_imports_from_an_inner_module(page: Path) -> None:
+    examples = [ast.parse(block) for language, block in blocks(page) if language == "python"]
+    named = {node.module for tree in examples for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    named |= {
+        alias.name
+        for tree in examples
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    ours = {name for name in named if name and name.partition(".")[0] == "sfumato"}
+    assert ours <= {"sfumato", *(f"sfumato.{name}" for name in FAMILIES)}
 
 
 def test_the_command_line_reference_is_what_the_commands_print() -> None:

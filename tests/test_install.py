@@ -82,9 +82,9 @@ def test_importing_the_package_takes_next_to_nothing(base: Path, tmp_path: Path)
 
 def test_the_client_needs_nothing_but_http(wheel: Path, tmp_path: Path) -> None:
     programs = environment(tmp_path / "client", f"--no-deps {wheel}", "httpx")
-    code = "from sfumato.app.client import Client\nwith Client('http://127.0.0.1:9', 'key') as found: print('open')"
+    code = "from sfumato.app.client import HttpClient\nHttpClient('http://127.0.0.1:9', 'key').close()\nprint('closed')"
     done = ran(programs / "python", "-c", code, folder=tmp_path)
-    assert done.stdout == "open\n", done.stderr
+    assert done.stdout == "closed\n", done.stderr
 
 
 def test_a_device_needs_nothing_but_numpy_and_cryptography(wheel: Path, tmp_path: Path) -> None:

@@ -19,9 +19,12 @@ def test_the_package_exports_exactly_these_names() -> None:
         "Unit",
         "all_marginals",
         "anonymize",
+        "data",
         "evaluate",
+        "load_domain",
         "local",
         "open",
+        "open_table",
         "query",
         "synthesize",
     ]

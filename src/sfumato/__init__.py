@@ -8,15 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato import anonymize, evaluate, local, query, synthesize
+    from sfumato import anonymize, data, evaluate, local, query, synthesize
     from sfumato.anonymize import KAnonymity
     from sfumato.domain import Domain, Unit
+    from sfumato.domain import load as load_domain
+    from sfumato.engine.open import open_table
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
     from sfumato.synthesize import all_marginals
     from sfumato.vault.opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
-_FAMILIES = ("anonymize", "evaluate", "local", "query", "synthesize")
+_FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
 _NAMES = {
     "Domain": ("sfumato.domain", "Domain"),
     "Epsilon": ("sfumato.privacy.loss", "Epsilon"),
@@ -26,7 +28,9 @@ _NAMES = {
     "SfumatoError": ("sfumato.errors", "SfumatoError"),
     "Unit": ("sfumato.domain", "Unit"),
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
+    "load_domain": ("sfumato.domain", "load"),
     "open": ("sfumato.vault.opening", "open_vault"),
+    "open_table": ("sfumato.engine.open", "open_table"),
 }
 
 __all__ = [
@@ -39,9 +43,12 @@ __all__ = [
     "Unit",
     "all_marginals",
     "anonymize",
+    "data",
     "evaluate",
+    "load_domain",
     "local",
     "open",
+    "open_table",
     "query",
     "synthesize",
 ]

@@ -8,19 +8,19 @@ from contextlib import closing
 import pytest
 from tests.app.http.serving import free_port
 
-from sfumato.app.client import Client, ServerError
+from sfumato.app.client import HttpClient, ServerError
 from sfumato.errors import InputError
 
 
 @pytest.mark.parametrize("key", ["", "sfumato_analyst_x\n", "two words", "schlüssel"])
 def test_a_key_that_no_header_can_carry_is_refused_at_once(key):
     with pytest.raises(InputError, match="one word of printable ASCII"):
-        Client("http://127.0.0.1:8000", key)
+        HttpClient("http://127.0.0.1:8000", key)
 
 
 def test_an_address_needs_its_scheme():
     with pytest.raises(InputError, match="begins with http"):
-        Client("127.0.0.1:8000", "key")
+        HttpClient("127.0.0.1:8000", "key")
 
 
 def test_a_refused_request_shows_the_places_and_reasons():
@@ -31,10 +31,10 @@ def test_a_refused_request_shows_the_places_and_reasons():
 
 def test_where_no_server_answers_the_address_is_named_and_what_to_check():
     address = f"http://127.0.0.1:{free_port()}"
-    with Client(address, "key") as client, pytest.raises(ServerError) as refused:
+    with HttpClient(address, "key") as client, pytest.raises(ServerError) as refused:
         client.datasets()
     assert str(refused.value).startswith(f"no reply from {address}: ConnectError; check the address")
-    with Client(address.replace("//", "//me:secret@"), "key") as client, pytest.raises(ServerError) as refused:
+    with HttpClient(address.replace("//", "//me:secret@"), "key") as client, pytest.raises(ServerError) as refused:
         client.datasets()
     assert str(refused.value).startswith(f"no reply from {address}: ")
 
@@ -42,5 +42,8 @@ def test_where_no_server_answers_the_address_is_named_and_what_to_check():
 def test_a_server_that_is_silent_is_said_to_be():
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with Client(address, "key", timeout=0.1) as client, pytest.raises(ServerError, match=r"ReadTimeout; .* longer"):
+        with (
+            HttpClient(address, "key", timeout=0.1) as client,
+            pytest.raises(ServerError, match=r"ReadTimeout; .* longer"),
+        ):
             client.datasets()

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from sfumato.app.client import Client
+from sfumato.app.client import HttpClient
 from sfumato.app.http.asgi import LEDGER
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.registry import Registry, Scope
@@ -75,7 +75,7 @@ class Server:
     workers: int
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
-    clients: list[Client] = field(default_factory=list)
+    clients: list[HttpClient] = field(default_factory=list)
     folder: Path | None = None
     mutant: str | None = None  # the application of tests.app.http.mutants that runs in its place
 
@@ -131,8 +131,8 @@ class Server:
         with closing(Store(self.url)) as store:
             return Registry(store).issue(name, scope, lifetime)[1]
 
-    def client(self, name: str, scope: Scope = Scope.ANALYST) -> Client:
-        self.clients.append(Client(self.address, self.key(name, scope), timeout=30))
+    def client(self, name: str, scope: Scope = Scope.ANALYST) -> HttpClient:
+        self.clients.append(HttpClient(self.address, self.key(name, scope), timeout=30))
         return self.clients[-1]
 
     def ledger(self, dataset: str) -> Ledger:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from tests.app.http.serving import DOMAIN, ROWS
 
-from sfumato.app.client import Client, ServerError
+from sfumato.app.client import HttpClient, ServerError
 from sfumato.ledger.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people"
@@ -202,10 +202,10 @@ def test_unknown_things_and_wrong_keys(server, analyst, people):
         "expired-key": server.key("late", Scope.ANALYST, timedelta(microseconds=1)),
     }
     for kind, secret in wrong.items():
-        with Client(server.address, secret) as stranger:
+        with HttpClient(server.address, secret) as stranger:
             found = refusal(stranger.datasets)
             assert (found["type"], found["status"]) == (f"/problems/{kind}", 401)
-    with Client(server.address, server.key("l", Scope.LINK)) as linked:
+    with HttpClient(server.address, server.key("l", Scope.LINK)) as linked:
         assert refusal(linked.datasets)["type"] == "/problems/unknown-key"
     reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False)
     assert reply.status_code == 401
@@ -215,7 +215,7 @@ def test_unknown_things_and_wrong_keys(server, analyst, people):
 
 def test_a_revoked_key_ends_on_every_worker(server, steward):
     issued = steward.issue("temp", scope="analyst", days=1)
-    with Client(server.address, issued["secret"]) as temporary:
+    with HttpClient(server.address, issued["secret"]) as temporary:
         assert temporary.datasets()
         steward.revoke(issued["id"])
         time.sleep(2.2)

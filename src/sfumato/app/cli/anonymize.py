@@ -22,7 +22,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import Json, Overwrite, columns, folder, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import filled
-from sfumato.app.requests.releases import AnonymizationMethod, AnonymizationRequest, MissingValues
+from sfumato.app.requests.releases import AnonymizationMethod, AnonymizeRequest, MissingValues
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def anonymize(
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {"criteria": criterion or [], "keep": list(names(keep)), "missing": missing.value, "seconds": seconds}
-    wanted = filled(AnonymizationRequest, asked | more).read_with(found)
+    wanted = filled(AnonymizeRequest, asked | more).read_with(found)
     for each in wanted.criteria:
         if each.sensitive is not None and each.sensitive not in wanted.keep:
             remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")

@@ -20,14 +20,14 @@ app = typer.Typer(no_args_is_help=True, help="What has been released, what it co
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
 _SECONDS = len("2026-01-01T00:00:00")
 
-Dataset = Annotated[str, typer.Option(help="Journal, where the ledger keeps several.")]
+DatasetName = Annotated[str, typer.Option(help="Journal, where the ledger keeps several.")]
 
 
 @app.command()
 def create(
     ledger: Url,
     limit: Annotated[str, typer.Option(help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.")],
-    dataset: Dataset = "default",
+    dataset: DatasetName = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
     from sfumato.engine.table_files import shown
@@ -38,7 +38,7 @@ def create(
 
 
 @app.command()
-def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> None:
+def show(ledger: Url, dataset: DatasetName = "default", as_json: Json = False) -> None:
     """Show the journal: every release, what it promised and cost, and what is left."""
     from sfumato.privacy.accountant import guarantee
 
@@ -61,7 +61,7 @@ def show(ledger: Url, dataset: Dataset = "default", as_json: Json = False) -> No
 @app.command()
 def verify(
     ledger: Url,
-    dataset: Dataset = "default",
+    dataset: DatasetName = "default",
     head: Annotated[
         str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
     ] = None,
@@ -130,7 +130,7 @@ def cap(
     delta: DeltaOption = None,
     rho: RhoOption = None,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the cap.")] = False,
-    dataset: Dataset = "default",
+    dataset: DatasetName = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
     if lift and any(part is not None for part in (epsilon, delta, rho)):

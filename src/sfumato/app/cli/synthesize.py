@@ -22,7 +22,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import LossFields, filled
-from sfumato.app.requests.releases import SynthesisMethod, SynthesisRequest
+from sfumato.app.requests.releases import SynthesisMethod, SynthesizeRequest
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -86,7 +86,7 @@ def synthesize(
         require("plots", "--html")
     cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]
     asked = {"method": method, "loss": spent, "marginals": cliques, "way": way, "rows": rows, "rounds": rounds}
-    request = filled(SynthesisRequest, asked | {"zeros": zeros})
+    request = filled(SynthesizeRequest, asked | {"zeros": zeros})
     request.refuse_unused()
     writable(out, overwrite=overwrite)
     refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain), zeros], overwrite=overwrite)

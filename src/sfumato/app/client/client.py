@@ -41,7 +41,7 @@ class ServerError(SfumatoError):
         return str(self.problem.get("type", "")).rsplit("/", 1)[-1]
 
 
-class Number(TypedDict):
+class NumberDocument(TypedDict):
     """An estimate with its error."""
 
     estimate: float
@@ -50,11 +50,11 @@ class Number(TypedDict):
     high: float
 
 
-class Line(TypedDict):
+class AnswerLine(TypedDict):
     """One group of an answer."""
 
     key: list[str]
-    values: list[Number]
+    values: list[NumberDocument]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Reply:
 
     columns: tuple[str, ...]
     groups: tuple[str, ...]
-    rows: tuple[Line, ...]
+    rows: tuple[AnswerLine, ...]
     guarantee: str
     cost: str
     document: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Cost:
     notes: tuple[str, ...]
 
 
-class Client:
+class HttpClient:
     """A server at an address, asked with a key.
 
     Args:

@@ -17,7 +17,7 @@ from sfumato.app.http.overspent import explained
 from sfumato.app.http.problems import RefusalError, problem
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
-from sfumato.app.requests.releases import Anonymization, AnonymizationRequest, SynthesisFields, SynthesisRequest
+from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.errors import LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
@@ -43,7 +43,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> di
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
-def anonymization(name: str, form: AnonymizationRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def anonymization(name: str, form: AnonymizeRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Ask for an anonymised table (stewards).  No differential privacy: the journal says so, no budget is spent."""
     loaded = worker.loaded(name)
     wanted = form.read()
@@ -136,7 +136,7 @@ def _alive(jobs: Jobs, job_id: str) -> Iterator[None]:
         beating.join()
 
 
-def synthesized(vault: Vault, request: SynthesisRequest) -> Made:
+def synthesized(vault: Vault, request: SynthesizeRequest) -> Made:
     """A synthetic table."""
     made = request.release(vault)
     return made.statement(), as_csv(made.rows)

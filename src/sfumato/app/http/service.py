@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.tables import Loaded, Tables, read, whole
+from sfumato.app.http.tables import Loaded, ServedTables, read, whole
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.table_files import same_place
 from sfumato.errors import DomainError, EngineError, LossError, TableError
@@ -34,7 +34,7 @@ class Service:
         self._store = Store(url)
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
-        self.tables = Tables(Readings(self._store))
+        self.tables = ServedTables(Readings(self._store))
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
 

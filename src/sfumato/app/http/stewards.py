@@ -13,7 +13,7 @@ from sfumato.app.http.datasets import budgets, summary
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
-from sfumato.app.requests.fields import LossFields, Name, Request
+from sfumato.app.requests.fields import LossFields, Name, StrictModel
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.promise import paid
@@ -21,7 +21,7 @@ from sfumato.vault.promise import paid
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
-class DatasetRequest(Request):
+class DatasetRequest(StrictModel):
     """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released."""
 
     name: Name
@@ -33,14 +33,14 @@ class DatasetRequest(Request):
     second_budget: bool = False  # confirms that a table may be registered under a second name
 
 
-class CapRequest(Request):
+class CapRequest(StrictModel):
     """What an analyst may spend of a dataset; no loss lifts the cap."""
 
     analyst: Name
     loss: LossFields | None = None
 
 
-class KeyRequest(Request):
+class KeyRequest(StrictModel):
     """A key to issue."""
 
     name: Name

@@ -66,7 +66,7 @@ class Fresh:
         return (self.encoded.version, *(() if self.discoverable is None else (self.discoverable,)))
 
 
-class Tables:
+class ServedTables:
     """The tables of one worker."""
 
     def __init__(self, readings: Readings) -> None:

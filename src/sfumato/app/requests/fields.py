@@ -14,7 +14,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact
 
 _LEAST, _MOST = 1e-12, 1e6
 _PLACES = 10**18
-Kind = TypeVar("Kind", bound="Request")
+Filled = TypeVar("Filled", bound="StrictModel")
 
 
 def _spelled(value: object) -> object:
@@ -23,7 +23,7 @@ def _spelled(value: object) -> object:
 
 
 _Text = Annotated[str, Field(max_length=60)]
-Number = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
+NumberText = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -37,16 +37,16 @@ def _confidence(text: str) -> str:
     return text
 
 
-Confidence = Annotated[Number, AfterValidator(_confidence)]
+Confidence = Annotated[NumberText, AfterValidator(_confidence)]
 
 
-class Request(BaseModel):
+class StrictModel(BaseModel):
     """Nothing that is not understood is accepted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def filled(kind: type[Kind], fields: Mapping[str, Any]) -> Kind:
+def filled(kind: type[Filled], fields: Mapping[str, Any]) -> Filled:
     """A request from fields that a front end filled in.
 
     Raises:
@@ -105,12 +105,12 @@ def limit_of(text: str | None) -> Loss | None:
         raise LossError(f"a limit is EPSILON, EPSILON,DELTA or rho=RHO, not {text[:40]!r}: {error}") from None
 
 
-class LossFields(Request):
+class LossFields(StrictModel):
     """A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth."""
 
-    epsilon: Number | None = None
-    delta: Number | None = None
-    rho: Number | None = None
+    epsilon: NumberText | None = None
+    delta: NumberText | None = None
+    rho: NumberText | None = None
 
     def loss(self) -> Loss:
         """The exact loss.

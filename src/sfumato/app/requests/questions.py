@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sfumato.app.requests.fields import Confidence, LossFields, Name, Number, Request
+from sfumato.app.requests.fields import Confidence, LossFields, Name, NumberText, StrictModel
 from sfumato.domain import Domain
 from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError
@@ -23,18 +23,18 @@ from sfumato.query.sql_condition import LONGEST
 from sfumato.query.three_valued import Comparison, Condition, compare, missing
 from sfumato.vault.vault import Vault
 
-Truncation = Annotated[int, Field(ge=1, le=10**6)] | None
+TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
 """Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
 
 
-class AggregateFields(Request):
+class AggregateFields(StrictModel):
     """One aggregate; ``probability`` belongs to a quantile."""
 
     aggregate: Literal[
         "count", "distinct", "sum", "mean", "variance", "deviation", "median", "quantile", "minimum", "maximum"
     ]
     of: Name | None = None
-    probability: Number | None = None
+    probability: NumberText | None = None
 
     def read(self) -> Aggregate:  # noqa: C901  (one case an aggregate)
         """The aggregate."""
@@ -65,7 +65,7 @@ class AggregateFields(Request):
                 raise QueryError(f"{self.aggregate} needs an attribute, and distinct takes none")
 
 
-class ConditionFields(Request):
+class ConditionFields(StrictModel):
     """One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND."""
 
     attribute: Name
@@ -88,7 +88,7 @@ class ConditionFields(Request):
         return first
 
 
-class QueryFields(Request):
+class QueryFields(StrictModel):
     """A question without SQL."""
 
     aggregates: Annotated[list[AggregateFields], Field(min_length=1, max_length=32)]
@@ -106,7 +106,7 @@ class QueryFields(Request):
         )
 
 
-class AskRequest(Request):
+class AskRequest(StrictModel):
     """A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be."""
 
     sql: Annotated[str, Field(max_length=LONGEST)] | None = None
@@ -114,7 +114,7 @@ class AskRequest(Request):
     loss: LossFields
     confidence: Confidence = "0.95"
     whole: bool = False
-    truncation: Truncation = None
+    truncation: TruncationField = None
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
@@ -136,16 +136,16 @@ class Foreseen:
     notes: list[str]
 
 
-class CostRequest(Request):
+class CostRequest(StrictModel):
     """A question, and either a loss, to be told the error, or an error, to be told the loss."""
 
     sql: Annotated[str, Field(max_length=LONGEST)] | None = None
     query: QueryFields | None = None
     loss: LossFields | None = None
-    error: Number | None = None
+    error: NumberText | None = None
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     confidence: Confidence = "0.95"
-    truncation: Truncation = None
+    truncation: TruncationField = None
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from sfumato.app.requests.fields import LossFields, Name, Number, Request
+from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictModel
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ _TAKEN = {
 }
 
 
-class SynthesisFields(Request):
+class SynthesisFields(StrictModel):
     """A synthetic table to make in the background."""
 
     method: Literal["auto", "histogram"]
     loss: LossFields
     attributes: Annotated[list[Name], Field(max_length=64)] = []
 
-    def read(self, domain: Domain) -> SynthesisRequest:
+    def read(self, domain: Domain) -> SynthesizeRequest:
         """The request.
 
         Raises:
@@ -73,7 +73,7 @@ class SynthesisFields(Request):
             raise InputError("auto takes all attributes; leave them out, or choose the histogram")
         for attribute in self.attributes:
             domain.index(attribute)
-        return SynthesisRequest(
+        return SynthesizeRequest(
             method=SynthesisMethod(self.method),
             loss=self.loss,
             marginals=[self.attributes] if self.attributes else [],
@@ -81,7 +81,7 @@ class SynthesisFields(Request):
         )
 
 
-class SynthesisRequest(Request):
+class SynthesizeRequest(StrictModel):
     """A synthetic table, with everything that a method can be told; what was not given is None or empty."""
 
     method: SynthesisMethod
@@ -186,7 +186,7 @@ class MissingValues(StrEnum):
     SUPPRESS = "suppress"
 
 
-class AnonymizationRequest(Request):
+class AnonymizeRequest(StrictModel):
     """An anonymised table: what ``sfumato anonymize`` takes.
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
@@ -196,7 +196,7 @@ class AnonymizationRequest(Request):
     method: Literal["optimal", "samarati", "mondrian", "k-member"]
     quasi: Annotated[list[Name], Field(min_length=1, max_length=64)]
     k: Annotated[int, Field(ge=1, le=10**9)]
-    suppression: Number = "0"
+    suppression: NumberText = "0"
     criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
     keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
     missing: Literal["category", "suppress"] = "category"

@@ -13,7 +13,7 @@ from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem
 from sfumato.app.requests.fields import LossFields
-from sfumato.app.requests.releases import AnonymizationRequest, SynthesisFields
+from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.question_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page
 from sfumato.errors import InputError
@@ -56,11 +56,11 @@ class AnonymizationForm(BaseModel):
     suppression: Short = "0"
     criteria: Annotated[str, Field(max_length=5000)] = ""
 
-    def read(self) -> AnonymizationRequest:
+    def read(self) -> AnonymizeRequest:
         """The request as HTTP takes it."""
         criteria = [line.strip() for line in self.criteria.splitlines() if line.strip()]
         told = self.model_dump(include={"method", "quasi", "k", "suppression"})
-        return AnonymizationRequest.model_validate({**told, "criteria": criteria})
+        return AnonymizeRequest.model_validate({**told, "criteria": criteria})
 
 
 @router.get("/datasets/{name}/releases", response_class=HTMLResponse)
