@@ -12,8 +12,8 @@ from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
-from sfumato.ledger import connections, open_ledger, store
-from sfumato.ledger.found import Wanted
+from sfumato.ledger import dbapi, open_ledger, store
+from sfumato.ledger.transaction import Wanted
 from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
 
@@ -82,7 +82,7 @@ def test_a_corrupted_ledger(file, address):
 
 
 def test_a_locked_ledger(file, address, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.connections.PATIENCE", 0.05)
+    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.05)
     with opened(address) as ledger, closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerError, match="is locked by another program"):
@@ -151,8 +151,8 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
 
 def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):
     """Its connection stays open, silent, and holds the dataset's row: the database ends it."""
-    monkeypatch.setattr(connections, "SILENCE", 1)
-    monkeypatch.setattr(connections, "PATIENCE", 5)
+    monkeypatch.setattr(dbapi, "SILENCE", 1)
+    monkeypatch.setattr(dbapi, "PATIENCE", 5)
     with opened(postgres) as ledger, closing(store.Store(postgres)) as vanished:
 
         def vanish():

@@ -82,8 +82,8 @@ def test_what_the_database_refuses_does_not_take_the_others_with_it(ledger, monk
 
 
 def test_a_lock_that_is_not_given_is_waited_for_once_by_all(url, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.connections.PATIENCE", 1)
-    monkeypatch.setattr("sfumato.ledger.connections.SILENCE", 600)
+    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 1)
+    monkeypatch.setattr("sfumato.ledger.dbapi.SILENCE", 600)
     with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
         with closing(Store(url)) as other, other.writing() as connection:
             if connection.dialect.name == "postgresql":  # SQLite locks everything when the transaction begins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.ledger.amounts import counted
+from sfumato.ledger.loss_codec import counted
 from sfumato.privacy.accountant import Charge, Limit, admits, concentrated, spendable_delta
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
 
@@ -31,7 +31,7 @@ class Account:
         return self.limit is None or admits(self.limit, self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
-        """The account after the charge, which is counted on the grid of :func:`~sfumato.ledger.amounts.counted`."""
+        """The account after the charge, which is counted on the grid of :func:`~sfumato.ledger.loss_codec.counted`."""
         return replace(self, spent=counted(self.spent) + counted(charge))
 
     @property

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from sfumato.domain import Unit
 from sfumato.errors import LossError
-from sfumato.ledger.amounts import charge_text, unit_text
+from sfumato.ledger.loss_codec import charge_text, unit_text
 from sfumato.ledger.question import JSON, Question, canonical, digest
 from sfumato.privacy.accountant import Charge
 

@@ -22,16 +22,15 @@ from sfumato.errors import (
 )
 from sfumato.ledger import reading
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import unit_text
+from sfumato.ledger.answer_cache import Repeats
 from sfumato.ledger.attempts import Attempt, attempts_at
-from sfumato.ledger.books import Books
-from sfumato.ledger.enrolment import enrol, journalled_version, refuse_other_terms
+from sfumato.ledger.create import enrol, journalled_version, refuse_other_terms
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
-from sfumato.ledger.found import Wanted, together
+from sfumato.ledger.loss_codec import unit_text
 from sfumato.ledger.question import JSON, Question
-from sfumato.ledger.repeats import Repeats
 from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
+from sfumato.ledger.transaction import Books, Wanted, together
 from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.accountant import Charge, Limit

@@ -12,8 +12,8 @@ from sfumato.domain import Unit
 from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import charge_from, counted, loss_from, spent_units, unit_from
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
+from sfumato.ledger.loss_codec import charge_from, counted, loss_from, spent_units, unit_from
 from sfumato.ledger.question import Question
 from sfumato.privacy.accountant import NOTHING, Charge
 

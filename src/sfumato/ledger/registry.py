@@ -18,11 +18,11 @@ from sqlalchemy import RowMapping, insert, select, update
 
 from sfumato.domain import Unit
 from sfumato.errors import InputError
-from sfumato.ledger.enrolment import found
+from sfumato.ledger.create import found
 from sfumato.ledger.jobs import LEASE, Jobs
-from sfumato.ledger.readings import Read, confirm, same_content
 from sfumato.ledger.schema import service_dataset, service_key
 from sfumato.ledger.store import Store
+from sfumato.ledger.table_versions import Read, confirm, same_content
 from sfumato.privacy.loss import Loss
 
 PREFIX = "sfumato"

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
 from sfumato.ledger.account import Account, in_words
-from sfumato.ledger.amounts import counted, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
-from sfumato.ledger.books import Books
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Receipt
-from sfumato.ledger.found import Stored, Wanted
+from sfumato.ledger.loss_codec import counted, loss_text, refuse_unit
 from sfumato.ledger.question import Question
+from sfumato.ledger.transaction import Books, Stored, Wanted
 from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
 

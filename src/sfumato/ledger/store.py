@@ -15,9 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
-from sfumato.ledger.connections import BEGIN_WRITING, PATIENCE, connections, identity
-from sfumato.ledger.driver import Driver, transaction
-from sfumato.ledger.failures import spoken_plainly
+from sfumato.ledger.dbapi import BEGIN_WRITING, PATIENCE, Driver, connections, identity, spoken_plainly, transaction
 from sfumato.ledger.schema import REVISION, VERSION_TABLE
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from sfumato.errors import SfumatoError
-from sfumato.ledger.books import Books
-from sfumato.ledger.failures import failed_for_all
-from sfumato.ledger.found import Wanted
+from sfumato.ledger.dbapi import failed_for_all
+from sfumato.ledger.transaction import Books, Wanted
 from sfumato.ledger.waiting import WAITING
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from tests.app.http.serving import PATIENCE
 
 from sfumato.app.http.loop import on_loop
 from sfumato.errors import BudgetError
-from sfumato.ledger.found import Wanted
 from sfumato.ledger.registry import Scope
+from sfumato.ledger.transaction import Wanted
 from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Work, Writer
 

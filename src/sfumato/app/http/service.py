@@ -14,9 +14,9 @@ from sfumato.engine.table_files import same_place
 from sfumato.errors import DomainError, EngineError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.jobs import LEASE
-from sfumato.ledger.readings import Readings
 from sfumato.ledger.registry import Dataset, Registration, Registry, refuse_name
 from sfumato.ledger.store import Store
+from sfumato.ledger.table_versions import Readings
 from sfumato.vault.vault import Vault
 
 

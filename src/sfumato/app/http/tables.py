@@ -20,8 +20,8 @@ from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
-from sfumato.ledger.readings import Read, Reading, Readings
 from sfumato.ledger.registry import Dataset
+from sfumato.ledger.table_versions import Read, Reading, Readings
 from sfumato.vault.vault import Vault
 
 _REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up

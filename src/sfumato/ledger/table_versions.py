@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from sfumato.ledger import reading, schema
-from sfumato.ledger.enrolment import journalled_version
+from sfumato.ledger.create import journalled_version
 from sfumato.ledger.schema import service_reading
 from sfumato.ledger.store import Store
 

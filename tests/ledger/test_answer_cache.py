@@ -23,7 +23,7 @@ def answered(ledger):
 @pytest.fixture
 def locked(answered, url, monkeypatch):
     """The same while another process holds the lock for longer than anybody waits."""
-    monkeypatch.setattr("sfumato.ledger.connections.PATIENCE", 0.05)
+    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.05)
     other = Store(url)
     with other.writing() as connection:
         connection.execute(text("UPDATE ledger_dataset SET entries = entries"))
@@ -65,7 +65,7 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.repeats._MOST", 1)
+    monkeypatch.setattr("sfumato.ledger.answer_cache._MOST", 1)
     for _ in range(2):
         answered.release(question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
     assert len(answered._repeats._kept) == 1

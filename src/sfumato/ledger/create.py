@@ -11,9 +11,9 @@ from sqlalchemy import Connection, insert, select
 from sfumato.domain import Unit
 from sfumato.errors import LimitError
 from sfumato.ledger import schema
-from sfumato.ledger.amounts import limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
-from sfumato.ledger.books import now, spent_columns
 from sfumato.ledger.entry import genesis
+from sfumato.ledger.loss_codec import limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
+from sfumato.ledger.transaction import now, spent_columns
 from sfumato.privacy.accountant import NOTHING, Limit
 
 

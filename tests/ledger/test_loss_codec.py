@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.ledger.account import Account
-from sfumato.ledger.amounts import (
+from sfumato.ledger.loss_codec import (
     GRID,
     MOST,
     charge_from,

@@ -1,0 +1,436 @@
+"""One transaction on the journal and accounts of one dataset, which are held locked for its length.
+
+The dataset row is locked first, analyst rows after it in the order of their names, so two transactions never wait
+for each other in a circle.  What a group of writers needs is read at the start, in a few statements that are built
+once (building one costs more than running it), changed in memory, and written back by :meth:`Books.close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Select, bindparam, insert, or_, select, update
+
+from sfumato.errors import LedgerError
+from sfumato.ledger import schema
+from sfumato.ledger.account import Account
+from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import Event, Kind, entry_hash
+from sfumato.ledger.loss_codec import (
+    charge_from,
+    charge_text,
+    limit_units,
+    loss_from,
+    loss_text,
+    spent_units,
+    unit_from,
+    unit_text,
+)
+from sfumato.ledger.question import canonical
+from sfumato.privacy.accountant import NOTHING, Charge, Limit
+from sfumato.privacy.loss import Loss
+
+_dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
+_answer, _retry = schema.answer.c, schema.retry.c
+# parameter names that no column has: an UPDATE takes those of columns for new values
+_OF_DATASET: BindParameter[str] = bindparam("of_dataset")
+_OF_ANALYST: BindParameter[str] = bindparam("of_analyst")
+
+LOCK_DATASET = (
+    select(
+        _dataset.secret,
+        _dataset.limit_loss,
+        _dataset.unit,
+        _dataset.epsilon,
+        _dataset.rho,
+        _dataset.delta,
+        _dataset.entries,
+        _dataset.head,
+    )
+    .where(_dataset.name == _OF_DATASET)
+    .with_for_update()
+)
+UPDATE_DATASET = (
+    update(schema.dataset)
+    .where(_dataset.name == _OF_DATASET)
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("epsilon", "rho", "delta", "spent_units", "spent_delta_units", "entries", "head", "unit")
+        }
+    )
+)
+INSERT_ANALYST = insert(schema.analyst)
+UPDATE_ANALYST = (
+    update(schema.analyst)
+    .where(_analyst.dataset == _OF_DATASET, _analyst.name == _OF_ANALYST)
+    .values({column.name: bindparam(column.name) for column in _analyst if not column.primary_key})
+)
+INSERT_ENTRY = insert(schema.entry)
+INSERT_RETRY = insert(schema.retry)
+INSERT_ANSWER = insert(schema.answer)
+
+# What follows looks for several things at once.  A statement is built for 1, 2, 4, 8, ... of them, and the last one
+# is named again to fill the places that are left.
+
+
+@lru_cache(maxsize=64)
+def lock_analysts(width: int) -> Select[Any]:
+    """Accounts of analysts, locked in the order of their names."""
+    return (
+        select(_analyst.name, _analyst.cap_loss, _analyst.epsilon, _analyst.rho, _analyst.delta)
+        .where(_analyst.dataset == _OF_DATASET, _analyst.name.in_(_places("analyst", width)))
+        .order_by(_analyst.name)
+        .with_for_update()
+    )
+
+
+@lru_cache(maxsize=64)
+def find_entries(width: int) -> Select[Any]:
+    """Releases of some keys, their answers, what became of them, and which of some analysts each was shown to."""
+    answered = schema.entry.outerjoin(
+        schema.answer, (_answer.dataset == _entry.dataset) & (_answer.number == _entry.number)
+    )
+    return (
+        select(_entry.key, _entry.kind, _entry.number, _entry.hash, _entry.analyst, _answer.body)
+        .select_from(answered)
+        .where(
+            _entry.dataset == _OF_DATASET,
+            _entry.key.in_(_places("key", width)),
+            or_(_entry.kind != bindparam("of_kind"), _entry.analyst.in_(_places("analyst", width))),
+        )
+        .order_by(_entry.number)
+    )
+
+
+@lru_cache(maxsize=64)
+def find_retries(width: int) -> Select[Any]:
+    """What retry keys stand for, by analyst."""
+    return select(_retry.analyst, _retry.retry_key, _retry.key).where(
+        _retry.dataset == _OF_DATASET,
+        _retry.analyst.in_(_places("analyst", width)),
+        _retry.retry_key.in_(_places("retry_key", width)),
+    )
+
+
+def width_for(*things: Collection[object]) -> int:
+    """The width of a statement that has places for all of each.
+
+    >>> width_for("a", "abc"), width_for("a"), width_for("")
+    (4, 1, 1)
+    """
+    return 1 << max(max(map(len, things)) - 1, 0).bit_length()
+
+
+def filled(name: str, things: Collection[Any], width: int) -> Mapping[str, Any]:
+    """Values for the places; for no things, an empty text, which is no name of anything.
+
+    >>> filled("key", ["a", "b", "c"], 4)
+    {'key_0': 'a', 'key_1': 'b', 'key_2': 'c', 'key_3': 'c'}
+    """
+    ordered = sorted(things) or [""]
+    return {f"{name}_{place}": ordered[min(place, len(ordered) - 1)] for place in range(width)}
+
+
+def _places(name: str, width: int) -> list[BindParameter[Any]]:
+    return [bindparam(f"{name}_{place}") for place in range(width)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a piece of work will look at: keys of releases, analysts, retry keys by analyst."""
+
+    keys: frozenset[str] = frozenset()
+    analysts: frozenset[str] = frozenset()
+    retries: frozenset[tuple[str, str]] = frozenset()
+
+
+def together(parts: Iterable[Wanted]) -> Wanted:
+    """What several pieces of work will look at."""
+    each = list(parts)
+    return Wanted(
+        keys=frozenset().union(*(part.keys for part in each)),
+        analysts=frozenset().union(*(part.analysts for part in each)),
+        retries=frozenset().union(*(part.retries for part in each)),
+    )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A release in the journal that was not closed as failed.
+
+    Attributes:
+        number: of its entry.
+        hash: of its entry.
+        answer: None while it is pending.
+        retried: whether it was computed again after a process that computed it had died.
+    """
+
+    number: int
+    hash: str
+    answer: bytes | None
+    retried: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was there, with an entry for each thing that was wanted: looking for another one is an error.
+
+    Attributes:
+        analysts: accounts by name, locked; a new one is empty and has no cap.
+        known: the analysts who have an account already.
+        releases: the latest by key; None: there is none, or it failed.
+        shown: keys of these releases that an analyst has paid for, with the analyst.
+        retries: key of the release that a retry key stands for, by analyst and retry key, or None.
+    """
+
+    analysts: dict[str, Account]
+    known: frozenset[str]
+    releases: dict[str, Stored | None]
+    shown: set[tuple[str, str]]
+    retries: dict[tuple[str, str], str | None]
+
+
+def fetch(driver: Driver, dataset: str, wanted: Wanted) -> Found:
+    """Fetch what is wanted; the dataset's row is locked already."""
+    analysts = _analysts(driver, dataset, wanted.analysts)
+    releases, shown = _entries(driver, dataset, wanted)
+    return Found(
+        analysts=dict.fromkeys(wanted.analysts, Account(None, NOTHING)) | analysts,
+        known=frozenset(analysts),
+        releases=dict.fromkeys(wanted.keys) | releases,
+        shown=shown,
+        retries=dict.fromkeys(wanted.retries) | _retries(driver, dataset, wanted.retries),
+    )
+
+
+def _analysts(driver: Driver, dataset: str, names: frozenset[str]) -> dict[str, Account]:
+    if not names:
+        return {}
+    width = width_for(names)
+    values = {"of_dataset": dataset, **filled("analyst", names, width)}
+    return {
+        name: Account(None if cap is None else loss_from(cap), charge_from(*spent))
+        for name, cap, *spent in driver.rows(lock_analysts(width), values)
+    }
+
+
+def _entries(driver: Driver, dataset: str, wanted: Wanted) -> tuple[dict[str, Stored], set[tuple[str, str]]]:
+    if not wanted.keys:
+        return {}, set()
+    width = width_for(wanted.keys, wanted.analysts)
+    values = {
+        "of_dataset": dataset,
+        "of_kind": Kind.REPEAT.value,
+        **filled("key", wanted.keys, width),
+        **filled("analyst", wanted.analysts, width),
+    }
+    releases: dict[str, Stored] = {}
+    shown: set[tuple[str, str]] = set()
+    for key, kind, number, hash_, analyst, body in driver.rows(find_entries(width), values):
+        match kind:
+            case Kind.RELEASE:
+                releases[key] = Stored(number, hash_, body, retried=False)
+            case Kind.RETRY:
+                releases[key] = replace(releases[key], retried=True)
+            case Kind.FAILED:
+                del releases[key]
+                shown = {(other, who) for other, who in shown if other != key}
+        if analyst is not None and kind in (Kind.RELEASE, Kind.REPEAT):
+            shown.add((key, analyst))
+    return releases, shown
+
+
+def _retries(driver: Driver, dataset: str, retries: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    if not retries:
+        return {}
+    width = width_for(retries)
+    analysts, retry_keys = ({pair[place] for pair in retries} for place in (0, 1))
+    values = {
+        "of_dataset": dataset,
+        **filled("analyst", analysts, width),
+        **filled("retry_key", retry_keys, width),
+    }
+    return {(analyst, retry_key): key for analyst, retry_key, key in driver.rows(find_retries(width), values)}
+
+
+def now() -> str:
+    """The time of an entry."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+class Books:
+    """One dataset's accounts and journal under lock.  Create it first thing in a write transaction.
+
+    Only what is ``wanted`` can be looked at.
+
+    Attributes:
+        founded: what no other founding of a dataset has, whatever its name.
+        unit: whom charges are stated for; None in an old ledger that has not been released from since.
+        entries: how many there are in the journal.
+        head: the hash of the last of them.
+    """
+
+    def __init__(self, driver: Driver, name: str, wanted: Wanted) -> None:
+        self._driver = driver
+        self._name = name
+        rows = driver.rows(LOCK_DATASET, {"of_dataset": name})
+        if not rows:
+            raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
+        self.founded, limit, unit, *spent, self.entries, self.head = rows[0]
+        self.limit: Limit = loss_from(limit)
+        self.unit = None if unit is None else unit_from(unit)
+        self.account = Account(self.limit, charge_from(*spent))
+        self._found = fetch(driver, name, wanted)
+        self._touched: set[str] = set()
+        self._new_entries: list[dict[str, Any]] = []
+        self._new_answers: list[dict[str, Any]] = []
+        self._new_retries: list[dict[str, Any]] = []
+
+    def analyst(self, name: str) -> Account:
+        """The account of an analyst, locked; a new one is empty and has no cap."""
+        return self._found.analysts[name]
+
+    def release(self, key: str) -> Stored | None:
+        """The release of that key, answered or pending; None where there is none that did not fail."""
+        return self._found.releases[key]
+
+    def was_shown(self, key: str, analyst: str) -> bool:
+        """Whether the analyst has paid for the release of that key already."""
+        return (key, analyst) in self._found.shown
+
+    def retried(self, retry_key: str, analyst: str | None) -> str | None:
+        """Key of the release that this retry key stands for; each analyst has retry keys of their own."""
+        return self._found.retries[analyst or "", retry_key]
+
+    def remember(self, retry_key: str, analyst: str | None, key: str) -> None:
+        """Bind a retry key to a release."""
+        self._found.retries[analyst or "", retry_key] = key
+        self._new_retries.append({"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key})
+
+    def charge(self, charge: Charge, *, dataset: bool, analyst: str | None) -> None:
+        """Charge the dataset, an analyst, or both."""
+        account = self.account.charged(charge) if dataset else self.account
+        if analyst is not None:
+            self._found.analysts[analyst] = self.analyst(analyst).charged(charge)
+            self._touched.add(analyst)
+        self.account = account
+
+    def cap(self, name: str, cap: Loss | None) -> None:
+        """Set or lift the cap of an analyst."""
+        self._found.analysts[name] = replace(self.analyst(name), limit=cap)
+        self._touched.add(name)
+
+    def append(self, event: Event) -> int:
+        """Add an entry to the journal; returns its number."""
+        number: int = self.entries + 1
+        time, previous = now(), self.head
+        self.head = entry_hash(previous, number, time, event)
+        self.entries = number
+        epsilon, rho, delta = (None, None, None) if event.charge is None else charge_text(event.charge)
+        self._new_entries.append(
+            {
+                "dataset": self._name,
+                "number": number,
+                "time": time,
+                "kind": event.kind.value,
+                "family": event.question.family,
+                "method": event.question.method,
+                "key": event.key,
+                "question": event.question.to_json,
+                "epsilon": epsilon,
+                "rho": rho,
+                "delta": delta,
+                "analyst": event.analyst,
+                "statement": event.statement,
+                "details": canonical(event.details),
+                "previous": previous,
+                "hash": self.head,
+                "stated": canonical(event.stated) if event.stated else None,
+            }
+        )
+        if event.fixes_unit:
+            self.unit = event.unit
+        if event.analyst is not None and event.kind is not Kind.CAP:
+            self._found.shown.add((event.key, event.analyst))
+        return number
+
+    def open(self, event: Event) -> Stored:
+        """Add a new release to the journal, pending."""
+        stored = Stored(self.append(event), self.head, None, retried=False)
+        self._found.releases[event.key] = stored
+        return stored
+
+    def retry(self, event: Event) -> None:
+        """Write down that a pending release is computed once more."""
+        pending = self._found.releases[event.key]
+        assert pending is not None
+        self._about(pending, event, Kind.RETRY)
+        self._found.releases[event.key] = replace(pending, retried=True)
+
+    def fail(self, event: Event) -> None:
+        """Close a pending release: it stays charged and is never answered."""
+        pending = self._found.releases[event.key]
+        assert pending is not None
+        self._about(pending, event, Kind.FAILED)
+        self._found.releases[event.key] = None
+        self._found.shown.difference_update([pair for pair in self._found.shown if pair[0] == event.key])
+
+    def _about(self, pending: Stored, event: Event, kind: Kind) -> None:
+        """Add an entry that charges nobody, about a pending release."""
+        said = replace(event, kind=kind, analyst=None, details={"release": pending.number})
+        self.append(replace(said, counted=None, fixes_unit=False))
+
+    def store(self, key: str, body: bytes) -> None:
+        """Store the answer of the pending release of that key."""
+        pending = self._found.releases[key]
+        assert pending is not None
+        self._found.releases[key] = replace(pending, answer=body)
+        self._new_answers.append({"dataset": self._name, "number": pending.number, "time": now(), "body": body})
+
+    def close(self) -> None:
+        """Write everything down; the database checks the accounts against their limits once more."""
+        self._driver.write(INSERT_ENTRY, self._new_entries)
+        self._driver.write(INSERT_ANSWER, self._new_answers)
+        self._driver.write(INSERT_RETRY, self._new_retries)
+        if not self._new_entries:
+            return
+        row = {**spent_columns(self.limit, self.account.spent), "entries": self.entries, "head": self.head}
+        row["unit"] = None if self.unit is None else unit_text(self.unit)
+        self._driver.write(UPDATE_DATASET, [{**row, "of_dataset": self._name}])
+        touched, known = sorted(self._touched), self._found.known
+        new = [self._analyst_row(name) | {"dataset": self._name, "name": name} for name in touched if name not in known]
+        old = [
+            self._analyst_row(name) | {"of_dataset": self._name, "of_analyst": name}
+            for name in touched
+            if name in known
+        ]
+        self._driver.write(INSERT_ANALYST, new)
+        self._driver.write(UPDATE_ANALYST, old)
+
+    def _analyst_row(self, name: str) -> dict[str, Any]:
+        account = self._found.analysts[name]
+        units: tuple[int | None, int | None] = (None, None) if account.limit is None else limit_units(account.limit)
+        return {
+            "cap_loss": None if account.limit is None else loss_text(account.limit),
+            "cap_units": units[0],
+            "cap_delta_units": units[1],
+            **spent_columns(self.limit, account.spent),
+        }
+
+
+def spent_columns(limit: Limit, spent: Charge) -> dict[str, Any]:
+    """The columns of a dataset's or an analyst's row that say what was spent."""
+    epsilon, rho, delta = charge_text(spent)
+    units, delta_units = spent_units(limit, spent)
+    return {
+        "epsilon": epsilon,
+        "rho": rho,
+        "delta": delta,
+        "spent_units": units,
+        "spent_delta_units": delta_units,
+    }
