@@ -62,6 +62,13 @@ def test_every_method_writes_classes_of_at_least_k(method: str, desk: Path) -> N
     assert ("certificate" in shown["facts"]) == (method == "optimal")
 
 
+@pytest.mark.parametrize("cut", ["greedy", "relaxed", "strict", "in-order"])
+def test_mondrian_cuts_where_it_is_told(cut: str, desk: Path) -> None:
+    anonymize(desk, "--k", "4", "--method", "mondrian", "--cut", cut, "--out", "out.parquet")
+    rows = pq.read_table(desk / "out.parquet")
+    assert min(Counter(zip(rows["age"].to_pylist(), rows["town"].to_pylist(), strict=True)).values()) >= 4
+
+
 def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
     sfumato("hierarchy", "draft", "people.yaml", "age", "town", "--out", "levels", cwd=desk)
     checked = sfumato("hierarchy", "check", "levels/age.yaml", "--domain", "people.yaml", cwd=desk)
@@ -111,6 +118,7 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
         (("--k", "3", "--out", "out.xlsx"), 2, "end it in"),
         (("--k", "3", "--method", "mondrian", "--suppression", "0.5", "--out", "out.csv"), 2, "suppresses no row"),
         (("--k", "3", "--method", "samarati", "--seconds", "1", "--out", "out.csv"), 2, "cannot stop early"),
+        (("--k", "3", "--cut", "strict", "--out", "out.csv"), 2, "the cut is for mondrian"),
         (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "cannot read the domain"),
     ],
 )

@@ -22,7 +22,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import Json, Overwrite, columns, folder, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import filled
-from sfumato.app.requests.releases import AnonymizationMethod, AnonymizeRequest, MissingValues
+from sfumato.app.requests.releases import AnonymizationMethod, AnonymizeRequest, CutOption, MissingValues
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def anonymize(
     domain: NearDomainOption = None,
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop the optimal search after this long.")] = None,
+    cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
@@ -79,7 +80,13 @@ def anonymize(
     refuse_clashes([out, recoding], inputs=[table, described, ledger or beside(described)], overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
-    more = {"criteria": criterion or [], "keep": list(names(keep)), "missing": missing.value, "seconds": seconds}
+    more = {
+        "criteria": criterion or [],
+        "keep": list(names(keep)),
+        "missing": missing.value,
+        "seconds": seconds,
+        "cut": cut,
+    }
     wanted = filled(AnonymizeRequest, asked | more).read_with(found)
     for each in wanted.criteria:
         if each.sensitive is not None and each.sensitive not in wanted.keep:

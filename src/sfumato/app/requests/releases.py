@@ -179,6 +179,16 @@ class AnonymizationMethod(StrEnum):
     K_MEMBER = "k-member"
 
 
+class CutOption(StrEnum):
+    """Where Mondrian cuts; the published variant tries attributes in their order."""
+
+    GREEDY = "greedy"
+    BALANCED = "balanced"
+    RELAXED = "relaxed"
+    STRICT = "strict"
+    IN_ORDER = "in-order"
+
+
 class MissingValues(StrEnum):
     """What becomes of a row whose quasi-identifier is missing or unknown."""
 
@@ -190,7 +200,8 @@ class AnonymizeRequest(StrictModel):
     """An anonymised table: what ``sfumato anonymize`` takes.
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
-    k-anonymity and are spelled as on the command line; ``seconds`` end the optimal search early.
+    k-anonymity and are spelled as on the command line; ``seconds`` end the optimal search early; ``cut``
+    says where Mondrian cuts.
     """
 
     method: Literal["optimal", "samarati", "mondrian", "k-member"]
@@ -202,6 +213,7 @@ class AnonymizeRequest(StrictModel):
     missing: Literal["category", "suppress"] = "category"
     hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
     seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
+    cut: CutOption | None = None
 
     def read(self) -> Anonymization:
         """What is asked of the method, with the hierarchies that the request holds.
@@ -232,6 +244,7 @@ class AnonymizeRequest(StrictModel):
             suppression=self.suppression,
             keep=tuple(self.keep),
             seconds=self.seconds,
+            cut=self.cut,
         )
         wanted.refuse_unused()
         return wanted
@@ -247,12 +260,13 @@ class Anonymization:
     suppression: str
     keep: tuple[str, ...]
     seconds: float | None
+    cut: str | None = None
 
     def refuse_unused(self) -> None:
         """Refuse what the method has no use for, before anything is read.
 
         Raises:
-            InputError: a suppression, criterion or time that the method does not take.
+            InputError: a suppression, criterion, time or cut that the method does not take.
         """
         from sfumato.anonymize.search.lattice import allowed_rows
 
@@ -264,6 +278,8 @@ class Anonymization:
             raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
         if method is not AnonymizationMethod.OPTIMAL and self.seconds is not None:
             raise InputError(f"{method} cannot stop early; leave out the seconds", culprit=self.seconds)
+        if method is not AnonymizationMethod.MONDRIAN and self.cut is not None:
+            raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
 
     def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
         """Search, journal and hand out; ``watch`` is told what a long search does next."""
@@ -279,6 +295,7 @@ class Anonymization:
             case AnonymizationMethod.SAMARATI:
                 return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
             case AnonymizationMethod.MONDRIAN:
-                return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep)
+                cut = methods.Cut.GREEDY if self.cut is None else methods.Cut(self.cut)
+                return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep, cut=cut)
             case AnonymizationMethod.K_MEMBER:
                 return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep, watch=watch)
