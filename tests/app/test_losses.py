@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.app.requests.fields import limit_of, loss_of
-from sfumato.errors import LossError
+from sfumato.app.requests.fields import LossFields, filled, limit_of, loss_of
+from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 
@@ -34,6 +34,8 @@ def test_each_way_of_saying_a_loss() -> None:
         ("one", None, None),
         ("1", "1", None),
         ("1", "0", None),
+        ("1e-13", None, None),
+        ("1000001", None, None),
     ],
 )
 def test_what_says_no_loss_is_refused(epsilon, delta, rho) -> None:
@@ -58,3 +60,14 @@ def test_each_way_of_saying_a_limit() -> None:
 def test_what_says_no_limit_is_refused(text) -> None:
     with pytest.raises(LossError):
         limit_of(text)
+
+
+def test_a_field_that_nobody_knows_is_refused_by_its_name() -> None:
+    with pytest.raises(InputError, match=r"^gamma: ") as refusal:
+        filled(LossFields, {"epsilon": "1", "gamma": "s3cret"})
+    assert "s3cret" not in str(refusal.value)
+
+
+def test_a_field_beyond_its_limits_is_refused_by_its_name() -> None:
+    with pytest.raises(InputError, match=r"^epsilon: .*at most 60"):
+        filled(LossFields, {"epsilon": "1" * 61})
