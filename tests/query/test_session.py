@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import threading
+from fractions import Fraction
 
 import pytest
 
 from sfumato.errors import BudgetError, LossError, QueryError
+from sfumato.ledger.account import Account
+from sfumato.privacy.accountant import NOTHING, charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, ask, count, mean, sql, table, total
 from sfumato.query.aggregate import Average, Total
@@ -110,3 +113,15 @@ def test_rows_of_an_answer_can_be_counted_and_picked(vault):
     answer = ask(vault, table("sex"), loss=Epsilon(1))
     assert answer.rows[0]["sex"] == answer.keys[0][0]
     assert len(answer.rows) == len(answer.keys)
+
+
+@pytest.mark.parametrize("budget", [Epsilon(1), Epsilon("0.37"), Rho("0.5"), EpsilonDelta(1, "1e-6")])
+@pytest.mark.parametrize("queries", [1, 3, 29, 97, 101, 1009, 7919])
+def test_all_parts_of_a_budget_fit_into_it_as_accounts_add_up(fake, budget, queries):
+    session = Session(fake, budget=budget, queries=queries)
+    account = Account(budget, NOTHING)
+    for _ in range(queries):
+        assert account.admits(charge_for(session.loss))
+        account = account.charged(charge_for(session.loss))
+    whole = budget.as_rho() if isinstance(budget, EpsilonDelta) else budget
+    assert session.loss.value * queries > whole.value * Fraction(999_999, 1_000_000)

@@ -7,11 +7,13 @@ in one process; caps that outlive it are the ledger's, by analyst.
 from __future__ import annotations
 
 import threading
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
 from sfumato.ledger.account import Account
+from sfumato.ledger.loss_codec import GRID
 from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
@@ -20,6 +22,7 @@ from sfumato.query.question import Query, plan, refuse_no_query
 from sfumato.vault.canonical import loss as loss_in_words
 from sfumato.vault.keeper import refuse_no_vault
 
+_DIGITS, _PLACES = 15, Decimal("1e-18")  # of a part that has to be rounded; as many as a float prints
 REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
 """What :func:`sfumato.query.ask.ask` raises before anything is charged, and only then."""
 
@@ -159,5 +162,14 @@ def _times(charge: Charge, number: int) -> Charge:
 
 
 def _part(budget: Loss, queries: int) -> Loss:
-    """An equal part; of (epsilon, delta), of the zCDP that it admits."""
-    return (budget.as_rho() if isinstance(budget, EpsilonDelta) else budget) / queries
+    """An equal part; of (epsilon, delta), of the zCDP that it admits.
+
+    One that accounts cannot add up exactly is rounded down, so that the last query fits as well.
+    """
+    whole = budget.as_rho() if isinstance(budget, EpsilonDelta) else budget
+    part = whole / queries
+    if GRID % part.value.denominator == 0:
+        return part
+    digits = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
+    short = digits.divide(Decimal(part.value.numerator), Decimal(part.value.denominator))
+    return type(part)(short.quantize(_PLACES, rounding=ROUND_FLOOR))

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 from tests.app.http.serving import DOMAIN, PATIENCE, Server
 
-from sfumato.ledger import store
+from sfumato.ledger import dbapi, store
 from sfumato.ledger.registry import Scope
 
 ASKERS = 8
@@ -62,7 +62,7 @@ def server(people, postgres, marked):
 
 def test_questions_under_way_when_the_server_ends_are_answered(server, postgres, marked, monkeypatch):
     """One waits for a lock, others behind it, and the server is told to end before any is charged."""
-    monkeypatch.setattr(store, "_SILENCE", 600)  # of who holds the lock
+    monkeypatch.setattr(dbapi, "SILENCE", 600)  # of who holds the lock
     key = server.key("ana", Scope.ANALYST)
 
     def ask(number):
