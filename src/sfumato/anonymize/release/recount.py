@@ -260,7 +260,8 @@ def _coarse(groups: SparseTable, recode: Recode) -> Integers:
 
 def _numbered(rows: Integers) -> tuple[Integers, Integers]:
     """A number for each row, equal for equal rows, and one row of each number."""
-    order = np.lexsort(rows.T[::-1])
+    # short integers are sorted by radix, several times faster
+    order = np.lexsort([column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in rows.T[::-1]])
     ordered = rows[order]
     new = np.ones(len(rows), dtype=bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
