@@ -71,6 +71,22 @@ def main(
     """Exit codes: 0 done, 1 failed, 2 wrong input, 3 budget refused."""
 
 
+class _WithoutPandas:
+    """Keeps Arrow from importing pandas, which it does at its first conversion: no command is handed a frame of it."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas" and _importer().partition(".")[0] in ("pyarrow", "sfumato"):
+            raise ModuleNotFoundError("no command uses pandas", name=name)
+
+
+def _importer() -> str:
+    """The module whose code, or whose call of compiled code, runs the import."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to it
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("importlib"):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
+
+
 def _terminate(_: int, __: FrameType | None) -> NoReturn:
     """Leave by way of every ``finally``, so that nothing half-written stays."""
     sys.exit(_TERMINATED)
@@ -90,6 +106,7 @@ def _interruptible() -> None:
 
 def run() -> None:
     """Run the command line and leave with its exit code; errors are one sentence on standard error."""
+    sys.meta_path.insert(0, _WithoutPandas())
     try:
         _interruptible()
     except SfumatoError as error:
