@@ -29,7 +29,7 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
     from sfumato.synthesize.histogram import marginals
     from sfumato.synthesize.mst import mst
     from sfumato.synthesize.row_count import NoisyTotal
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
     from sfumato.workload.counting_queries import all_marginals
 
     def attribute(index):
@@ -43,7 +43,7 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
     narrow = np.asfortranarray(codes, dtype=np.uint16 if max(sizes) <= 1 << 16 else np.uint32)  # column by column
 
     def run():
-        vault = FakeVault(ArrayTable(domain, narrow), seed=seed)
+        vault = SimulatedVault(ArrayTable(domain, narrow), seed=seed)
         if method == "mst":
             release = mst(vault, loss=loss, total=NoisyTotal())
         elif method == "independent":

@@ -3,7 +3,7 @@
     python benchmarks/mwem.py [--runs 10]
 
 smartnoise-synth runs in an environment of its own (``.bench/smartnoise``, made on first use).  Only MWEM
-itself is timed, on a histogram that both already hold: Sfumato through the doors of a vault, with exact
+itself is timed, on a histogram that both already hold: Sfumato through the vault of a vault, with exact
 noise and exact selection, smartnoise-synth by its ``mwem()`` with its floating-point noise.
 """
 
@@ -48,7 +48,7 @@ def case(name: str, run: int) -> tuple[object, list[tuple[tuple[int, int], ...]]
 
 
 class FloatDoors:
-    """Doors with the peer's kind of noise: floating point, unaccounted.  For comparing the algorithms alone."""
+    """Mechanisms with the peer's kind of noise: floating point, unaccounted.  For comparing the algorithms alone."""
 
     def __init__(self, domain: object, counts: object, seed: int) -> None:
         import numpy as np
@@ -82,7 +82,7 @@ def sfumato(name: str, run: int, *, floats: bool = False) -> tuple[float, float]
     from sfumato.privacy.loss import Epsilon
     from sfumato.synthesize import PublicTotal, Schedule, rectangles
     from sfumato.synthesize.mwem import iterate
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
     from sfumato.workload.counting_queries import counting
 
     counts, bounds = case(name, run)
@@ -93,14 +93,14 @@ def sfumato(name: str, run: int, *, floats: bool = False) -> tuple[float, float]
         )
     )
     codes = np.indices(counts.shape).reshape(counts.ndim, -1).T
-    vault = FakeVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=run)
+    vault = SimulatedVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=run)
     box = np.array(bounds)
     workload = rectangles(domain.names, box[:, :, 0], box[:, :, 1])
     loss = Epsilon(EPSILON)
-    doors = FloatDoors(domain, counts.ravel(), run) if floats else vault.doors(loss)
+    mechanisms = FloatDoors(domain, counts.ravel(), run) if floats else vault.mechanisms(loss)
     queries = counting(workload, domain)
     start = time.process_time()
-    found = iterate(doors, loss, PublicTotal(int(counts.sum())), queries, Schedule(**CASES[name]))
+    found = iterate(mechanisms, loss, PublicTotal(int(counts.sum())), queries, Schedule(**CASES[name]))
     spent = time.process_time() - start
     return spent, float(np.abs(workload.answers(domain, found.last - counts.ravel())).mean())
 
@@ -189,14 +189,14 @@ def table(results: list[dict[str, object]]) -> str:
         f"MWEM on the child mental health table at epsilon {EPSILON:g}, 20 repetitions: 60 ranges over 14 cells in 30",
         f"rounds (1-D), {QUERIES_2D} rectangles over 56 cells in 200 rounds (2-D), the same queries for all. CPU",
         "milliseconds of one run of MWEM alone on one thread; mean absolute error over the queries, in people, with",
-        "the standard error of that mean. *Through the doors* is what a release costs, with exact noise, selection and",
+        "the standard error of that mean. *Through the vault* is what a release costs, with exact noise, selection and",
         "accounting; *the algorithm alone* draws floating-point noise as the peer does. Made by",
         "`python benchmarks/mwem.py`.",
         "",
         "| case | contestant | runs | CPU ms a run | times faster | mean error |",
         "|---|---|---|---|---|---|",
     ]
-    names = {"algorithm": "Sfumato, the algorithm alone", "sfumato": "Sfumato, through the doors"}
+    names = {"algorithm": "Sfumato, the algorithm alone", "sfumato": "Sfumato, through the vault"}
     names["smartnoise"] = "smartnoise-synth"
     lines.extend(
         f"| {r['case']} | {names[str(r['contestant'])]} | {r['runs']} | {float(r['cpu_s']) * 1000:.1f} "

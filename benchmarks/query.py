@@ -3,7 +3,7 @@
     python benchmarks/query.py [--seconds 20]
 
 Questions: a count with a filter, the counts of 8 groups, of the 576 groups of three columns, the mean and the median
-of a number, all at epsilon 1 with bounds 0 and 100.  Sfumato asks through the doors of a vault on a loaded table, each
+of a number, all at epsilon 1 with bounds 0 and 100.  Sfumato asks a vault on a loaded table, each
 time as a new release: nothing is answered from the journal.  "First" is the first question of all on a table that was
 just encoded; "later" is a question about attributes that an earlier and different question was about.  The plain
 engines answer the same bounded question: they clip the number and leave out what is missing.  diffprivlib and OpenDP
@@ -112,7 +112,7 @@ def sfumato(seconds: float) -> dict:
     from sfumato.query import ask, choose_quantile
     from sfumato.query.hierarchical_histogram import Quantile
     from sfumato.query.select_statement import parse
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
 
     values, groups = data()
     attributes = [Real(name="x", edges=(0.0, 50.0, 100.0), unknown=Unknown.CLAMP)]
@@ -123,7 +123,7 @@ def sfumato(seconds: float) -> dict:
     queries = {text: parse(text, domain) for text in (*ASKED, *BEFORE)}
 
     def fresh():
-        return FakeVault(table.encode(domain), seed=time.time_ns() % 10**9)
+        return SimulatedVault(table.encode(domain), seed=time.time_ns() % 10**9)
 
     def asking(text):
         return lambda vault: [row[0].estimate for row in ask(vault, queries[text], loss=Epsilon(1)).values]

@@ -23,7 +23,7 @@ from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ AIMED = "aim, workload of triples with the class"
 
 
 def released(train: Rows, method: str, epsilon: str, seed: int) -> Rows:
-    vault = FakeVault(ArrayTable(train.domain, train.codes.astype(np.int16)), seed=seed)
+    vault = SimulatedVault(ArrayTable(train.domain, train.codes.astype(np.int16)), seed=seed)
     loss, total = EpsilonDelta(epsilon, DELTA), synthesize.Summed()
     if method.startswith("aim"):
         workload = synthesize.all_marginals(3) if method == "aim" else towards(train.domain.names)

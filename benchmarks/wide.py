@@ -3,7 +3,7 @@
     python benchmarks/wide.py
 
 Columns of 2 to 12 cells in a chain, each copying the one before in seven rows of ten.  The time of counting
-is taken behind the doors; everything else must not grow with the rows.
+is taken behind the mechanisms; everything else must not grow with the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(rows: int, columns: int) -> dict[str, float]:
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import EpsilonDelta
     from sfumato.synthesize import NoisyTotal, aim, all_marginals
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
 
     class Timed(ArrayTable):
         """Rows that note how long they were counted."""
@@ -61,7 +61,9 @@ def run(rows: int, columns: int) -> dict[str, float]:
     table = Timed(domain, codes)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.process_time()
-    release = aim(FakeVault(table, seed=1), loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=all_marginals(3))
+    release = aim(
+        SimulatedVault(table, seed=1), loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=all_marginals(3)
+    )
     spent = time.process_time() - start
     graph = release.model.model
     return {

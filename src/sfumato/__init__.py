@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
     from sfumato.synthesize import all_marginals
-    from sfumato.vault.opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
+    from sfumato.vault.vault import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
 _FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
 _NAMES = {
@@ -29,7 +29,7 @@ _NAMES = {
     "Unit": ("sfumato.domain", "Unit"),
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "load_domain": ("sfumato.domain", "load"),
-    "open": ("sfumato.vault.opening", "open_vault"),
+    "open": ("sfumato.vault.vault", "open_vault"),
     "open_table": ("sfumato.engine.open", "open_table"),
 }
 

@@ -23,11 +23,8 @@ from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ran
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.doors import Doors
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.keeper import Keeper
-from sfumato.vault.payload import Payload
-from sfumato.vault.vault import Request, Settled
+from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, Settled
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
 from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
@@ -127,7 +124,7 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
     random = np.random.default_rng(asked.seed)
     runs, epsilons = asked.repeated(RUNS), asked.epsilon or EPSILONS
     codes = np.indices(experiment.domain.shape).reshape(len(experiment.domain), -1).T
-    vault = FakeVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
+    vault = SimulatedVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
     workloads = [experiment.workload(random) for _ in range(runs)]
     tables: dict[tuple[str, Fraction], list[Floats]] = {}
     again: list[Row] = []
@@ -176,43 +173,50 @@ def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
 
 
 class _Simulation:
-    """The doors of a vault without the rest of it: what a method finds is not stored."""
+    """The mechanisms of a vault without the rest of it: what a method finds is not stored."""
 
-    def __init__(self, vault: FakeVault) -> None:
+    def __init__(self, vault: SimulatedVault) -> None:
         self._vault = vault
 
     @property
     def domain(self) -> Domain:
         return self._vault.domain
 
+    @property
+    def limit(self) -> None:
+        return None
+
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        self._vault.refuse_keys(columns)
+
     def release(
         self,
         request: Request,
         loss: Loss | Charge,
-        run: Callable[[Doors], Payload],
+        run: Callable[[Mechanisms], Payload],
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is repeated)
     ) -> Settled:
-        payload = dict(run(self._vault.doors(charge or loss)))
+        payload = dict(run(self._vault.mechanisms(charge or loss)))
         return Settled(payload, guarantee="", cost="", provenance={"method": request.method}, digest="0")
 
 
 def _honest(
-    experiment: Experiment, vault: FakeVault, workloads: list[Workload], epsilon: Fraction
+    experiment: Experiment, vault: SimulatedVault, workloads: list[Workload], epsilon: Fraction
 ) -> dict[str, list[Floats]]:
     """Synthetic counts by method, for each run: shape ``(releases, cells)``."""
     loss = Epsilon(epsilon)
     total = PublicTotal(int(experiment.counts.sum()))
     simulation = _Simulation(vault)
 
-    def released(method: Callable[[Keeper], Synthetic]) -> Floats:
+    def released(method: Callable[[ProtectedTable], Synthetic]) -> Floats:
         return np.array([method(simulation).model.cells(experiment.domain.names) for _ in range(RELEASES)])
 
     found: dict[str, list[Floats]] = {"mwem": [], "mwem_average": [], "histogram": [], "auto": []}
     for workload in workloads:
         queries = counting(workload, experiment.domain)
-        iterates = iterate(vault.doors(loss), loss, total, queries, experiment.schedule)
+        iterates = iterate(vault.mechanisms(loss), loss, total, queries, experiment.schedule)
         found["mwem"].append(iterates.last[None])
         found["mwem_average"].append(iterates.average[None])
         found["histogram"].append(released(lambda keeper: histogram(keeper, loss=loss, total=NoisyTotal())))

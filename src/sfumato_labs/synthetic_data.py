@@ -16,7 +16,7 @@ from sfumato.errors import InputError, TableError
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import BudgetShare, NoisyTotal, histogram, marginals, ranges
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import counting
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis
@@ -46,7 +46,7 @@ class Study:
     domain: Domain
     counts: Counts
     chapter: Chapter
-    vault: FakeVault
+    vault: SimulatedVault
     random: np.random.Generator
     epsilon: Fraction
 
@@ -85,7 +85,7 @@ class Study:
         """One honest answer."""
         cells = self.within(low, min(beyond, self._least() + self.counts.shape[0]))
         question = counting(ranges(self.names[0], [(cells.start, cells.stop - 1)]), self.domain)
-        (measured,) = self.vault.doors(self.loss).measure([question], self.loss)
+        (measured,) = self.vault.mechanisms(self.loss).measure([question], self.loss)
         return float(measured.values[0])
 
     def within(self, low: int, beyond: int) -> slice:
@@ -193,7 +193,7 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
 def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int) -> Study:
     codes = np.indices(domain.shape).reshape(len(domain), -1).T
     random = np.random.default_rng(seed)
-    vault = FakeVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=seed)
+    vault = SimulatedVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=seed)
     return Study(domain, counts, Chapter(counts, random, float(epsilon)), vault, random, epsilon)
 
 

@@ -12,8 +12,7 @@ from sfumato.anonymize import KAnonymity, Quasi
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.opening import open_vault
-from sfumato.vault.vault import Vault
+from sfumato.vault.vault import Vault, open_vault
 
 DOMAIN = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 K = [KAnonymity(3)]

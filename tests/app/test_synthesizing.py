@@ -145,7 +145,7 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     from sfumato.privacy.loss import Rho
     from sfumato.report.release_page import release_page
     from sfumato.synthesize import PublicTotal, mst
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
 
     random = np.random.default_rng(1)
     many = Categorical(name="many", values=tuple(f"v{code}" for code in range(150)), unknown=Unknown.DROP)
@@ -153,7 +153,9 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     small = [Categorical(name=f"s{number}", values=("x", "y"), unknown=Unknown.DROP) for number in range(14)]
     domain = Domain((many, fine, *small))
     codes = np.stack([random.integers(0, size, 3000) for size in domain.shape], axis=1)
-    page = release_page("t", mst(FakeVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=PublicTotal(3000)))
+    page = release_page(
+        "t", mst(SimulatedVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=PublicTotal(3000))
+    )
     assert [plot.name for plot in page.plots] == list(domain.names)
     for name in domain.names:
         table = page.tables[name]

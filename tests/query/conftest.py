@@ -10,7 +10,7 @@ from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 
 DOMAIN = Domain(
@@ -55,7 +55,7 @@ def encoded(table):
 
 @pytest.fixture
 def fake(encoded):
-    return FakeVault(encoded, seed=11)
+    return SimulatedVault(encoded, seed=11)
 
 
 @pytest.fixture

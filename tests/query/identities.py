@@ -16,7 +16,7 @@ from sfumato.query import all_ranges, answer_batch, ask, cells_of, choose_quanti
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
-from sfumato.vault import canonical
+from sfumato.vault.guarantee import loss_json
 
 DOMAIN = Domain(
     (
@@ -44,7 +44,7 @@ class Catcher:
         """Every column is there."""
 
     def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
-        parameters = {**request.parameters, "loss": canonical.loss(loss)}
+        parameters = {**request.parameters, "loss": loss_json(loss)}
         digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
         raise CaughtError(f"{request.family} {request.method} {digest}")
 

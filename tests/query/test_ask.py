@@ -15,7 +15,7 @@ from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 LOSS = Epsilon(4)
 EVERYTHING = (
@@ -95,7 +95,7 @@ def test_an_empty_group_has_an_answer_of_the_same_shape(fake):
 )
 def test_standard_errors_and_intervals_are_calibrated(encoded, table, query, truth):
     """A fixed seed; 400 answers: coverage of 90 % below 84 % has probability 1e-4, and errors agree within a fifth."""
-    age, vault = table["age"].to_numpy(), FakeVault(encoded, seed=3)
+    age, vault = table["age"].to_numpy(), SimulatedVault(encoded, seed=3)
     values = [ask(vault, query, loss=Epsilon("0.2"), confidence="0.9").value for _ in range(400)]
     errors = np.array([value.estimate for value in values]) - truth(age)
     assert np.std(errors) == pytest.approx(np.median([value.standard_error for value in values]), rel=0.2)
@@ -104,7 +104,7 @@ def test_standard_errors_and_intervals_are_calibrated(encoded, table, query, tru
 
 @pytest.mark.parametrize("probability", ["1/2", "1/20"])
 def test_intervals_of_quantiles_cover_and_are_not_absurdly_wide(encoded, table, probability):
-    vault = FakeVault(encoded, seed=3)
+    vault = SimulatedVault(encoded, seed=3)
     query = Query((Quantile("age", Fraction(probability)),))
     truth = np.quantile(table["age"].to_numpy(), float(Fraction(probability)), method="inverted_cdf")
     values = [ask(vault, query, loss=Epsilon("0.2"), confidence="0.9").value for _ in range(200)]
@@ -119,7 +119,7 @@ def test_the_cost_of_an_error_and_the_error_at_a_cost_agree_with_what_is_measure
     assert expected.half_width <= 12
     (looser,) = accuracy(encoded.domain, query, loss * Fraction(99, 100), confidence="0.95")
     assert looser.half_width > 12
-    vault = FakeVault(encoded, seed=1)
+    vault = SimulatedVault(encoded, seed=1)
     exact = [value[0].estimate for value in ask(vault, query, loss=Epsilon(1000)).values]
     asked = [[value[0].estimate for value in ask(vault, query, loss=loss).values] for _ in range(1000)]
     assert np.std(np.array(asked) - exact) == pytest.approx(expected.standard_error, rel=0.1)
@@ -131,7 +131,7 @@ def test_expected_errors_of_means_bound_what_is_measured_and_shrink_with_the_row
     by_rows = accuracy(encoded.domain, query, Epsilon(1), confidence="0.95", rows=len(table))
     assert by_row[0].measure == "row"
     assert by_rows[0].standard_error == pytest.approx(by_row[0].standard_error / len(table))
-    found = ask(FakeVault(encoded, seed=0), query, loss=Epsilon(1)).values[0]
+    found = ask(SimulatedVault(encoded, seed=0), query, loss=Epsilon(1)).values[0]
     assert found[0].standard_error <= by_rows[0].standard_error
     assert found[1].standard_error <= by_rows[1].standard_error
     assert by_rows[2].measure == "rank"
@@ -176,7 +176,7 @@ def test_refusals_before_the_data_is_touched_cost_nothing(vault):
 
 
 def test_values_found_in_the_data_are_shown_only_where_enough_units_hold_them(by_id):
-    found = ask(FakeVault(by_id, seed=0), Query((Distinct(),), discovered=("city",)), loss=EpsilonDelta(1, "1e-6"))
+    found = ask(SimulatedVault(by_id, seed=0), Query((Distinct(),), discovered=("city",)), loss=EpsilonDelta(1, "1e-6"))
     assert found.groups == ("city",)
     assert ("Rome",) in found.keys
     assert all(value[0].estimate > 20 for value in found.values)
@@ -185,7 +185,7 @@ def test_values_found_in_the_data_are_shown_only_where_enough_units_hold_them(by
 
 
 def test_distinct_units_are_people_not_rows(by_id):
-    answer = sql(FakeVault(by_id, seed=0), "SELECT COUNT(DISTINCT id), COUNT(*) FROM t", loss=Epsilon(8))
+    answer = sql(SimulatedVault(by_id, seed=0), "SELECT COUNT(DISTINCT id), COUNT(*) FROM t", loss=Epsilon(8))
     people, rows = answer.values[0]
     assert people.estimate == pytest.approx(2000, abs=20)
     assert rows.estimate == pytest.approx(4000, abs=40)

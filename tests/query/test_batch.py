@@ -12,7 +12,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.query.ask import ask
 from sfumato.query.batch import answer_batch, strategies
 from sfumato.query.question import table
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 
 LINE = Domain((Integer(name="x", minimum=0, maximum=63, unknown=Unknown.CLAMP),))
@@ -22,12 +22,12 @@ COUNTS = data.child_mental_health_counts().ravel()
 
 @pytest.fixture
 def plane():
-    return FakeVault(ArrayTable(PLANE, np.indices(PLANE.shape).reshape(2, -1).T, weights=COUNTS), seed=4)
+    return SimulatedVault(ArrayTable(PLANE, np.indices(PLANE.shape).reshape(2, -1).T, weights=COUNTS), seed=4)
 
 
 @pytest.fixture
 def line():
-    return FakeVault(ArrayTable(LINE, np.arange(64)[:, None], weights=np.arange(64) * 10), seed=4)
+    return SimulatedVault(ArrayTable(LINE, np.arange(64)[:, None], weights=np.arange(64) * 10), seed=4)
 
 
 def some_rectangles(random):

@@ -14,7 +14,7 @@ from sfumato.query import ask, choose_quantile
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 MEDIAN = Quantile("income", Fraction(1, 2))
 
@@ -22,7 +22,7 @@ MEDIAN = Quantile("income", Fraction(1, 2))
 def test_a_chosen_quantile_is_nearer_to_the_truth_than_one_read_off_a_tree(encoded, table):
     income = table["income"].to_numpy(zero_copy_only=False)
     truth = np.median(income[(income >= 0) & (income <= 5000)])
-    vault = FakeVault(encoded, seed=2)
+    vault = SimulatedVault(encoded, seed=2)
     chosen = [abs(choose_quantile(vault, MEDIAN, loss=Epsilon(1)).value - truth) for _ in range(40)]
     read = [abs(ask(vault, Query((MEDIAN,)), loss=Epsilon(1)).value.estimate - truth) for _ in range(40)]
     assert np.mean(chosen) < np.mean(read) / 2
@@ -31,7 +31,7 @@ def test_a_chosen_quantile_is_nearer_to_the_truth_than_one_read_off_a_tree(encod
 @pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.5")], ids=str)
 @pytest.mark.parametrize("probability", [Fraction(1, 2), Fraction(1, 10)], ids=str)
 def test_it_misses_the_rank_by_no_more_than_it_says(encoded, table, loss, probability):
-    ages, vault = np.sort(table["age"].to_numpy()), FakeVault(encoded, seed=5)
+    ages, vault = np.sort(table["age"].to_numpy()), SimulatedVault(encoded, seed=5)
     for _ in range(20):
         found = choose_quantile(vault, Quantile("age", probability), loss=loss)
         (bound,) = found.expected_error.values()
@@ -43,7 +43,7 @@ def test_large_integers_are_found_to_the_unit():
     domain = Domain((Integer(name="x", minimum=0, maximum=10**7, edges=(0, 5), unknown=Unknown.CLAMP),))
     values = np.arange(4001) * 3.0 + 1_000_000
     table = ArrayTable(domain, np.ones((4001, 1), dtype=np.int64), values={"x": values})
-    found = choose_quantile(FakeVault(table, seed=1), Quantile("x", Fraction(1, 2)), loss=Epsilon(1))
+    found = choose_quantile(SimulatedVault(table, seed=1), Quantile("x", Fraction(1, 2)), loss=Epsilon(1))
     assert found.value == int(found.value)
     assert abs(found.value - 1_006_000) < 100
 

@@ -21,7 +21,7 @@ from sfumato.query import accuracy, ask
 from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 SURE = Fraction(9, 10)
 FALSE_ALARM = 1e-6
@@ -106,7 +106,7 @@ CASES = {
 def missed(found: Case, aggregates, loss, draws: int, *, narrower: float = 1.0) -> dict[str, int]:
     """How often the interval of each aggregate misses, each asked at its own loss."""
     misses: dict[str, int] = {}
-    vault = FakeVault(found.table, seed=17)
+    vault = SimulatedVault(found.table, seed=17)
     for aggregate in aggregates:
         exact = found.exact(aggregate)
         if exact is None:
@@ -152,7 +152,7 @@ def test_intervals_by_group_hold_each_on_its_own(loss) -> None:
     found, draws = CASES["four rows a unit"], 60
     groups = np.concatenate([found.table._codes[:, 0]])
     misses = np.zeros((4, 2), dtype=int)
-    vault = FakeVault(found.table, seed=5)
+    vault = SimulatedVault(found.table, seed=5)
     for _ in range(draws):
         answer = ask(vault, Query((Count(), Average("age")), by=("group",)), loss=loss, confidence=SURE)
         for group, values in enumerate(answer.values):
@@ -168,7 +168,7 @@ def test_intervals_by_group_hold_each_on_its_own(loss) -> None:
 @pytest.mark.parametrize("loss", [Epsilon(2), Epsilon(30), Rho(1)], ids=str)
 def test_half_widths_stated_beforehand_hold_too(loss) -> None:
     found, draws = CASES["forty rows"], 60
-    vault = FakeVault(found.table, seed=6)
+    vault = SimulatedVault(found.table, seed=6)
     for aggregate in (Count(), *(a for a in ASKED if isinstance(a, Total | Average | Variance))):
         exact, query = found.exact(aggregate), Query((aggregate,))
         (stated,) = accuracy(found.table.domain, query, loss, confidence=SURE, rows=40)

@@ -23,7 +23,7 @@ from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 from sfumato.workload import Explicit
 
@@ -167,7 +167,7 @@ def test_numbers_near_the_ends_of_doubles_are_answered_or_refused_for_nothing(bo
         lambda vault: ask(vault, Query((aggregate,)), loss=Epsilon(1)),
         lambda vault: choose_quantile(vault, Quantile("x", Fraction(1, 3)), loss=Epsilon(1)),
     ):
-        vault = FakeVault(encoded, seed=1)
+        vault = SimulatedVault(encoded, seed=1)
         try:
             asked(vault)
         except (QueryError, SizeError):
@@ -263,7 +263,7 @@ def test_a_session_beyond_the_limit_of_the_ledger_is_refused_at_its_start(vault)
 
 def test_values_found_in_different_columns_are_different_questions_of_a_session():
     loss = EpsilonDelta(1, "1e-6")
-    fake = FakeVault(open_table(rows(300)).encode(PEOPLE), seed=1)
+    fake = SimulatedVault(open_table(rows(300)).encode(PEOPLE), seed=1)
     session = Adaptive(fake, budget=EpsilonDelta(20, "0.01"))
     session.ask(DISCOVER, loss=loss)
     once = session.spent

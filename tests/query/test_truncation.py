@@ -17,7 +17,7 @@ from sfumato.query import accuracy, ask, count, mean, sql, table, too_small, tot
 from sfumato.query.aggregate import Count
 from sfumato.query.question import Query, plan
 from sfumato.query.select_statement import parse
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 MUCH = Epsilon(10_000)
 
@@ -29,7 +29,7 @@ def cut(table):
 
 
 def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, fake) -> None:
-    answer = ask(FakeVault(cut, seed=1), count(), loss=MUCH)
+    answer = ask(SimulatedVault(cut, seed=1), count(), loss=MUCH)
     said = "intervals are of the bounded table: at most 1 rows of one id, the rest is left out"
     assert answer.value.interval == (2000, 2000), "of 4000 rows"
     assert said in answer.remarks
@@ -50,9 +50,9 @@ def test_values_beyond_the_bounds_and_rounded_sums_are_said(fake) -> None:
 def test_the_rows_that_the_bound_leaves_out_are_counted_on_request(cut, table, where) -> None:
     # ruff: noqa: S608  (nothing of a statement is sent to an engine)
     asked = replace(parse(f"SELECT sex, COUNT(*) FROM t{where} GROUP BY sex", cut.domain), truncation=3)
-    answer = ask(FakeVault(cut, seed=1), asked, loss=MUCH)
+    answer = ask(SimulatedVault(cut, seed=1), asked, loss=MUCH)
     every = open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=2)))
-    unbounded = ask(FakeVault(every, seed=1), replace(asked, truncation=None), loss=MUCH)
+    unbounded = ask(SimulatedVault(every, seed=1), replace(asked, truncation=None), loss=MUCH)
     kept, all_rows = (sum(values[0].estimate for values in each.values) for each in (answer, unbounded))
     found = answer.truncation
     assert found is not None
@@ -62,7 +62,7 @@ def test_the_rows_that_the_bound_leaves_out_are_counted_on_request(cut, table, w
 
 
 def test_the_count_of_what_is_left_out_is_a_part_of_the_loss(cut) -> None:
-    vault, loss, query = FakeVault(cut, seed=1), Epsilon(1), replace(count(), truncation=5)
+    vault, loss, query = SimulatedVault(cut, seed=1), Epsilon(1), replace(count(), truncation=5)
     answer = ask(vault, query, loss=loss)
     assert vault.spent.epsilon == 1
     planned = plan(query, cut.domain)

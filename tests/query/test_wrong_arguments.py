@@ -10,7 +10,7 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, QueryError
 from sfumato.privacy.loss import Rho
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 COUNT = query.count()
@@ -28,8 +28,8 @@ DOORS = {
 
 
 @pytest.fixture
-def vault() -> FakeVault:
-    return FakeVault(ArrayTable(DOMAIN, np.arange(30).reshape(30, 1) % 10), seed=1)
+def vault() -> SimulatedVault:
+    return SimulatedVault(ArrayTable(DOMAIN, np.arange(30).reshape(30, 1) % 10), seed=1)
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)

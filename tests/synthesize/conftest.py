@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 
 def integer(name: str, size: int) -> Integer:
@@ -28,10 +28,10 @@ def binding(charge):
 
 
 @pytest.fixture
-def drawn_whole() -> Callable[[FakeVault], bool]:
+def drawn_whole() -> Callable[[SimulatedVault], bool]:
     """Whether all that was reserved was drawn: exactly, but for roots that a selection under rho rounds down."""
 
-    def whole(vault: FakeVault) -> bool:
+    def whole(vault: SimulatedVault) -> bool:
         drawn, reserved = binding(vault.spent), sum(binding(charge) for charge in vault.reserved)
         slack = Fraction(0) if vault.spent.epsilon is not None else Fraction(1, 10**12)
         return reserved * (1 - slack) <= drawn <= reserved
@@ -52,5 +52,5 @@ def counts(domain) -> np.ndarray:
 
 
 @pytest.fixture
-def vault_over() -> Callable[..., FakeVault]:
-    return lambda domain, counts, seed=1: FakeVault(table_of(domain, counts), seed=seed)
+def vault_over() -> Callable[..., SimulatedVault]:
+    return lambda domain, counts, seed=1: SimulatedVault(table_of(domain, counts), seed=seed)

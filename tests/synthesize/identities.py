@@ -35,7 +35,7 @@ from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.graphical import Zeros
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mwem import Output
-from sfumato.vault import canonical
+from sfumato.vault.guarantee import loss_json
 from sfumato.workload.counting_queries import Explicit, Marginals
 
 DOMAIN = Domain(
@@ -58,7 +58,7 @@ class Catcher:
     domain = DOMAIN
 
     def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
-        parameters = {**request.parameters, "loss": canonical.loss(loss)}
+        parameters = {**request.parameters, "loss": loss_json(loss)}
         if parameters.get("strategy") == "p-identity":  # found by a search, whose last bits differ between machines
             parameters["measured"] = None
         digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()

@@ -10,7 +10,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.binning import private_edges
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
     (
@@ -22,7 +22,7 @@ DOMAIN = Domain(
 
 def vault_of(values, seed=1):
     codes = np.zeros((len(values), 2), dtype=np.int64)
-    return FakeVault(ArrayTable(DOMAIN, codes, values={"income": values}), seed=seed)
+    return SimulatedVault(ArrayTable(DOMAIN, codes, values={"income": values}), seed=seed)
 
 
 @pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.05")])
@@ -75,7 +75,7 @@ def test_edges_of_whole_numbers_make_a_domain_and_a_single_point_has_none():
     values = np.random.default_rng(0).integers(0, 100, 2000)
     codes = np.stack([values, np.zeros_like(values)], axis=1)
     table = ArrayTable(Domain((numbers, point)), codes, values={"x": values.astype(float), "y": np.full(2000, 5.0)})
-    vault = FakeVault(table, seed=1)
+    vault = SimulatedVault(table, seed=1)
     edges = private_edges(vault, "x", loss=Epsilon(2), bins=8)
     assert Integer(name="x", minimum=0, maximum=99, edges=edges, unknown=Unknown.CLAMP).declared == len(edges) >= 2
     with pytest.raises(QueryError, match="range"):

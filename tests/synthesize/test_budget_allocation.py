@@ -36,9 +36,9 @@ def test_no_other_division_has_less_expected_error(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_planned_noise_is_that_of_the_doors(loss):
+def test_planned_noise_is_that_of_the_mechanisms(loss):
     from sfumato.domain import Domain, Integer, Unit, Unknown
-    from sfumato.vault.noise import noises
+    from sfumato.vault.mechanisms import noises
     from sfumato.vault.questions import Marginal
 
     age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP)

@@ -10,7 +10,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import NoisyTotal, PublicTotal, Synthesizer, histogram, too_small
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain((Integer(name="x", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 
@@ -25,7 +25,7 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_beforehand() -> None:
 
 
 def test_a_synthesizer_is_fitted_and_sampled() -> None:
-    vault = FakeVault(ArrayTable(DOMAIN, np.arange(200)[:, None] % 10), seed=1)
+    vault = SimulatedVault(ArrayTable(DOMAIN, np.arange(200)[:, None] % 10), seed=1)
     synthesizer = Synthesizer(histogram, loss=Epsilon(1), total=PublicTotal(200))
     assert repr(synthesizer).startswith("Synthesizer(histogram, loss=")
     with pytest.raises(InputError, match="fit the synthesizer"):

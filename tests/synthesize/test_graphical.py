@@ -17,8 +17,8 @@ from sfumato.synthesize.graphical import Graphical, Measured, Zeros
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.row_count import NoisyTotal
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.payload import decode, encode
+from sfumato.vault.interface import decode, encode
+from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
     (
@@ -93,7 +93,7 @@ def test_a_stored_model_does_not_depend_on_the_order_of_columns(model):
     ],
 )
 def test_impossible_cells_that_do_not_fit_are_refused_before_the_charge(zeros, error):
-    vault = FakeVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
+    vault = SimulatedVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
     with pytest.raises(error):
         aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=[zeros])
     assert vault.reserved == []
@@ -101,7 +101,7 @@ def test_impossible_cells_that_do_not_fit_are_refused_before_the_charge(zeros, e
 
 def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
     one, other = (np.arange(3) < 2, np.arange(3) >= 2)
-    vault = FakeVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
+    vault = SimulatedVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
     with pytest.raises(InfeasibleError):
         aim(
             vault,
@@ -115,7 +115,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
 
 def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
-    vault = FakeVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
+    vault = SimulatedVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
     aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=Limits(cells=50))
 
 
@@ -134,7 +134,7 @@ def test_impossible_cells_stay_empty_though_the_noise_says_otherwise(method):
     random = np.random.default_rng(3)
     codes = np.stack([random.integers(0, 3, 500), random.integers(0, 4, 500)], axis=1)
     codes = codes[~impossible[codes[:, 0], codes[:, 1]]]
-    vault = FakeVault(ArrayTable(DOMAIN, codes), seed=3)
+    vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=3)
     release = method(vault, loss=Rho("0.001"), total=NoisyTotal(), zeros=[Zeros(("a", "b"), impossible)])
     drawn = release.model.sample(generator(3), 5000)
     assert not impossible[drawn[:, 0], drawn[:, 1]].any()
@@ -151,7 +151,7 @@ def test_a_spanning_tree_finds_its_room_beside_the_zeros(cells, pairs):
     triple[0, 0, 4], pair[4, 0] = True, True
     codes = codes[~triple[tuple(codes[:, :3].T)] & ~pair[codes[:, 3], codes[:, 5]]]
     zeros = [Zeros(("a", "b", "c"), triple), Zeros(("d", "f"), pair)]
-    vault = FakeVault(ArrayTable(domain, codes), seed=5)
+    vault = SimulatedVault(ArrayTable(domain, codes), seed=5)
     release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=Limits(cells=cells), zeros=zeros)
     model = release.model.model
     assert model.tree.cells(model.sizes) <= cells + 5  # an attribute alone is not counted

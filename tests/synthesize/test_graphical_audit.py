@@ -11,7 +11,7 @@ from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.aim import aim
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.row_count import PublicTotal
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
 CANARIES = 400
@@ -34,7 +34,7 @@ def audited(method, spent):
     def run(included):
         present = np.flatnonzero(included)
         codes = np.stack([present, present % 2], axis=1)
-        cells = method(FakeVault(ArrayTable(DOMAIN, codes), seed=5), spent).model.cells(("who",))
+        cells = method(SimulatedVault(ArrayTable(DOMAIN, codes), seed=5), spent).model.cells(("who",))
         return cells - np.median(cells)
 
     return audit_one_run(run, canaries=CANARIES, guesses=100, claim=CLAIM, error=1e-6, generator=generator(6))

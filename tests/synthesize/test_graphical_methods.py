@@ -1,4 +1,4 @@
-"""What mst, aim and annealed have in common: exact spending, data seen through doors alone, and rows that fit."""
+"""What mst, aim and annealed have in common: exact spending, data seen through mechanisms alone, and rows that fit."""
 
 import math
 from fractions import Fraction
@@ -20,7 +20,7 @@ from sfumato.synthesize.initial_marginals import begin
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst, span
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
 ROWS = 4000
@@ -41,11 +41,11 @@ def chain_table(unit=None, rows=ROWS):
 
 
 class Recorder:
-    """Doors that note every loss asked of them."""
+    """Mechanisms that note every loss asked of them."""
 
-    def __init__(self, doors):
-        self._doors = doors
-        self.domain = doors.domain
+    def __init__(self, mechanisms):
+        self._inner = mechanisms
+        self.domain = mechanisms.domain
         self.asked = []
         self.cells = []
 
@@ -54,11 +54,11 @@ class Recorder:
         sizes = dict(zip(self.domain.names, self.domain.shape, strict=True))
         self.cells.append(sum(math.prod(sizes[name] for name in question.attributes) for question in questions))
         assert sum(shares or [1]) <= 1
-        return self._doors.measure(questions, loss, shares=shares)
+        return self._inner.measure(questions, loss, shares=shares)
 
     def select(self, scores, loss):
         self.asked.append(loss)
-        return self._doors.select(scores, loss)
+        return self._inner.select(scores, loss)
 
 
 def run_aim(vault, loss, total):
@@ -75,20 +75,22 @@ def run_mst(vault, loss, total):
 
 METHODS = pytest.mark.parametrize("method", [run_aim, run_annealed, run_mst])
 STEPS = {
-    "aim": lambda doors, loss, total: adapt(doors, loss, total, all_marginals(3), limits=Limits(), zeros=()),
-    "annealed": lambda doors, loss, total: anneal(doors, loss, total, all_marginals(2), limits=Limits(cells=5000)),
-    "mst": lambda doors, loss, total: span(doors, loss, total, limits=Limits()),
+    "aim": lambda mechanisms, loss, total: adapt(mechanisms, loss, total, all_marginals(3), limits=Limits(), zeros=()),
+    "annealed": lambda mechanisms, loss, total: anneal(
+        mechanisms, loss, total, all_marginals(2), limits=Limits(cells=5000)
+    ),
+    "mst": lambda mechanisms, loss, total: span(mechanisms, loss, total, limits=Limits()),
 }
 
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("loss", [Epsilon(1), EpsilonDelta(1, "1e-6")])
-def test_the_losses_asked_of_the_doors_add_up_exactly(steps, loss):
-    vault = FakeVault(chain_table(), seed=1)
-    doors = Recorder(vault.doors(loss))
-    steps(doors, loss, NoisyTotal())
+def test_the_losses_asked_of_the_mechanisms_add_up_exactly(steps, loss):
+    vault = SimulatedVault(chain_table(), seed=1)
+    mechanisms = Recorder(vault.mechanisms(loss))
+    steps(mechanisms, loss, NoisyTotal())
     whole = loss if isinstance(loss, Epsilon) else loss.as_rho()
-    assert reduce(type(whole).__add__, doors.asked) == whole
+    assert reduce(type(whole).__add__, mechanisms.asked) == whole
 
 
 @METHODS
@@ -96,7 +98,7 @@ def test_the_losses_asked_of_the_doors_add_up_exactly(steps, loss):
     "total", [PublicTotal(3000), NoisyTotal(), BudgetShare(Fraction(1, 10)), BudgetShare(Fraction(9, 10))]
 )
 def test_the_row_count_is_public_or_bought(method, total):
-    vault = FakeVault(chain_table(), seed=2)
+    vault = SimulatedVault(chain_table(), seed=2)
     release = method(vault, Rho("0.05"), total)
     assert vault.reserved[0].rho * (1 - Fraction(1, 10**6)) <= vault.spent.rho <= vault.reserved[0].rho
     if isinstance(total, PublicTotal):
@@ -108,7 +110,7 @@ def test_the_row_count_is_public_or_bought(method, total):
 
 @METHODS
 def test_strong_dependence_is_kept_and_what_is_independent_stays_so(method):
-    release = method(FakeVault(chain_table(), seed=3), Rho(1), NoisyTotal())
+    release = method(SimulatedVault(chain_table(), seed=3), Rho(1), NoisyTotal())
     codes = release.model.sample(generator(3), 20_000)
     truth = chain_table(rows=20_000)._codes
     for pair in ((0, 1), (1, 2), (2, 3), (0, 4)):
@@ -122,7 +124,7 @@ def test_a_unit_of_several_rows_gets_its_noise(method):
     rows = [
         max(
             table.deviation
-            for table in method(FakeVault(chain_table(unit), seed=4), Rho("0.1"), NoisyTotal()).model.measured
+            for table in method(SimulatedVault(chain_table(unit), seed=4), Rho("0.1"), NoisyTotal()).model.measured
         )
         for unit in (Unit.row(), Unit("id", rows=50))
     ]
@@ -133,7 +135,7 @@ def test_a_unit_of_several_rows_gets_its_noise(method):
 def test_everything_comes_from_the_doors(method):
     """A release of an empty table is a release of noise: the method sees nothing of the table but answers."""
     empty = ArrayTable(chain_table().domain, np.zeros((0, 5), dtype=np.int64))
-    release = method(FakeVault(empty, seed=5), Rho("0.5"), NoisyTotal())
+    release = method(SimulatedVault(empty, seed=5), Rho("0.5"), NoisyTotal())
     assert release.model.total < 100
     assert len(release.sample(10)) == 10
 
@@ -141,7 +143,7 @@ def test_everything_comes_from_the_doors(method):
 @pytest.mark.parametrize("method", [run_aim, run_mst])
 @pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6), Rho(10**60), Epsilon(10**40)])
 def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
-    release = method(FakeVault(chain_table(), seed=5), loss, NoisyTotal())
+    release = method(SimulatedVault(chain_table(), seed=5), loss, NoisyTotal())
     truth = np.bincount(chain_table()._codes[:, 0], minlength=4)
     np.testing.assert_allclose(release.model.cells(("a",)), truth, atol=0.01 * ROWS)
 
@@ -149,10 +151,10 @@ def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, lo
 @pytest.mark.parametrize("steps", [STEPS["aim"], STEPS["mst"]])
 def test_marginals_are_measured_in_parts_that_the_vault_can_count(steps, monkeypatch):
     monkeypatch.setattr(marginal_selection, "_CHUNK_CELLS", 100)
-    doors = Recorder(FakeVault(chain_table(), seed=1).doors(Rho(1)))
-    steps(doors, Rho(1), NoisyTotal())
-    assert max(cells for cells in doors.cells[2:]) <= 320  # one triple of 4 x 4 x 20 cells; the first are one-way
-    assert reduce(Rho.__add__, doors.asked) == Rho(1)
+    mechanisms = Recorder(SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)))
+    steps(mechanisms, Rho(1), NoisyTotal())
+    assert max(cells for cells in mechanisms.cells[2:]) <= 320  # one triple of 4 x 4 x 20 cells; the first are one-way
+    assert reduce(Rho.__add__, mechanisms.asked) == Rho(1)
 
 
 def test_mst_leaves_out_pairs_that_nobody_could_count():
@@ -162,7 +164,7 @@ def test_mst_leaves_out_pairs_that_nobody_could_count():
     )
     wide = [Integer(name=name, minimum=0, maximum=49_999, unknown=Unknown.CLAMP) for name in "xy"]
     narrow = [Categorical(name=name, values=(0, 1, 2), unknown=Unknown.DROP) for name in "pq"]
-    vault = FakeVault(ArrayTable(Domain((*wide, *narrow)), codes), seed=1)
+    vault = SimulatedVault(ArrayTable(Domain((*wide, *narrow)), codes), seed=1)
     release = mst(vault, loss=Rho(1), total=NoisyTotal())
     measured = {table.attributes for table in release.model.measured}
     assert ("x", "y") not in measured
@@ -175,7 +177,7 @@ def test_mst_leaves_out_pairs_that_nobody_could_count():
     ("limits", "edges"), [(Limits(cells=60), 0), (Limits(cells=79, marginal=20), 3), (Limits(cells=400), 4)]
 )
 def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edges):
-    vault = FakeVault(chain_table(), seed=2)
+    vault = SimulatedVault(chain_table(), seed=2)
     release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=limits)
     pairs = [table.attributes for table in release.model.measured if len(table.attributes) == 2]
     assert len(pairs) == edges
@@ -188,9 +190,9 @@ def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edg
 @pytest.mark.parametrize(("loss", "factor"), [(Epsilon("0.01"), 2), (Rho("0.00001"), 4)])
 def test_annealing_halves_the_noise_and_no_more(loss, factor):
     domain = chain_table().domain
-    doors = Recorder(FakeVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).doors(loss))
-    anneal(doors, loss, PublicTotal(100), all_marginals(2), limits=Limits())
-    rounds = [asked.value for asked in doors.asked[2::2]]  # what measures, after the one-way marginals
+    mechanisms = Recorder(SimulatedVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).mechanisms(loss))
+    anneal(mechanisms, loss, PublicTotal(100), all_marginals(2), limits=Limits())
+    rounds = [asked.value for asked in mechanisms.asked[2::2]]  # what measures, after the one-way marginals
     ratios = {after / before for before, after in pairwise(rounds[:-1])}
     assert factor in ratios
     assert ratios <= {1, factor}
@@ -198,10 +200,14 @@ def test_annealing_halves_the_noise_and_no_more(loss, factor):
 
 def test_annealing_considers_all_marginals_inside_the_workload():
     state = begin(
-        FakeVault(chain_table(), seed=1).doors(Rho(1)), Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=()
+        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)),
+        Allowance(Rho(1)),
+        PublicTotal(ROWS),
+        share=None,
+        zeros=(),
     )
     found = annealing._closure(
-        FakeVault(chain_table(), seed=1).doors(Rho(1)), state, all_marginals(3), Limits(candidates=1)
+        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)), state, all_marginals(3), Limits(candidates=1)
     )
     assert len(found) == 5 + 10 + 10
     assert found[("a",)] * 2 == found[("a", "b")]
@@ -209,8 +215,8 @@ def test_annealing_considers_all_marginals_inside_the_workload():
 
 
 def test_annealing_scores_by_weighted_distance_less_the_noise():
-    doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
-    state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
+    mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
+    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
     errors = annealing._selection_scores(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
@@ -222,14 +228,14 @@ def test_annealing_scores_by_weighted_distance_less_the_noise():
 
 
 def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_either():
-    doors = FakeVault(chain_table(), seed=1).doors(Rho(1))
-    state = begin(doors, Allowance(Rho(1)), PublicTotal(ROWS), share=Fraction(1, 10**6), zeros=())
+    mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
+    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), share=Fraction(1, 10**6), zeros=())
     groups = state.coarsenings["n"].groups
     (deviation,) = (table.deviation for table in state.measured if table.attributes == ("n",))
     observed = {observation.attributes: observation for observation in state.observations}
     assert len(set(groups)) < len(groups)
     np.testing.assert_allclose(observed["n",].variance, np.bincount(groups) * deviation**2)
-    (again,) = doors.measure([state.question(("n",))], Rho("0.1"))
+    (again,) = mechanisms.measure([state.question(("n",))], Rho("0.1"))
     pooled = {each.attributes: each for each in state.learn([again]).observations}["n",]
     old, new = 1 / observed["n",].variance, 1 / again.noise.variance
     np.testing.assert_allclose(pooled.variance, 1 / (old + new))
@@ -239,7 +245,7 @@ def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_eithe
 @METHODS
 def test_one_attribute_is_enough(method):
     domain = Domain((Categorical(name="a", values=("x", "y"), unknown=Unknown.DROP),))
-    vault = FakeVault(ArrayTable(domain, np.repeat([[0], [1]], [300, 100], axis=0)), seed=6)
+    vault = SimulatedVault(ArrayTable(domain, np.repeat([[0], [1]], [300, 100], axis=0)), seed=6)
     if method is run_aim:
         release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     elif method is run_annealed:

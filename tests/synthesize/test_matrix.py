@@ -9,7 +9,7 @@ from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, all_marginals, all_ranges, rectangles
 from sfumato.synthesize.histogram import matrix, optimised
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 
 def line(size):
@@ -21,7 +21,7 @@ def test_the_error_is_what_was_promised(loss):
     domain = line(64)
     counts = np.full(64, 5000)  # far above the noise, so that non-negativity changes nothing
     workload = all_ranges(domain, "x")
-    vault = FakeVault(ArrayTable(domain, np.arange(64)[:, None], weights=counts), seed=1)
+    vault = SimulatedVault(ArrayTable(domain, np.arange(64)[:, None], weights=counts), seed=1)
     promised = optimised(domain, loss, NoisyTotal(), workload).error
     truth = workload.answers(domain, counts)
     squares = [
@@ -51,7 +51,7 @@ def test_single_cells_are_measured_as_they_are():
 def test_several_attributes_and_a_public_total():
     domain = Domain(tuple(Integer(name=name, minimum=0, maximum=5, unknown=Unknown.DROP) for name in ("a", "b")))
     codes = np.indices(domain.shape).reshape(2, -1).T
-    vault = FakeVault(ArrayTable(domain, codes, weights=np.full(36, 100)), seed=2)
+    vault = SimulatedVault(ArrayTable(domain, codes, weights=np.full(36, 100)), seed=2)
     boxes = rectangles(domain.names, [[0, 0], [1, 2], [0, 0]], [[2, 5], [4, 4], [5, 5]])
     release = matrix(vault, loss=Rho("0.5"), total=PublicTotal(3600), workload=boxes)
     np.testing.assert_allclose(release.model.answers(boxes), [1800, 1200, 3600], rtol=0.05)
@@ -59,7 +59,7 @@ def test_several_attributes_and_a_public_total():
 
 
 def test_too_many_cells_are_refused_before_anything_is_charged():
-    vault = FakeVault(ArrayTable(line(300), np.zeros((5, 1), dtype=np.int64)), seed=3)
+    vault = SimulatedVault(ArrayTable(line(300), np.zeros((5, 1), dtype=np.int64)), seed=3)
     with pytest.raises(SizeError, match="mst or aim"):
         matrix(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     assert not vault.reserved

@@ -29,21 +29,21 @@ from sfumato.workload.counting_queries import Explicit, counting
 
 
 class Watched:
-    """Doors that keep what went through them."""
+    """Mechanisms that keep what went through them."""
 
-    def __init__(self, doors):
-        self._doors = doors
-        self.domain = doors.domain
+    def __init__(self, mechanisms):
+        self._inner = mechanisms
+        self.domain = mechanisms.domain
         self.selected = []
         self.measured = []
 
     def measure(self, questions, loss, *, shares=None):
-        found = self._doors.measure(questions, loss, shares=shares)
+        found = self._inner.measure(questions, loss, shares=shares)
         self.measured += found
         return found
 
     def select(self, scores, loss):
-        chosen = self._doors.select(scores, loss)
+        chosen = self._inner.select(scores, loss)
         self.selected.append((scores.queries.matrix[chosen], loss))
         return chosen
 
@@ -134,12 +134,12 @@ def test_absurd_answers_leave_a_table_of_finite_weights(answer):
 @pytest.mark.parametrize("total", [PublicTotal(60_000), BudgetShare(Fraction(1, 10))])
 def test_exactly_the_loss_is_drawn_and_no_query_measured_twice(vault_over, drawn_whole, domain, counts, loss, total):
     queries = counting(all_marginals(2), domain)
-    doors = Watched(vault_over(domain, counts).doors(loss))
+    mechanisms = Watched(vault_over(domain, counts).mechanisms(loss))
     schedule = Schedule(rounds=queries.matrix.shape[0], repetitions=2)
-    iterate(doors, loss, total, queries, schedule)
-    asked = [measured.question.matrix[0] for measured in doors.measured if hasattr(measured.question, "matrix")]
+    iterate(mechanisms, loss, total, queries, schedule)
+    asked = [measured.question.matrix[0] for measured in mechanisms.measured if hasattr(measured.question, "matrix")]
     assert sorted(row.tolist() for row in asked) == sorted(queries.matrix.tolist())
-    assert [query.tolist() for query, _ in doors.selected] == [row.tolist() for row in asked]
+    assert [query.tolist() for query, _ in mechanisms.selected] == [row.tolist() for row in asked]
     vault = vault_over(domain, counts)
     mwem(vault, loss=loss, total=total, workload=all_marginals(2), schedule=schedule)
     assert drawn_whole(vault)
@@ -148,11 +148,11 @@ def test_exactly_the_loss_is_drawn_and_no_query_measured_twice(vault_over, drawn
 def test_selection_and_measurement_share_the_loss_evenly(vault_over, child):
     domain, counts = child
     loss = Epsilon(3)
-    doors = Watched(vault_over(domain, counts).doors(loss))
+    mechanisms = Watched(vault_over(domain, counts).mechanisms(loss))
     workload = ranges("age", data.child_mental_health_queries())
-    iterate(doors, loss, PublicTotal(int(counts.sum())), counting(workload, domain), Schedule(10, 5))
-    assert {part for _, part in doors.selected} == {Epsilon("3/20")}
-    assert {measured.noise for measured in doors.measured} == {DiscreteLaplace(Fraction(20, 3))}
+    iterate(mechanisms, loss, PublicTotal(int(counts.sum())), counting(workload, domain), Schedule(10, 5))
+    assert {part for _, part in mechanisms.selected} == {Epsilon("3/20")}
+    assert {measured.noise for measured in mechanisms.measured} == {DiscreteLaplace(Fraction(20, 3))}
 
 
 def test_measured_answers_carry_the_noise_that_is_stated(vault_over, child):
@@ -162,9 +162,9 @@ def test_measured_answers_carry_the_noise_that_is_stated(vault_over, child):
     queries = counting(ranges("age", data.child_mental_health_queries()), domain)
     noise = []
     for _ in range(40):
-        doors = Watched(vault.doors(loss))
-        iterate(doors, loss, PublicTotal(int(counts.sum())), queries, Schedule(60, 1))
-        noise += [int(found.values[0] - found.question.matrix[0] @ counts) for found in doors.measured]
+        mechanisms = Watched(vault.mechanisms(loss))
+        iterate(mechanisms, loss, PublicTotal(int(counts.sum())), queries, Schedule(60, 1))
+        noise += [int(found.values[0] - found.question.matrix[0] @ counts) for found in mechanisms.measured]
     mean_square = np.mean(np.square(noise))
     # 2400 draws: one standard deviation of the mean square is 4.6 %, the gate is six of them; scale 14 has 49 %
     assert abs(mean_square / DiscreteLaplace(20).variance - 1) < 0.28
@@ -174,11 +174,11 @@ def test_measured_answers_carry_the_noise_that_is_stated(vault_over, child):
 def test_the_worst_query_is_found(vault_over, child):
     domain, counts = child
     queries = counting(ranges("age", data.child_mental_health_queries()), domain)
-    doors = Watched(vault_over(domain, counts).doors(Epsilon(1)))
-    iterate(doors, Epsilon(1), PublicTotal(int(counts.sum())), queries, Schedule(1, 1))
+    mechanisms = Watched(vault_over(domain, counts).mechanisms(Epsilon(1)))
+    iterate(mechanisms, Epsilon(1), PublicTotal(int(counts.sum())), queries, Schedule(1, 1))
     uniform = np.full(14, counts.sum() / 14)
     errors = np.abs(queries.matrix @ (counts - uniform))
-    assert abs(doors.selected[0][0] @ (counts - uniform)) == pytest.approx(errors.max())
+    assert abs(mechanisms.selected[0][0] @ (counts - uniform)) == pytest.approx(errors.max())
 
 
 def test_errors_on_the_published_queries(vault_over, child):
@@ -204,7 +204,7 @@ def test_the_average_is_that_of_the_iterates_before_the_last(vault_over, child):
     np.testing.assert_allclose(partial.model.cells(("age",)), last.model.cells(("age",)), err_msg="one round")
     queries = counting(workload, domain)
     found = iterate(
-        vault_over(domain, counts).doors(Epsilon(5)), Epsilon(5), PublicTotal(1000), queries, Schedule(2, 3)
+        vault_over(domain, counts).mechanisms(Epsilon(5)), Epsilon(5), PublicTotal(1000), queries, Schedule(2, 3)
     )
     assert found.average.sum() == pytest.approx(1000)
     assert not np.allclose(found.average, found.last)

@@ -1,4 +1,4 @@
-"""The privacy of whole runs, by enumerating everything that can come out of the doors."""
+"""The privacy of whole runs, by enumerating everything that can come out of the mechanisms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import BudgetShare, PublicTotal, Schedule
 from sfumato.synthesize.histogram import tabulate
 from sfumato.synthesize.mwem import iterate
-from sfumato.vault.noise import noises
-from sfumato.vault.questions import Counting, Measurement, Scores
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.questions import Counting, Measurement
+from sfumato.vault.scores import Scores
 
 DOMAIN = Domain((Integer(name="cell", minimum=0, maximum=2, unknown=Unknown.DROP),))
 QUERIES = Counting(("cell",), np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool))
@@ -28,13 +29,13 @@ WINDOW = range(-2, 13, 2)
 
 
 class Scripted:
-    """Doors that give scripted replies and add up how likely several tables were to give them (as logarithms)."""
+    """Mechanisms that give scripted replies and add up how likely several tables were to give them (as logarithms)."""
 
     def __init__(self, script, tables, *, generosity=1.0):
         self.domain = DOMAIN
         self._script = iter(script)
         self._tables = tables
-        self._generosity = generosity  # above one, the doors are more accurate than their loss allows
+        self._generosity = generosity  # above one, the mechanisms are more accurate than their loss allows
         self.logs = np.zeros(len(tables))
 
     def measure(self, questions, loss, *, shares=None):
@@ -70,26 +71,26 @@ def _answer(question, table):
     return table if question.attributes else np.array([table.sum()])
 
 
-def worst_ratio(run, script_space, **doors_options):
+def worst_ratio(run, script_space, **options):
     """Largest logarithm of a ratio of likelihoods of one transcript under the table and a neighbour."""
     worst = 0.0
     for script in product(*script_space):
-        doors = Scripted(script, [TABLE, *NEIGHBOURS], **doors_options)
-        run(doors)
-        worst = max(worst, np.abs(doors.logs[1:] - doors.logs[0]).max())
+        mechanisms = Scripted(script, [TABLE, *NEIGHBOURS], **options)
+        run(mechanisms)
+        worst = max(worst, np.abs(mechanisms.logs[1:] - mechanisms.logs[0]).max())
     return worst
 
 
-def run_mwem(doors):
-    iterate(doors, EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
+def run_mwem(mechanisms):
+    iterate(mechanisms, EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
 
 
-def run_mwem_charged(doors):
-    iterate(doors, EPSILON, BudgetShare(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
+def run_mwem_charged(mechanisms):
+    iterate(mechanisms, EPSILON, BudgetShare(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
 
 
-def run_histogram(doors):
-    tabulate(doors, EPSILON, BudgetShare(Fraction(1, 4)), [("cell",)])
+def run_histogram(mechanisms):
+    tabulate(mechanisms, EPSILON, BudgetShare(Fraction(1, 4)), [("cell",)])
 
 
 MWEM_SPACE = (range(3), WINDOW, range(2), WINDOW)
@@ -112,7 +113,7 @@ def test_the_enumeration_catches_noise_that_is_too_small(run, space):
     assert worst_ratio(run, space, generosity=1 / 0.7) > float(EPSILON.value) + 1e-9
 
 
-def test_what_comes_out_depends_on_the_doors_alone():
+def test_what_comes_out_depends_on_the_mechanisms_alone():
     script = (2, 4, 0, 1)
     first, second = (
         iterate(Scripted(script, [table]), EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))

@@ -9,7 +9,7 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import Factor
 from sfumato.synthesize import all_marginals
 from sfumato.synthesize.product import Product
-from sfumato.vault.payload import decode, encode
+from sfumato.vault.interface import decode, encode
 
 
 @pytest.fixture

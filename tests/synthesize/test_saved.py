@@ -13,8 +13,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import NoisyTotal, histogram
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.synthetic import load, save
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.payload import decode, encode
+from sfumato.vault.interface import decode, encode
+from sfumato.vault.simulated import SimulatedVault
 
 # names out of alphabetical order, sizes that differ: a model that forgets the order of its domain is caught
 DOMAIN = Domain(
@@ -28,7 +28,7 @@ DOMAIN = Domain(
 
 def released(method: str):
     codes = np.random.default_rng(0).integers(0, DOMAIN.shape, (500, 3))
-    vault = FakeVault(ArrayTable(DOMAIN, codes), seed=1)
+    vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=1)
     if method == "mst":
         return mst(vault, loss=Epsilon(5), total=NoisyTotal())
     return histogram(vault, loss=Epsilon(5), total=NoisyTotal())

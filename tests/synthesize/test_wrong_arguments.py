@@ -19,8 +19,8 @@ from sfumato.synthesize.graphical import Zeros
 from sfumato.synthesize.histogram import matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.synthetic import save
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.opening import open_vault
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.vault import open_vault
 
 NONE = np.zeros((3, 3), dtype=bool)
 DOMAIN = Domain(tuple(Categorical(name=name, values=("x", "y", "z"), unknown=Unknown.DROP) for name in "ab"))
@@ -41,8 +41,8 @@ METHODS = {
 
 
 @pytest.fixture
-def vault() -> FakeVault:
-    return FakeVault(ArrayTable(DOMAIN, np.arange(60).reshape(30, 2) % 3), seed=1)
+def vault() -> SimulatedVault:
+    return SimulatedVault(ArrayTable(DOMAIN, np.arange(60).reshape(30, 2) % 3), seed=1)
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -189,7 +189,7 @@ def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> 
 @pytest.mark.parametrize("size", [1 << 23, 10**12])
 def test_an_attribute_of_too_many_cells_is_refused_before_the_charge(method, size) -> None:
     fine = Integer(name="id", minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
-    vault = FakeVault(ArrayTable(Domain((fine, *DOMAIN)), np.ones((9, 3), dtype=np.int64)), seed=1)
+    vault = SimulatedVault(ArrayTable(Domain((fine, *DOMAIN)), np.ones((9, 3), dtype=np.int64)), seed=1)
     with pytest.raises(SizeError, match=r"id has .* cells"):
         method(vault, loss=Rho(1), total=synthesize.NoisyTotal())
     assert not vault.reserved

@@ -14,20 +14,10 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.vault import canonical
-from sfumato.vault.questions import (
-    AbsoluteErrors,
-    Bins,
-    Counting,
-    Distance,
-    Dropped,
-    Marginal,
-    MarginalErrors,
-    Moments,
-    Sum,
-    Units,
-    Weighted,
-)
+from sfumato.vault.guarantee import loss_json
+from sfumato.vault.questions import Counting, Distance, Marginal, Weighted, where_json
+from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 NAMES = st.lists(st.sampled_from("ab"), max_size=2, unique=True).map(tuple)
 UNITS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(1, 2)])
@@ -81,7 +71,7 @@ def meaning(part: object) -> object:
 
 
 def key(asked: object) -> str:
-    return Question("vault", "measure", {"question": canonical.question(asked)}, "v").key
+    return Question("vault", "measure", {"question": asked.canonical()}, "v").key
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,10 +92,10 @@ def test_questions_of_different_kinds_never_share_a_key(pair) -> None:
 
 @given(CONDITIONS, CONDITIONS)
 def test_the_order_of_parts_does_not_matter_and_their_kind_does(left, right) -> None:
-    assert canonical.where(All((left, right))) == canonical.where(All((right, left)))
-    assert canonical.where(Any((left, right))) == canonical.where(Any((right, left)))
-    assert canonical.where(All((left, right))) != canonical.where(Any((left, right)))
-    assert canonical.where(Not(left)) != canonical.where(left)
+    assert where_json(All((left, right))) == where_json(All((right, left)))
+    assert where_json(Any((left, right))) == where_json(Any((right, left)))
+    assert where_json(All((left, right))) != where_json(Any((left, right)))
+    assert where_json(Not(left)) != where_json(left)
 
 
 def test_arrays_of_other_shape_or_type_are_other_questions() -> None:
@@ -120,6 +110,6 @@ def test_losses_and_charges_are_told_apart() -> None:
     half = Fraction(1, 2)
     losses = [Epsilon(half), Rho(half), EpsilonDelta(half, "1e-9"), Epsilon("1/3"), Epsilon(0.3333333333333333)]
     charges = [Charge(half, half**2 / 2, Fraction(0)), Charge(None, half, Fraction(0)), Charge(None, half, half)]
-    spelled = [str(canonical.loss(loss)) for loss in (*losses, *charges)]
+    spelled = [str(loss_json(loss)) for loss in (*losses, *charges)]
     assert len(set(spelled)) == len(spelled)
-    assert canonical.loss(Epsilon("0.50")) == canonical.loss(Epsilon(half))
+    assert loss_json(Epsilon("0.50")) == loss_json(Epsilon(half))

@@ -13,20 +13,10 @@ from sfumato.domain.predicate import All, Among, Not
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import (
-    AbsoluteErrors,
-    Bins,
-    Counting,
-    Distance,
-    Dropped,
-    Marginal,
-    MarginalErrors,
-    Moments,
-    Sum,
-    Units,
-    Weighted,
-)
+from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
+from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 ONE = Fraction(1)
 NOWHERE = Among("a", frozenset({7}))
@@ -71,36 +61,36 @@ CANDIDATES = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_question_is_refused_and_costs_nothing(name) -> None:
     question, error = WRONG[name]
-    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Epsilon(1))
     with pytest.raises(error):
-        doors.measure([Marginal(("a",)), question], Epsilon(1))
-    doors.measure([Marginal(("a",))], Epsilon(1))  # all of the loss is still there
+        mechanisms.measure([Marginal(("a",)), question], Epsilon(1))
+    mechanisms.measure([Marginal(("a",))], Epsilon(1))  # all of the loss is still there
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_wrong_candidates_are_refused_and_cost_nothing(name) -> None:
-    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Epsilon(1))
     with pytest.raises(InputError):
-        doors.select(CANDIDATES[name], Epsilon(1))
-    doors.measure([Marginal(("a",))], Epsilon(1))
+        mechanisms.select(CANDIDATES[name], Epsilon(1))
+    mechanisms.measure([Marginal(("a",))], Epsilon(1))
 
 
 def test_tables_that_no_engine_holds_are_refused_together_and_counted_once_each() -> None:
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
-    doors = FakeVault(ArrayTable(wide, np.zeros((1, 3), dtype=np.int64)), seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(ArrayTable(wide, np.zeros((1, 3), dtype=np.int64)), seed=0).mechanisms(Epsilon(1))
     with pytest.raises(SizeError, match="200,000,000 cells"):
-        doors.measure([Marginal(("x", "y")), Marginal(("x", "z")), Marginal(("x", "z"))], Epsilon(1))
+        mechanisms.measure([Marginal(("x", "y")), Marginal(("x", "z")), Marginal(("x", "z"))], Epsilon(1))
     with pytest.raises(SizeError):
-        doors.measure([Bins("x", tuple(map(float, range(100001))), ("y",))], Epsilon(1))
-    doors.measure([Marginal(("x",)), Marginal(("x",), groups=((0,) * 10000,))], Epsilon(1))
+        mechanisms.measure([Bins("x", tuple(map(float, range(100001))), ("y",))], Epsilon(1))
+    mechanisms.measure([Marginal(("x",)), Marginal(("x",), groups=((0,) * 10000,))], Epsilon(1))
 
 
-def test_candidates_that_no_engine_holds_together_are_refused_before_the_charge() -> None:
+def test_candidates_whose_tables_no_engine_holds_together_are_refused_before_the_charge() -> None:
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
     encoded = ArrayTable(wide, np.zeros((1, 3), dtype=np.int64))
     one = ((0,) * 10000,) * 2
     distances = tuple(Distance(pair, np.zeros(1, dtype=np.int64), groups=one) for pair in (("x", "y"), ("x", "z")))
-    doors = FakeVault(encoded, seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(encoded, seed=0).mechanisms(Epsilon(1))
     with pytest.raises(SizeError, match="200,000,000 cells"):
-        doors.select(MarginalErrors(distances, (ONE, ONE), (ONE, ONE)), Epsilon(1))
-    doors.measure([Marginal(("x",))], Epsilon(1))
+        mechanisms.select(MarginalErrors(distances, (ONE, ONE), (ONE, ONE)), Epsilon(1))
+    mechanisms.measure([Marginal(("x",))], Epsilon(1))

@@ -15,11 +15,10 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.noise import noises
-from sfumato.vault.questions import Dropped
-from sfumato.vault.sensitivity import sensitivity
-from sfumato.vault.tallies import Tallies
+from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.value_questions import Dropped
 
 ATTRIBUTES = (Integer(name="a", minimum=0, maximum=1, unknown=Unknown.CLAMP),)
 ONES = Among("a", frozenset({1}))
@@ -34,7 +33,7 @@ def encoded(rows: list[tuple[str, int]], bound: int):
 
 
 def answers(rows: list[tuple[str, int]], bound: int, questions: list[Dropped]) -> list[int]:
-    return [int(answer[0]) for answer in Tallies(encoded(rows, bound)).answers(questions)]
+    return [int(answer[0]) for answer in ExactAnswers(encoded(rows, bound)).answers(questions)]
 
 
 @pytest.mark.parametrize("bound", [1, 2])
@@ -50,7 +49,7 @@ def test_one_unit_moves_a_count_of_dropped_rows_by_its_sensitivity_and_no_more(b
                 for question, old, new in zip(questions, before, after, strict=True):
                     moved[question] = max(moved[question], abs(new - old))
     for question, most in moved.items():
-        assert sensitivity(domain, question) == (most, most**2), "attained, so not too large either"
+        assert question.sensitivity(domain) == (most, most**2), "attained, so not too large either"
 
 
 def test_the_cap_is_that_of_one_unit_and_one_counts_units() -> None:
@@ -62,8 +61,8 @@ def test_the_cap_is_that_of_one_unit_and_one_counts_units() -> None:
 @pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.125")], ids=str)
 def test_what_is_measured_carries_the_noise_of_the_declared_cap(loss) -> None:
     held, question = encoded([("x", 1)] * 9, 2), Dropped(5)
-    vault = FakeVault(held, seed=3)
-    drawn = [int(vault.doors(loss).measure([question], loss)[0].values[0]) - 5 for _ in range(2000)]
+    vault = SimulatedVault(held, seed=3)
+    drawn = [int(vault.mechanisms(loss).measure([question], loss)[0].values[0]) - 5 for _ in range(2000)]
     (noise,) = noises(held.domain, [question], loss, None)
     wanted = 2 * 5**2 / 0.25 if isinstance(loss, Epsilon) else 5**2 / 0.25  # 2 (C/epsilon)^2, C^2 / (2 rho)
     assert noise.variance == pytest.approx(wanted, rel=0.01)
@@ -75,4 +74,4 @@ def test_what_is_measured_carries_the_noise_of_the_declared_cap(loss) -> None:
 def test_caps_that_are_none_are_refused(most) -> None:
     domain = Domain(ATTRIBUTES, unit=Unit("id", rows=2))
     with pytest.raises(QueryError, match="dropped rows"):
-        sensitivity(domain, Dropped(most))
+        Dropped(most).sensitivity(domain)

@@ -16,19 +16,21 @@ from sfumato.errors import BudgetError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.vault.questions import AbsoluteErrors, Counting, Marginal
-from sfumato.vault.vault import Request, Vault
+from sfumato.vault.interface import Request
+from sfumato.vault.questions import Counting, Marginal
+from sfumato.vault.scores import AbsoluteErrors
+from sfumato.vault.vault import Vault
 
 LOSS = Epsilon("0.25")
 ROWS = [(0, 0)] * 30 + [(1, 1)] * 12
 SCORES = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(2, dtype=np.int64))
 THRESHOLD = EpsilonDelta("0.25", "1e-6")
 CALLS = {
-    "measure": (LOSS, lambda doors: doors.measure([Marginal(())], LOSS)),
-    "select": (LOSS, lambda doors: doors.select(SCORES, LOSS)),
+    "measure": (LOSS, lambda mechanisms: mechanisms.measure([Marginal(())], LOSS)),
+    "select": (LOSS, lambda mechanisms: mechanisms.select(SCORES, LOSS)),
     "threshold": (
         Charge(Fraction(1, 4), Fraction(1, 32), Fraction(1, 10**6)),
-        lambda doors: doors.threshold(("a",), THRESHOLD),
+        lambda mechanisms: mechanisms.threshold(("a",), THRESHOLD),
     ),
 }
 
@@ -56,8 +58,8 @@ def test_what_raises_after_a_call_is_charged_at_each_attempt(vault, name) -> Non
     loss, call = CALLS[name]
     noted = []
 
-    def run(doors):
-        noted.append(call(doors))
+    def run(mechanisms):
+        noted.append(call(mechanisms))
         raise ZeroDivisionError
 
     for times in range(1, 4):
@@ -74,11 +76,11 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
         for read in ("marginals", "keys"):
             broken.setattr(f"sfumato.engine.arrays.ArrayTable.{read}", lambda *_: 1 / 0)
         for _ in range(3):
-            failing(vault, loss, lambda doors: {"x": [call(doors)]})
+            failing(vault, loss, lambda mechanisms: {"x": [call(mechanisms)]})
     assert vault.ledger.spent().epsilon == Fraction(1, 4)
 
-    def run(doors):
-        call(doors)
+    def run(mechanisms):
+        call(mechanisms)
         return {"done": 1}
 
     assert vault.release(Request("test", "failing", {}), loss, run).payload == {"done": 1}
@@ -88,8 +90,8 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
 def test_averaging_over_failures_ends_with_the_budget(vault) -> None:
     noted = []
 
-    def run(doors):
-        noted.append(doors.measure([Marginal(())], LOSS)[0].values[0])
+    def run(mechanisms):
+        noted.append(mechanisms.measure([Marginal(())], LOSS)[0].values[0])
         raise ZeroDivisionError
 
     limit = vault.ledger.remaining().left
@@ -104,13 +106,17 @@ def test_averaging_over_failures_ends_with_the_budget(vault) -> None:
 
 def test_a_run_that_asks_something_else_at_each_attempt_is_charged_each_time(vault) -> None:
     for attributes in ((), ("a",), ("b",)):
-        failing(vault, LOSS, lambda doors, asked=attributes: {"x": doors.measure([Marginal(asked)], LOSS), "y": 1 / 0})
+        failing(
+            vault,
+            LOSS,
+            lambda mechanisms, asked=attributes: {"x": mechanisms.measure([Marginal(asked)], LOSS), "y": 1 / 0},
+        )
     assert vault.ledger.spent().epsilon == Fraction(3, 4)
 
 
 def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
-    def run(doors):
-        doors.measure([Marginal(())], LOSS)
+    def run(mechanisms):
+        mechanisms.measure([Marginal(())], LOSS)
         return {"no JSON": object()}
 
     for times in range(1, 3):
@@ -120,8 +126,8 @@ def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
 
 
 def test_a_run_interrupted_by_its_user_is_closed(vault) -> None:
-    def run(doors):
-        doors.measure([Marginal(())], LOSS)
+    def run(mechanisms):
+        mechanisms.measure([Marginal(())], LOSS)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -132,8 +138,8 @@ def test_a_run_interrupted_by_its_user_is_closed(vault) -> None:
 def test_threads_with_one_request_draw_once(vault) -> None:
     drawn = []
 
-    def run(doors):
-        drawn.append(doors.measure([Marginal(())], LOSS)[0].values)
+    def run(mechanisms):
+        drawn.append(mechanisms.measure([Marginal(())], LOSS)[0].values)
         return {"count": drawn[-1]}
 
     def release(_):
@@ -155,9 +161,9 @@ def draw_and_die(url, attributes):
     """Measure something, and be killed with what was measured."""
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
 
-        def run(doors):
-            doors.measure([Marginal(attributes)], LOSS / 2)
-            doors.measure([Marginal(())], LOSS / 2)
+        def run(mechanisms):
+            mechanisms.measure([Marginal(attributes)], LOSS / 2)
+            mechanisms.measure([Marginal(())], LOSS / 2)
             os.kill(os.getpid(), 9)
 
         Vault(table(ROWS), ledger).release(Request("test", "killed", {}), LOSS, run)
@@ -173,7 +179,9 @@ def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table(ROWS), ledger)
         request = Request("test", "killed", {})
-        payload = vault.release(request, LOSS, lambda doors: {"n": doors.measure([Marginal(("b",))], LOSS)[0].values})
+        payload = vault.release(
+            request, LOSS, lambda mechanisms: {"n": mechanisms.measure([Marginal(("b",))], LOSS)[0].values}
+        )
         assert payload.payload["n"].shape == (2,)
         assert kinds(vault) == [Kind.RELEASE, Kind.RETRY]
         assert ledger.spent().epsilon == LOSS.value
@@ -187,9 +195,9 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table(ROWS), ledger)
 
-        def greedy(doors):
-            doors.measure([Marginal(("b",))], LOSS)
-            doors.measure([Marginal(())], Epsilon("1e-9"))
+        def greedy(mechanisms):
+            mechanisms.measure([Marginal(("b",))], LOSS)
+            mechanisms.measure([Marginal(())], Epsilon("1e-9"))
 
         with pytest.raises(BudgetError, match="reserved"):
             vault.release(Request("test", "killed", {}), LOSS, greedy)

@@ -1,6 +1,6 @@
-"""The measure door is as private as it says: exact losses over all small neighbouring tables.
+"""The measurement is as private as it says: exact losses over all small neighbouring tables.
 
-The noise itself is proven in ``tests/privacy``; here every pair of neighbours goes through the door, the
+The noise itself is proven in ``tests/privacy``; here every pair of neighbours goes through it, the
 exact answers that the noise is added to are recorded, and the loss that they imply is added up exactly.
 """
 
@@ -17,19 +17,9 @@ from sfumato.errors import LossError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import (
-    Bins,
-    Counting,
-    Distance,
-    Dropped,
-    Marginal,
-    Measurable,
-    Moments,
-    Sum,
-    Units,
-    Weighted,
-)
+from sfumato.vault.questions import Counting, Distance, Marginal, Measurable, Weighted
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 QUESTIONS = {
     "count": [Marginal(())],
@@ -63,7 +53,7 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
     monkeypatch.setattr(DiscreteLaplace, "add", record)
     monkeypatch.setattr(DiscreteGaussian, "add", record)
     for encoded in (left, right):
-        FakeVault(encoded, seed=0).doors(loss).measure(questions, loss, shares=shares)
+        SimulatedVault(encoded, seed=0).mechanisms(loss).measure(questions, loss, shares=shares)
     half = len(recorded) // 2
     spent = Fraction(0)
     for (noise, before), (same_noise, after) in zip(recorded[:half], recorded[half:], strict=True):
@@ -105,10 +95,10 @@ def test_shares_divide_the_loss(loss, monkeypatch) -> None:
 
 @pytest.mark.parametrize("shares", [[1], [Fraction(1, 2)] * 3, [Fraction(0), Fraction(1, 2), Fraction(1, 2)]])
 def test_wrong_shares_are_refused_before_anything_is_spent(shares) -> None:
-    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Epsilon(1))
     with pytest.raises(LossError, match="shares"):
-        doors.measure(QUESTIONS["marginals"], Epsilon(1), shares=shares)
-    doors.measure(QUESTIONS["marginals"], Epsilon(1))
+        mechanisms.measure(QUESTIONS["marginals"], Epsilon(1), shares=shares)
+    mechanisms.measure(QUESTIONS["marginals"], Epsilon(1))
 
 
 @pytest.mark.parametrize(
@@ -124,21 +114,21 @@ def test_wrong_shares_are_refused_before_anything_is_spent(shares) -> None:
 )
 def test_questions_that_do_not_fit_are_refused(question) -> None:
     with pytest.raises(QueryError):
-        FakeVault(table([(0, 0)]), seed=0).doors(Rho(1)).measure([question], Rho(1))
+        SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Rho(1)).measure([question], Rho(1))
 
 
 def test_nothing_asked_is_refused() -> None:
     with pytest.raises(QueryError, match="nothing was asked"):
-        FakeVault(table([(0, 0)]), seed=0).doors(Rho(1)).measure([], Rho(1))
+        SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Rho(1)).measure([], Rho(1))
 
 
 def test_measurements_are_the_answers_plus_noise_of_the_stated_size(loss) -> None:
     rows = [(0, 0)] * 5 + [(1, 1)] * 7
-    doors = FakeVault(table(rows), seed=1)
+    vault = SimulatedVault(table(rows), seed=1)
     drawn = np.array(
-        [doors.doors(loss).measure([Marginal(("a",))], loss)[0].values - np.array([5, 7]) for _ in range(4000)]
+        [vault.mechanisms(loss).measure([Marginal(("a",))], loss)[0].values - np.array([5, 7]) for _ in range(4000)]
     )
-    noise = doors.doors(loss).measure([Marginal(("a",))], loss)[0].noise
+    noise = vault.mechanisms(loss).measure([Marginal(("a",))], loss)[0].noise
     ratio = drawn.var() / noise.variance
     # 8000 draws: the ratio's standard deviation is below 0.03 even for Laplace tails; 30 % less noise gives 0.49
     assert 0.8 < ratio < 1.2

@@ -13,21 +13,10 @@ from sfumato.ledger.question import Question
 from sfumato.ledger.question import canonical as spelled
 from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.vault import canonical
-from sfumato.vault.questions import (
-    AbsoluteErrors,
-    Bins,
-    Counting,
-    Distance,
-    Dropped,
-    Marginal,
-    MarginalErrors,
-    Moments,
-    RankErrors,
-    Sum,
-    Units,
-    Weighted,
-)
+from sfumato.vault.guarantee import loss_json
+from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
+from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 WHERE = All((Any((Among("b", frozenset({2, 0})), Not(Among("a", frozenset({1}))))), Among("a", frozenset({0}))))
 COUNTING = Counting(("a", "b"), np.array([[1, 0, 1, 1], [0, 0, 1, 0]], dtype=bool))
@@ -87,19 +76,19 @@ SPELLED = {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_keeps_its_canonical_form(name) -> None:
-    assert hashlib.sha256(spelled(canonical.question(QUESTIONS[name])).encode()).hexdigest() == IDENTITIES[name]
+    assert hashlib.sha256(spelled(QUESTIONS[name].canonical()).encode()).hexdigest() == IDENTITIES[name]
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_keeps_its_canonical_form(name) -> None:
-    assert spelled(canonical.loss(LOSSES[name])) == SPELLED[name]
+    assert spelled(loss_json(LOSSES[name])) == SPELLED[name]
 
 
 def test_the_name_of_a_whole_question_stays() -> None:
     parameters = {
-        "questions": [canonical.question(asked) for asked in QUESTIONS.values()],
+        "questions": [asked.canonical() for asked in QUESTIONS.values()],
         "shares": None,
-        "loss": canonical.loss(Epsilon("0.1")),
+        "loss": loss_json(Epsilon("0.1")),
     }
     assert (
         Question("vault", "measure", parameters, "version").key

@@ -1,4 +1,4 @@
-"""The select and threshold doors, held to their exact output probabilities on tiny neighbouring tables."""
+"""The select and threshold mechanisms, held to their exact output probabilities on tiny neighbouring tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from sfumato.ledger import open_ledger
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import AbsoluteErrors, Counting, Distance, MarginalErrors
+from sfumato.vault.questions import Counting, Distance
+from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 
 QUERIES = Counting(("a", "b"), np.array([[1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]], dtype=bool))
@@ -34,10 +35,10 @@ SCORES = {
 
 
 def log_probabilities(encoded, scores, loss, monkeypatch) -> np.ndarray:
-    """Exact distribution of the door's choice, from the mechanism and scores that it really uses."""
+    """Exact distribution of the mechanism's choice, from the mechanism and scores that it really uses."""
     used = []
     monkeypatch.setattr(Exponential, "choose", lambda self, values, _entropy: used.append((self, values)) or 0)
-    FakeVault(encoded, seed=0).doors(loss).select(scores, loss)
+    SimulatedVault(encoded, seed=0).mechanisms(loss).select(scores, loss)
     ((mechanism, values),) = used
     rate = float(mechanism.epsilon.value / (2 * mechanism.sensitivity))
     logs = rate * np.array([float(value) for value in values])
@@ -46,7 +47,7 @@ def log_probabilities(encoded, scores, loss, monkeypatch) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("unit_rows", [1, 2])
-def test_no_choice_of_the_select_door_tells_neighbours_apart_by_more_than_epsilon(name, unit_rows, monkeypatch) -> None:
+def test_no_choice_of_the_selection_tells_neighbours_apart_by_more_than_epsilon(name, unit_rows, monkeypatch) -> None:
     loss = Epsilon("0.9")
     gaps = []
     for left, right in neighbours(2, unit_rows=unit_rows):
@@ -77,32 +78,32 @@ def test_a_selection_on_its_own_is_charged_what_it_costs(name, tmp_path) -> None
         assert ledger.spent().rho == Fraction(1, 200) + Fraction(1, 100)
 
 
-def test_the_door_prefers_the_worst_query() -> None:
+def test_the_mechanism_prefers_the_worst_query() -> None:
     encoded = table([(1, 1)] * 40)
     picks = [
-        FakeVault(encoded, seed=seed).doors(Epsilon(2)).select(SCORES["absolute errors"], Epsilon(2))
+        SimulatedVault(encoded, seed=seed).mechanisms(Epsilon(2)).select(SCORES["absolute errors"], Epsilon(2))
         for seed in range(50)
     ]
     assert set(picks) == {1, 2}  # both miss 40; the others miss 1 and 28
 
 
 def test_candidates_that_do_not_fit_or_weigh_nothing_are_refused_for_free() -> None:
-    doors = FakeVault(table([(0, 0)]), seed=0).doors(Epsilon(1))
+    mechanisms = SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Epsilon(1))
     with pytest.raises(QueryError):
-        doors.select(
+        mechanisms.select(
             AbsoluteErrors(Counting(("a",), np.ones((1, 4), dtype=bool)), np.zeros(1, dtype=np.int64)), Epsilon(1)
         )
     weightless = MarginalErrors((Distance(("a",), np.array([1, 0])),), (Fraction(0),), (Fraction(0),))
     with pytest.raises(QueryError, match="positive"):
-        doors.select(weightless, Epsilon(1))
-    doors.select(SCORES["absolute errors"], Epsilon(1))
+        mechanisms.select(weightless, Epsilon(1))
+    mechanisms.select(SCORES["absolute errors"], Epsilon(1))
 
 
 def test_threshold_hides_what_one_person_brings_but_for_delta() -> None:
     loss = EpsilonDelta(1, "0.01")
     seen = sum(
-        FakeVault(table([(0, 0)] * 60 + [(1, 1)]), seed=seed)
-        .doors(_threshold_charge(loss))
+        SimulatedVault(table([(0, 0)] * 60 + [(1, 1)]), seed=seed)
+        .mechanisms(_threshold_charge(loss))
         .threshold(("a",), loss)
         .num_rows
         for seed in range(300)
@@ -114,7 +115,7 @@ def test_threshold_hides_what_one_person_brings_but_for_delta() -> None:
 def test_threshold_needs_its_delta_reserved() -> None:
     loss = EpsilonDelta(1, "1e-6")
     with pytest.raises(BudgetError):
-        FakeVault(table([(0, 0)]), seed=0).doors(charge_for(Epsilon(1))).threshold(("a",), loss)
+        SimulatedVault(table([(0, 0)]), seed=0).mechanisms(charge_for(Epsilon(1))).threshold(("a",), loss)
 
 
 def _threshold_charge(loss: EpsilonDelta):

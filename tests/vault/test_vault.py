@@ -15,9 +15,10 @@ from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.vault.payload import decode, encode
-from sfumato.vault.questions import AbsoluteErrors, Counting, Marginal
-from sfumato.vault.vault import Request, Vault
+from sfumato.vault.interface import Request, decode, encode
+from sfumato.vault.questions import Counting, Marginal
+from sfumato.vault.scores import AbsoluteErrors
+from sfumato.vault.vault import Vault
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def vault(tmp_path: Path):
         yield Vault(table([(0, 0)] * 30 + [(1, 1)] * 12), ledger)
 
 
-def test_a_door_is_charged_once_and_its_repetition_is_free_and_the_same(vault) -> None:
+def test_a_mechanism_is_charged_once_and_its_repetition_is_free_and_the_same(vault) -> None:
     (first,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
     (again,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
     assert (first.values == again.values).all()
@@ -37,7 +38,7 @@ def test_a_door_is_charged_once_and_its_repetition_is_free_and_the_same(vault) -
     assert len(list(vault.ledger.journal())) == 2
 
 
-def test_a_refused_door_costs_nothing_and_answers_nothing(vault) -> None:
+def test_a_refused_mechanism_costs_nothing_and_answers_nothing(vault) -> None:
     with pytest.raises(BudgetError):
         vault.measure([Marginal(())], Epsilon("1.0000001"))
     assert vault.ledger.spent().epsilon == 0
@@ -65,9 +66,9 @@ def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
 
 
 def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
-    def greedy(doors):
-        doors.measure([Marginal(())], Epsilon("0.3"))
-        doors.measure([Marginal(())], Epsilon("0.3"))
+    def greedy(mechanisms):
+        mechanisms.measure([Marginal(())], Epsilon("0.3"))
+        mechanisms.measure([Marginal(())], Epsilon("0.3"))
         return {}
 
     with pytest.raises(BudgetError, match="reserved"):
@@ -76,8 +77,8 @@ def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
 
 
 def test_a_failure_inside_a_method_stays_charged(vault) -> None:
-    def broken(doors):
-        doors.measure([Marginal(())], Epsilon("0.1"))
+    def broken(mechanisms):
+        mechanisms.measure([Marginal(())], Epsilon("0.1"))
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -141,10 +142,10 @@ def test_exact_results_are_sealed() -> None:
 def test_nothing_that_holds_exact_counts_can_be_pickled_or_copied(vault) -> None:
     vault.measure([Marginal(("a",))], Epsilon("0.1"))
     assert "30" not in re.sub(r"0x[0-9a-f]+", "", repr(vault)), "addresses apart, no count shows"
-    tallies = vault._tallies
+    answers = vault._exactly
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError):
-            leak(tallies)
+            leak(answers)
 
 
 def test_payloads_come_back_as_they_were_and_broken_ones_are_refused() -> None:

@@ -18,7 +18,7 @@ from sfumato.anonymize.search.lattice_search import Certificate, TieBreak, least
 from sfumato.arguments import expect, expect_all
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError
-from sfumato.vault.keeper import refuse_no_vault
+from sfumato.vault.interface import refuse_no_vault
 from sfumato.vault.vault import Vault
 
 

@@ -30,7 +30,7 @@ from sfumato.domain import Attribute, Categorical
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.row_sampling import generator
-from sfumato.vault.keeper import refuse_no_vault
+from sfumato.vault.interface import refuse_no_vault
 from sfumato.vault.vault import Vault
 
 

@@ -1,1 +1,1 @@
-"""Doors for people and programs: parse, call one function, show.  No logic."""
+"""Front ends for people and programs: parse, call one function, show.  No logic."""

@@ -24,7 +24,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.report.page import Page, Plot, Row, Table
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.rows import Rows as PublicRows
+from sfumato.vault.release import Rows as PublicRows
 from sfumato.vault.vault import Vault
 
 CHILDREN_LOSS = Epsilon(1)

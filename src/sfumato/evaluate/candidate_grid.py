@@ -28,7 +28,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
 from sfumato.vault.questions import Marginal
 
 if TYPE_CHECKING:
-    from sfumato.vault.fake import FakeVault
+    from sfumato.vault.simulated import SimulatedVault
     from sfumato.vault.vault import Vault
 
 
@@ -117,7 +117,7 @@ def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Rel
 def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> Answered:
     """Noisy counts of all two-way marginals, and nothing else."""
     cliques = list(combinations(rows.domain.names, 2))
-    measured = _in_memory(rows).doors(loss).measure([Marginal(clique) for clique in cliques], loss)
+    measured = _in_memory(rows).mechanisms(loss).measure([Marginal(clique) for clique in cliques], loss)
     shapes = [rows.domain.project(clique).shape for clique in cliques]
     answers = [each.values.astype(np.float64).reshape(shape) for each, shape in zip(measured, shapes, strict=True)]
     return Answered(rows.domain, dict(zip(cliques, answers, strict=True)))
@@ -139,11 +139,11 @@ def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:
     return Perturbed(Released.of(Rows(rows.domain, reports)), tuple(channels))
 
 
-def _in_memory(rows: Rows) -> FakeVault:
-    from sfumato.vault.fake import FakeVault
+def _in_memory(rows: Rows) -> SimulatedVault:
+    from sfumato.vault.simulated import SimulatedVault
 
     seed = int(generator().integers(1 << 62))
-    return FakeVault(ArrayTable(rows.domain, rows.codes.astype(np.uint32)), seed=seed)
+    return SimulatedVault(ArrayTable(rows.domain, rows.codes.astype(np.uint32)), seed=seed)
 
 
 def _on_disk(rows: Rows, folder: Path) -> Vault:

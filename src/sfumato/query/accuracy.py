@@ -18,7 +18,7 @@ from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.query.aggregate import Certainty, Expected
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
-from sfumato.vault.noise import Additive
+from sfumato.vault.mechanisms import Additive
 
 _FINEST_EPSILON = -9
 _MANY_ROWS = 1000  # noise of so many rows is told where nobody says how many there are

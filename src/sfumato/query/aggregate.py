@@ -28,8 +28,9 @@ from sfumato.errors import LossError, QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Number, exact, plain
 from sfumato.query.three_valued import normal
-from sfumato.vault.noise import Additive
-from sfumato.vault.questions import Marginal, Measurable, Moments, Sum, Units
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Marginal, Measurable
+from sfumato.vault.value_questions import Moments, Sum, Units
 
 _DIGITS = 10**12  # of a confidence
 _MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise of a small loss

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
@@ -27,34 +26,19 @@ from sfumato.query.aggregate import Certainty, Estimates, numeric
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
-from sfumato.vault import canonical, keeper
-from sfumato.vault.doors import Doors
-from sfumato.vault.noise import Additive
-from sfumato.vault.payload import Payload
-from sfumato.vault.questions import RankErrors, beyond_bounds
+from sfumato.vault.guarantee import loss_json
+from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, Settled, refuse_no_vault
+from sfumato.vault.mechanisms import Additive, selection, selection_charge
+from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release
-from sfumato.vault.session import chooser, selection_charge
-from sfumato.vault.vault import Request, Settled
+from sfumato.vault.scores import RankErrors
 
 CONFIDENCE = Fraction(95, 100)
 _PARTS = 4096
 
 
-class AskedVault(keeper.Keeper, Protocol):
-    """What a query needs of a vault: also its limit, and columns that are not in the domain."""
-
-    @property
-    def limit(self) -> Loss | None:
-        """The most that may ever be released, where it is known."""
-        ...
-
-    def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
-        ...
-
-
 def ask(
-    vault: AskedVault, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
+    vault: ProtectedTable, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
 ) -> Answer:
     """Answer a query under one loss, charged before the data is touched.
 
@@ -74,25 +58,25 @@ def ask(
         LossError: a confidence outside (0, 1), or values to be discovered without a delta; nothing was spent.
         TableError: values are to be found in a column that the table does not have; nothing was spent.
     """
-    keeper.refuse_no_vault(vault)
+    refuse_no_vault(vault)
     refuse_no_query(query)
     certainty = Certainty.of(confidence)
     if query.discovered:
         return _discover(vault, query, loss, certainty, retry_key)
     query = query.check(vault.domain)
     planned = plan(query, vault.domain)
-    mechanisms = planned.mechanisms(vault.domain, loss)  # refuses what cannot be measured, for free
+    added = planned.mechanisms(vault.domain, loss)  # refuses what cannot be measured, for free
 
-    def run(doors: Doors) -> Payload:
-        measured = doors.measure(planned.questions, loss, shares=planned.shares)
+    def run(mechanisms: Mechanisms) -> Payload:
+        measured = mechanisms.measure(planned.questions, loss, shares=planned.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(vault.domain, query, planned, mechanisms, settled, certainty)
+    return _read(vault.domain, query, planned, added, settled, certainty)
 
 
 def sql(
-    vault: AskedVault,
+    vault: ProtectedTable,
     text: str,
     *,
     loss: Loss,
@@ -118,7 +102,7 @@ def sql(
     """
     from sfumato.query.select_statement import parse
 
-    keeper.refuse_no_vault(vault)
+    refuse_no_vault(vault)
     parsed = parse(text, vault.domain, discoverable=discoverable)
     return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
 
@@ -141,7 +125,7 @@ def _read(
     domain: Domain,
     query: Query,
     planned: QueryPlan,
-    mechanisms: Sequence[Additive],
+    added: Sequence[Additive],
     settled: Settled,
     certainty: Certainty,
 ) -> Answer:
@@ -149,25 +133,25 @@ def _read(
     for aggregate, source in zip(query.aggregates, planned.source, strict=True):
         places = planned.places(source)
         tables = [settled.payload[str(place)] for place in places]
-        columns.append(_values(aggregate.estimates(tables, mechanisms[places[0]], domain, certainty)))
+        columns.append(_values(aggregate.estimates(tables, added[places[0]], domain, certainty)))
     keys = tuple(itertools.product(*(domain[name].labels() for name in query.by)))
     truncation = None
     if planned.truncation is not None and query.truncation is not None:
         rows, units = (
-            _values(certainty.counts(settled.payload[str(place)], mechanisms[place]))[0]
+            _values(certainty.counts(settled.payload[str(place)], added[place]))[0]
             for place in planned.places(planned.truncation)
         )
         truncation = CountedTruncation(rows, units, query.truncation)
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
-        expected_error=expected_errors(domain, query, planned, mechanisms),
+        expected_error=expected_errors(domain, query, planned, added),
         provenance=settled.provenance,
         query=query,
         keys=keys,
         values=tuple(zip(*columns, strict=True)),
         confidence=certainty.confidence,
-        remarks=(*query.meaning(domain), *drowned(domain, query, planned, mechanisms)),
+        remarks=(*query.meaning(domain), *drowned(domain, query, planned, added)),
         truncation=truncation,
     )
 
@@ -178,14 +162,14 @@ def _values(found: Estimates) -> list[NoisyValue]:
     ]
 
 
-def _discover(vault: AskedVault, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
+def _discover(vault: ProtectedTable, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
     loss = _with_delta(loss)
     mechanism = _threshold(loss, vault.domain)
     columns = query.discovered
     vault.refuse_keys(columns)
 
-    def run(doors: Doors) -> Payload:
-        found = doors.threshold(columns, loss)
+    def run(mechanisms: Mechanisms) -> Payload:
+        found = mechanisms.threshold(columns, loss)
         units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
         return {"keys": [found[column].to_pylist() for column in columns], "units": units}
 
@@ -193,7 +177,7 @@ def _discover(vault: AskedVault, query: Query, loss: Loss, certainty: Certainty,
         Request(
             "query",
             "threshold",
-            {"columns": list(columns), "of": canonical.loss(loss)},
+            {"columns": list(columns), "of": loss_json(loss)},
             query.describe(vault.domain),
             raw=columns,
         ),
@@ -241,7 +225,7 @@ class ChosenQuantile(Release):
 
 
 def choose_quantile(
-    vault: AskedVault,
+    vault: ProtectedTable,
     quantile: Quantile,
     *,
     loss: Loss,
@@ -266,18 +250,18 @@ def choose_quantile(
         LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
-    keeper.refuse_no_vault(vault)
+    refuse_no_vault(vault)
     if not isinstance(loss, Loss):
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
     asked = rank_errors(domain, quantile, query.condition(domain))
-    mechanism = chooser(domain, asked, loss)  # refuses what cannot be chosen, for free
+    mechanism = selection(domain, asked, loss)  # refuses what cannot be chosen, for free
 
-    def run(doors: Doors) -> Payload:
-        return {"cell": doors.select(asked, loss)}
+    def run(mechanisms: Mechanisms) -> Payload:
+        return {"cell": mechanisms.select(asked, loss)}
 
-    asked_for = Request("query", "choice", {"scores": canonical.question(asked)}, f"chosen {query.describe(domain)}")
+    asked_for = Request("query", "choice", {"scores": asked.canonical()}, f"chosen {query.describe(domain)}")
     settled = vault.release(asked_for, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
     bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
     start, end = asked.edges[bin_], asked.edges[bin_ + 1]

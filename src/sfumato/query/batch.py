@@ -17,14 +17,9 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.query.ask import AskedVault
-from sfumato.vault import canonical
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import refuse_no_vault
-from sfumato.vault.payload import Payload
+from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, refuse_no_vault
 from sfumato.vault.questions import Marginal
 from sfumato.vault.release import Release
-from sfumato.vault.vault import Request
 from sfumato.workload import Workload
 from sfumato.workload.matrix_mechanism import StrategyOption, by_attribute, plan
 
@@ -58,7 +53,7 @@ def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[Strategy
     return plan(domain, loss, workload, by_attribute(domain, workload))
 
 
-def answer_batch(vault: AskedVault, workload: Workload, *, loss: Loss) -> BatchAnswer:
+def answer_batch(vault: ProtectedTable, workload: Workload, *, loss: Loss) -> BatchAnswer:
     """Answer all queries of a workload for one loss, by the strategy of the least expected error.
 
     Where single cells are best, the batch shares its table with any query that counts these cells.
@@ -72,8 +67,8 @@ def answer_batch(vault: AskedVault, workload: Workload, *, loss: Loss) -> BatchA
     best, rows = options[0], workload.matrix(vault.domain)
     question = best.question
 
-    def run(doors: Doors) -> Payload:
-        (measured,) = doors.measure([question], loss)
+    def run(mechanisms: Mechanisms) -> Payload:
+        (measured,) = mechanisms.measure([question], loss)
         if isinstance(question, Marginal):
             return {"0": measured.values}
         return {"cells": best.strategy.estimate(measured.values.astype(np.float64))}
@@ -99,7 +94,7 @@ def _request(workload: Workload, domain: Domain, best: StrategyOption) -> Reques
     name, names = best.strategy.name, list(best.attributes)
     words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
     if isinstance(best.question, Marginal):
-        counted = {"questions": [canonical.question(best.question)], "shares": ["1"]}
+        counted = {"questions": [best.question.canonical()], "shares": ["1"]}
         return Request("query", "tally", counted, words)
     rows = workload.matrix(domain)
     digest = hashlib.sha256(np.packbits(rows).tobytes()).hexdigest()

@@ -21,8 +21,9 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import plain
 from sfumato.query.aggregate import Certainty, Estimates, Expected, NoisyAnswers, NumericAggregate, numeric
-from sfumato.vault.noise import Additive
-from sfumato.vault.questions import Bins, Measurable
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+from sfumato.vault.value_questions import Bins
 
 BRANCHES = 16
 LEAVES = BRANCHES**3

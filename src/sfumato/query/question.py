@@ -20,9 +20,9 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import describe_condition, normal
-from sfumato.vault import canonical
-from sfumato.vault.noise import Additive, noises
-from sfumato.vault.questions import Dropped, Measurable
+from sfumato.vault.mechanisms import Additive, noises
+from sfumato.vault.questions import Measurable
+from sfumato.vault.value_questions import Dropped
 
 MOST_AGGREGATES = 32
 MOST_CONDITIONS = 4096
@@ -151,7 +151,7 @@ class NoisyTables:
     @property
     def key(self) -> str:
         """The canonical form."""
-        return json.dumps([canonical.question(question) for question in self.questions], sort_keys=True)
+        return json.dumps([question.canonical() for question in self.questions], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class QueryPlan:
     def parameters(self) -> Mapping[str, Json]:
         """What shapes the answer, in canonical form, as the journal has it."""
         return {
-            "questions": [canonical.question(question) for question in self.questions],
+            "questions": [question.canonical() for question in self.questions],
             "shares": [str(share) for share in self.shares],
         }
 

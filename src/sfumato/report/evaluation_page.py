@@ -28,7 +28,7 @@ from sfumato.report.utility_pictures import (
     pair_picture,
     query_picture,
 )
-from sfumato.vault.promise import cost
+from sfumato.vault.guarantee import cost
 
 _DIGITS = 4
 _INTERNAL = (

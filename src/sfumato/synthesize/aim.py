@@ -57,10 +57,9 @@ from sfumato.synthesize.marginal_selection import (
 )
 from sfumato.synthesize.row_count import PublicTotal, RowCount
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper, refuse_no_vault
-from sfumato.vault.questions import Distance, MarginalErrors
-from sfumato.vault.vault import Request
+from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.questions import Distance
+from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
@@ -71,7 +70,7 @@ SCORES = Fraction(7, 100)
 
 
 def aim(
-    vault: Keeper,
+    vault: ProtectedTable,
     *,
     loss: Loss,
     total: RowCount,
@@ -100,39 +99,39 @@ def aim(
     limits = as_limits(limits)
     request = as_request(vault, "aim", loss, total, workload, limits=limits, zeros=zeros)
     settled = vault.release(
-        request, loss, lambda doors: adapt(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
+        request, loss, lambda mechanisms: adapt(mechanisms, loss, total, workload, limits=limits, zeros=zeros).payload()
     )
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
 def adapt(
-    doors: Doors, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
+    mechanisms: Mechanisms, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> Graphical:
-    """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
+    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(row_count.divisible(loss))
-    division = Division(allowance.whole, doors.domain.unit.rows)
+    division = Division(allowance.whole, mechanisms.domain.unit.rows)
     random = generator()
-    state = begin(doors, allowance, total, share=None, zeros=zeros)
-    cliques = wanted(workload, doors.domain)
+    state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
+    cliques = wanted(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
     for ways, part, room in ROUNDS:
-        candidates = _candidates(doors, state, cliques, interest, ways=ways, limits=limits)
+        candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
         if not candidates:
             continue
         share = allowance.left * part
-        scored = score(doors, state, list(candidates), allowance.take(share * SCORES), random)
+        scored = score(mechanisms, state, list(candidates), allowance.take(share * SCORES), random)
         interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
         chosen, shares = _grow(state, scored, candidates, division, share * (1 - SCORES), int(limits.cells * room))
         if chosen:
-            state = learn(doors, state, chosen, allowance.take(share * (1 - SCORES)), shares)
+            state = learn(mechanisms, state, chosen, allowance.take(share * (1 - SCORES)), shares)
     if allowance.left > 0:
-        state = confirm(doors, state, division, allowance.take(allowance.left))
-    return state.released(doors.domain)
+        state = confirm(mechanisms, state, division, allowance.take(allowance.left))
+    return state.released(mechanisms.domain)
 
 
 def as_request(
-    vault: Keeper,
+    vault: ProtectedTable,
     method: str,
     loss: Loss,
     total: RowCount,
@@ -193,7 +192,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Margin
 
 
 def _candidates(
-    doors: Doors,
+    mechanisms: Mechanisms,
     state: FittedState,
     cliques: Sequence[Clique],
     interest: dict[Clique, float],
@@ -215,7 +214,7 @@ def _candidates(
     for size in range(2, ways + 1):
         weights = relevant(cliques, size)
         fresh = [clique for clique in weights if clique not in measured]
-        small = affordable(fresh, doors.domain, state, limits)
+        small = affordable(fresh, mechanisms.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
         kept = small[: limits.candidates] if known else small
         most = max(weights.values(), default=1)
@@ -245,7 +244,7 @@ _COMPARED = 1 << 26  # cells of all candidates together, half of what the vault 
 
 
 def annealed(
-    vault: Keeper,
+    vault: ProtectedTable,
     *,
     loss: Loss,
     total: RowCount,
@@ -260,23 +259,31 @@ def annealed(
     limits = as_limits(limits)
     request = as_request(vault, "annealed", loss, total, workload, limits=limits, zeros=zeros)
     settled = vault.release(
-        request, loss, lambda doors: anneal(doors, loss, total, workload, limits=limits, zeros=zeros).payload()
+        request,
+        loss,
+        lambda mechanisms: anneal(mechanisms, loss, total, workload, limits=limits, zeros=zeros).payload(),
     )
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
 def anneal(
-    doors: Doors, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros] = ()
+    mechanisms: Mechanisms,
+    loss: Loss,
+    total: RowCount,
+    workload: Marginals,
+    *,
+    limits: Limits,
+    zeros: Sequence[Zeros] = (),
 ) -> Graphical:
-    """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
+    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(row_count.divisible(loss))
-    division = Division(allowance.whole, doors.domain.unit.rows)
-    rounds = _ROUNDS_AN_ATTRIBUTE * len(doors.domain)
-    one_way = Fraction(len(doors.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
+    division = Division(allowance.whole, mechanisms.domain.unit.rows)
+    rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
+    one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
-    state = begin(doors, allowance, total, share=one_way, zeros=zeros)
-    candidates = _closure(doors, state, workload, limits)
+    state = begin(mechanisms, allowance, total, share=one_way, zeros=zeros)
+    candidates = _closure(mechanisms, state, workload, limits)
     random = generator()
     step = Fraction(1, rounds)
     while allowance.left > 0:
@@ -285,22 +292,22 @@ def anneal(
         measuring = step * (1 - SELECTION)
         within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
         if not within:
-            return confirm(doors, state, division, allowance.take(allowance.left)).released(doors.domain)
+            return confirm(mechanisms, state, division, allowance.take(allowance.left)).released(mechanisms.domain)
         errors = _selection_scores(state, within, division.absolute(float(measuring)), random)
-        chosen = errors.distances[doors.select(errors, allowance.take(step * SELECTION))].attributes
+        chosen = errors.distances[mechanisms.select(errors, allowance.take(step * SELECTION))].attributes
         before = state.model.expected(chosen)
-        state = state.learn(doors.measure([state.question(chosen)], allowance.take(measuring)))
+        state = state.learn(mechanisms.measure([state.question(chosen)], allowance.take(measuring)))
         moved = float(np.abs(state.model.expected(chosen) - before).sum())
         if moved <= division.absolute(float(measuring)) * before.size:
             step = halved * step  # the noise hid what was left to learn: halve it
-    return state.released(doors.domain)
+    return state.released(mechanisms.domain)
 
 
-def _closure(doors: Doors, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+def _closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
-    cliques = wanted(workload, doors.domain)
+    cliques = wanted(workload, mechanisms.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
-    kept = comparable(affordable(list(weights), doors.domain, state, limits), doors.domain, _COMPARED)
+    kept = comparable(affordable(list(weights), mechanisms.domain, state, limits), mechanisms.domain, _COMPARED)
     return {clique: weights[clique] for clique in kept}
 
 

@@ -1,4 +1,4 @@
-"""Bin edges of a numeric column, bought rather than read: a quantile tree through the doors.
+"""Bin edges of a numeric column, bought rather than read: a quantile tree through the vault.
 
 Edges taken from the data reveal single values; edges declared in advance may waste cells where nobody is.
 Here the range is split again where a noisy count says that enough people are (after Zhang, Xiao and Xie
@@ -18,17 +18,15 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.row_count import divisible
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper, refuse_no_vault
-from sfumato.vault.questions import Bins
-from sfumato.vault.vault import Request
+from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.value_questions import Bins
 
 LEVELS = 5
 BRANCHES = 4
 _CLEAR = 3.0  # standard deviations of a bin's noise that its count must exceed to be split
 
 
-def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
+def private_edges(vault: ProtectedTable, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
     """Edges of about ``bins`` bins that hold about as many rows each, at ``loss``.
 
     Adding or removing one row moves one bin of each level by one: each level has sensitivity one and
@@ -51,7 +49,9 @@ def private_edges(vault: Keeper, attribute: str, *, loss: Loss, bins: int) -> tu
     request = Request(
         "synthesize", "private-edges", {"attribute": attribute, "bins": bins}, f"edges of {bins} bins of {attribute}"
     )
-    settled = vault.release(request, loss, lambda doors: {"edges": np.array(split(doors, attribute, loss, bins=bins))})
+    settled = vault.release(
+        request, loss, lambda mechanisms: {"edges": np.array(split(mechanisms, attribute, loss, bins=bins))}
+    )
     return _declarable(numeric, settled.payload["edges"].tolist())
 
 
@@ -68,16 +68,16 @@ def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...
     return tuple(sorted({math.ceil(edge) for edge in edges[:-1]}))
 
 
-def split(doors: Doors, attribute: str, loss: Loss, *, bins: int) -> list[float]:
-    """The method itself: levels of counts through ``doors``, then neighbours merged to about equal counts."""
+def split(mechanisms: Mechanisms, attribute: str, loss: Loss, *, bins: int) -> list[float]:
+    """The method itself: levels of counts through ``mechanisms``, then neighbours merged to about equal counts."""
     whole = divisible(loss)
-    edges = _bounds(doors.domain, attribute)
+    edges = _bounds(mechanisms.domain, attribute)
     counts: FloatArray = np.array([np.inf])
     deviation = 0.0
     for _ in range(LEVELS):
         heavy = counts > max(_CLEAR * deviation, _share(counts, bins))
         edges = _refined(edges, heavy)
-        (measured,) = doors.measure([Bins(attribute, tuple(edges), ())], whole / LEVELS)
+        (measured,) = mechanisms.measure([Bins(attribute, tuple(edges), ())], whole / LEVELS)
         counts, deviation = measured.values.astype(np.float64), measured.standard_error
     return _merged(edges, np.maximum(counts, 0.0), bins)
 

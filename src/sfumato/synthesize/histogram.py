@@ -23,12 +23,9 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.row_count import NoisyTotal, RowCount, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle, tables
-from sfumato.vault import canonical
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper, refuse_no_vault
-from sfumato.vault.noise import noises
+from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Marginal
-from sfumato.vault.vault import Request
 from sfumato.workload.counting_queries import Workload, as_clique, as_cliques
 from sfumato.workload.matrix_mechanism import StrategyOption, jointly, plan
 
@@ -37,7 +34,9 @@ MOST_OPTIMISED = 256
 """Cells over which a strategy is optimised in seconds; each search step takes their cube."""
 
 
-def histogram(vault: Keeper, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None) -> Synthetic:
+def histogram(
+    vault: ProtectedTable, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None
+) -> Synthetic:
     """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
 
     Add/remove of one unit moves the cells by its number of rows in L1: discrete Laplace noise under pure
@@ -52,7 +51,7 @@ def histogram(vault: Keeper, *, loss: Loss, total: RowCount, attributes: Sequenc
     return _release(vault, loss, total, (names,), "histogram")
 
 
-def marginals(vault: Keeper, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
+def marginals(vault: ProtectedTable, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
     """Release one noisy table for each set of attributes, the loss divided equally, and rows.
 
     The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
@@ -66,16 +65,16 @@ def marginals(vault: Keeper, *, loss: Loss, total: RowCount, cliques: Sequence[S
     return _release(vault, loss, total, as_cliques(cliques), "marginals")
 
 
-def tabulate(doors: Doors, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
-    """Measure every table through ``doors``, together with the row count at ``loss``, and make them consistent."""
-    bought = None if isinstance(total, NoisyTotal) else row_count.buy(doors, loss, total)
-    measured = doors.measure([Marginal(clique) for clique in cliques], after_count(loss, total))
+def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
+    """Measure every table through ``mechanisms``, together with the row count at ``loss``, and make them consistent."""
+    bought = None if isinstance(total, NoisyTotal) else row_count.buy(mechanisms, loss, total)
+    measured = mechanisms.measure([Marginal(clique) for clique in cliques], after_count(loss, total))
     count = _summed([measurement.values for measurement in measured]) if bought is None else bought
     parts = tuple(
-        Factor(clique, project_to_total(measurement.values, count).reshape(doors.domain.project(clique).shape))
+        Factor(clique, project_to_total(measurement.values, count).reshape(mechanisms.domain.project(clique).shape))
         for clique, measurement in zip(cliques, measured, strict=True)
     )
-    return Product.over(doors.domain, parts, count)
+    return Product.over(mechanisms.domain, parts, count)
 
 
 def expected_errors(
@@ -92,14 +91,14 @@ def cell_variance(domain: Domain, loss: Loss, total: RowCount, cliques: Sequence
 
 
 def _release(
-    vault: Keeper, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
+    vault: ProtectedTable, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
 ) -> Synthetic:
     row_count.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
     expected = expected_errors(vault.domain, loss, total, cliques)
     parameters = {"cliques": [list(clique) for clique in cliques], "total": row_count.describe(total)}
     request = Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}")
-    settled = vault.release(request, loss, lambda doors: tabulate(doors, loss, total, cliques).payload())
+    settled = vault.release(request, loss, lambda mechanisms: tabulate(mechanisms, loss, total, cliques).payload())
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
 
 
@@ -128,7 +127,7 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
 
 
-def matrix(vault: Keeper, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+def matrix(vault: ProtectedTable, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
     """Release the cells of a workload's attributes from optimised measurements, and rows.
 
     Raises:
@@ -139,14 +138,14 @@ def matrix(vault: Keeper, *, loss: Loss, total: RowCount, workload: Workload) ->
     row_count.refuse_wrong(vault.domain, loss, total)
     chosen = optimised(vault.domain, loss, total, workload)
     parameters = {
-        "measured": canonical.question(chosen.weighted),
+        "measured": chosen.weighted.canonical(),
         "strategy": chosen.strategy.name,
         "total": row_count.describe(total),
     }
     settled = vault.release(
         Request("synthesize", "matrix", parameters, rows_for(vault.domain, workload)),
         loss,
-        lambda doors: estimate(doors, loss, total, chosen).payload(),
+        lambda mechanisms: estimate(mechanisms, loss, total, chosen).payload(),
     )
     expected = {f"root mean squared error of a query, by the {chosen.strategy.name} strategy": chosen.error}
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
@@ -161,16 +160,16 @@ def optimised(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -
     return plan(domain, after_count(loss, total), workload, jointly(domain, workload, MOST_OPTIMISED))[0]
 
 
-def estimate(doors: Doors, loss: Loss, total: RowCount, chosen: StrategyOption) -> Product:
-    """Measure a strategy through ``doors``, together with the row count at ``loss``, and make the cells consistent."""
-    bought = None if isinstance(total, NoisyTotal) else row_count.buy(doors, loss, total)
+def estimate(mechanisms: Mechanisms, loss: Loss, total: RowCount, chosen: StrategyOption) -> Product:
+    """Measure a strategy, together with the row count at ``loss``, and make the cells consistent."""
+    bought = None if isinstance(total, NoisyTotal) else row_count.buy(mechanisms, loss, total)
     weighted = chosen.weighted
-    (measured,) = doors.measure([weighted], after_count(loss, total))
+    (measured,) = mechanisms.measure([weighted], after_count(loss, total))
     answers = measured.values.astype(np.float64)
     count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if bought is None else bought
     table = _nearest(weighted.weights.astype(np.float64), answers, count)
-    table = table.reshape(doors.domain.project(chosen.attributes).shape)
-    return Product.over(doors.domain, (Factor(chosen.attributes, table),), count)
+    table = table.reshape(mechanisms.domain.project(chosen.attributes).shape)
+    return Product.over(mechanisms.domain, (Factor(chosen.attributes, table),), count)
 
 
 def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:

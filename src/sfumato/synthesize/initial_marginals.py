@@ -20,10 +20,9 @@ from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.graphical import Graphical, Measured, Zeros, barred
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
-from sfumato.vault.checks import check_size
-from sfumato.vault.doors import Doors
-from sfumato.vault.noise import noises
-from sfumato.vault.questions import Groups, Marginal, Measurement
+from sfumato.vault.interface import Mechanisms
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.questions import Groups, Marginal, Measurement, check_size
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
@@ -75,26 +74,26 @@ class FittedState:
 
 
 def begin(
-    doors: Doors, allowance: Allowance, total: RowCount, *, share: Fraction | None, zeros: Sequence[Zeros]
+    mechanisms: Mechanisms, allowance: Allowance, total: RowCount, *, share: Fraction | None, zeros: Sequence[Zeros]
 ) -> FittedState:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
-        doors: where to measure.
+        mechanisms: where to measure.
         allowance: what the loss is taken from.
         total: where the number of rows comes from; a rough noisy count is bought unless it is public.
         share: of the loss, for the marginals; None for a share that grows with the noise relative to the
             noisy number of rows (a table of little signal is spent on what can still be seen).
         zeros: cells that are impossible; their attributes keep all codes apart.
     """
-    domain = doors.domain
+    domain = mechanisms.domain
     division = Division(allowance.whole, domain.unit.rows)
-    counted = _count(doors, allowance, total)
+    counted = _count(mechanisms, allowance, total)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
     parts = division.shares(domain.shape)
     if share is None:
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
-    measurements = doors.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
+    measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     kept = {name for zero in zeros for name in zero.attributes}
     coarsenings = {
         attribute.name: coarsening(attribute, measurement, kept)
@@ -172,10 +171,10 @@ def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[
     return merge_neighbours(counts, _variance(measurement), attribute.declared)
 
 
-def _count(doors: Doors, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:
+def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:
     if isinstance(total, PublicTotal):
         return ()
-    (counted,) = doors.measure([Marginal(())], allowance.take(count_share(total)))
+    (counted,) = mechanisms.measure([Marginal(())], allowance.take(count_share(total)))
     return (Observation((), counted.values.astype(np.float64).reshape(()), _variance(counted)),)
 
 

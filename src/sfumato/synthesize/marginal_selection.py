@@ -27,11 +27,11 @@ from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
 from sfumato.synthesize.initial_marginals import FittedState
-from sfumato.vault.doors import Doors
+from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
 
-_CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the doors
+_CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
@@ -130,27 +130,35 @@ def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[
 
 
 def learn(
-    doors: Doors, state: FittedState, cliques: Sequence[Clique], loss: Epsilon | Rho, shares: Sequence[Fraction]
+    mechanisms: Mechanisms,
+    state: FittedState,
+    cliques: Sequence[Clique],
+    loss: Epsilon | Rho,
+    shares: Sequence[Fraction],
 ) -> FittedState:
     """The state after measuring marginals together at ``loss``, divided in proportion to ``shares``."""
     questions = [state.question(clique) for clique in cliques]
     whole = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
-    for chunk in _chunks(questions, doors.domain):
+    for chunk in _chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
-        measurements += doors.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
+        measurements += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
     return state.learn(measurements)
 
 
-def confirm(doors: Doors, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
+def confirm(mechanisms: Mechanisms, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
-    shares = division.shares([float(state.model.sizes[name]) for name in doors.domain.names])
-    return learn(doors, state, [(name,) for name in doors.domain.names], loss, shares)
+    shares = division.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
+    return learn(mechanisms, state, [(name,) for name in mechanisms.domain.names], loss, shares)
 
 
 def score(
-    doors: Doors, state: FittedState, candidates: Sequence[Clique], loss: Epsilon | Rho, random: np.random.Generator
+    mechanisms: Mechanisms,
+    state: FittedState,
+    candidates: Sequence[Clique],
+    loss: Epsilon | Rho,
+    random: np.random.Generator,
 ) -> Scored:
     """Noisy L1 distances of candidates from the model, together at ``loss``: each has sensitivity one row."""
     sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
@@ -160,8 +168,8 @@ def score(
         for clique, reference in zip(candidates, references, strict=True)
     ]
     distances: list[float] = []
-    for chunk in _chunks(questions, doors.domain):
-        answers = doors.measure(chunk, loss * Fraction(len(chunk), len(questions)))
+    for chunk in _chunks(questions, mechanisms.domain):
+        answers = mechanisms.measure(chunk, loss * Fraction(len(chunk), len(questions)))
         distances += [float(answer.values[0]) for answer in answers]
     cells = np.array([float(reference.size) for reference in references])
     return Scored(tuple(candidates), np.array(distances), cells)

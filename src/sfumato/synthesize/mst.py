@@ -25,10 +25,9 @@ from sfumato.synthesize.initial_marginals import FittedState, begin, count_share
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.row_count import RowCount
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper, refuse_no_vault
-from sfumato.vault.questions import Distance, MarginalErrors
-from sfumato.vault.vault import Request
+from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.questions import Distance
+from sfumato.vault.scores import MarginalErrors
 
 THIRD = Fraction(1, 3)
 
@@ -36,7 +35,7 @@ _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that 
 
 
 def mst(
-    vault: Keeper, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+    vault: ProtectedTable, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
@@ -67,39 +66,41 @@ def mst(
     settled = vault.release(
         Request("synthesize", "mst", parameters, rows_of(vault.domain, vault.domain.names)),
         loss,
-        lambda doors: span(doors, loss, total, limits=limits, zeros=zeros).payload(),
+        lambda mechanisms: span(mechanisms, loss, total, limits=limits, zeros=zeros).payload(),
     )
     model = Graphical.restore(vault.domain, settled.payload)
     return settle(settled, model, expected_errors(model.measured))
 
 
-def span(doors: Doors, loss: Loss, total: RowCount, *, limits: Limits, zeros: Sequence[Zeros] = ()) -> Graphical:
-    """The method itself, through ``doors``: everything is asked for in exact shares of ``loss``."""
+def span(
+    mechanisms: Mechanisms, loss: Loss, total: RowCount, *, limits: Limits, zeros: Sequence[Zeros] = ()
+) -> Graphical:
+    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(row_count.divisible(loss))
-    division = Division(allowance.whole, doors.domain.unit.rows)
+    division = Division(allowance.whole, mechanisms.domain.unit.rows)
     rest = 1 - count_share(total)
-    state = begin(doors, allowance, total, share=rest * THIRD, zeros=zeros)
-    edges = _spanning_tree(doors, state, allowance, rest * THIRD, limits)
+    state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros)
+    edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)
     if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])
-        state = learn(doors, state, edges, allowance.take(allowance.left), shares)
+        state = learn(mechanisms, state, edges, allowance.take(allowance.left), shares)
     else:
-        state = confirm(doors, state, division, allowance.take(allowance.left))
-    return state.released(doors.domain)
+        state = confirm(mechanisms, state, division, allowance.take(allowance.left))
+    return state.released(mechanisms.domain)
 
 
 def _spanning_tree(
-    doors: Doors, state: FittedState, allowance: Allowance, share: Fraction, limits: Limits
+    mechanisms: Mechanisms, state: FittedState, allowance: Allowance, share: Fraction, limits: Limits
 ) -> list[Clique]:
     """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
 
     Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
     """
-    names = doors.domain.names
+    names = mechanisms.domain.names
     held = [factor.attributes for factor in state.model.factors if len(factor.attributes) > 1]  # structural zeros
     component = {name: index for index, name in enumerate(names)}  # by the pairs chosen
     linked = reduce(_joined, held, component)  # by these and the zeros
-    scores = _distances(state, _candidates(doors, state, limits))
+    scores = _distances(state, _candidates(mechanisms, state, limits))
     edges: list[Clique] = []
     while open_pairs := _with_room(
         state, held, [pair for pair in scores if component[pair[0]] != component[pair[1]]], linked, limits.cells
@@ -108,7 +109,7 @@ def _spanning_tree(
         asked = MarginalErrors(
             tuple(scores[pair] for pair in open_pairs), (one,) * len(open_pairs), (Fraction(0),) * len(open_pairs)
         )
-        chosen = open_pairs[doors.select(asked, allowance.take(share / (len(names) - 1)))]
+        chosen = open_pairs[mechanisms.select(asked, allowance.take(share / (len(names) - 1)))]
         edges.append(chosen)
         held.append(chosen)
         component, linked = _joined(component, chosen), _joined(linked, chosen)
@@ -139,9 +140,9 @@ def _cells(state: FittedState, cliques: Sequence[Clique]) -> int:
     return tree_cells(cliques, {name: state.model.sizes[name] for clique in cliques for name in clique})
 
 
-def _candidates(doors: Doors, state: FittedState, limits: Limits) -> list[Clique]:
-    pairs = affordable(list(combinations(doors.domain.names, 2)), doors.domain, state, limits)
-    return comparable(pairs, doors.domain, _COMPARED)
+def _candidates(mechanisms: Mechanisms, state: FittedState, limits: Limits) -> list[Clique]:
+    pairs = affordable(list(combinations(mechanisms.domain.names, 2)), mechanisms.domain, state, limits)
+    return comparable(pairs, mechanisms.domain, _COMPARED)
 
 
 def _distances(state: FittedState, pairs: Sequence[Clique]) -> dict[Clique, Distance]:

@@ -24,12 +24,10 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.row_count import Bought, NoisyTotal, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
-from sfumato.vault import canonical
-from sfumato.vault.doors import Doors
-from sfumato.vault.keeper import Keeper, refuse_no_vault
-from sfumato.vault.noise import noises
-from sfumato.vault.questions import AbsoluteErrors, Counting
-from sfumato.vault.vault import Request
+from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.questions import Counting
+from sfumato.vault.scores import AbsoluteErrors
 from sfumato.workload.counting_queries import Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24
@@ -60,7 +58,7 @@ class Schedule:
             raise InputError("the output of MWEM is Output.LAST or Output.AVERAGE", culprit=self)
 
 
-def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
+def mwem(vault: ProtectedTable, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
     """Release a table that answers ``workload`` well, and rows.
 
     Each of T rounds spends 1/2T of the loss on selecting (score |q(A) - q(B)|, of sensitivity 1 under
@@ -80,11 +78,11 @@ def mwem(vault: Keeper, *, loss: Loss, total: Bought, workload: Workload, schedu
     expected = expected_errors(vault.domain, loss, total, schedule)
     request = Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(vault.domain, workload))
 
-    def run(doors: Doors) -> dict[str, Any]:
-        iterates = iterate(doors, loss, total, queries, schedule)
+    def run(mechanisms: Mechanisms) -> dict[str, Any]:
+        iterates = iterate(mechanisms, loss, total, queries, schedule)
         weights = iterates.last if schedule.output is Output.LAST else iterates.average
-        table = Factor(queries.attributes, weights.reshape(doors.domain.project(queries.attributes).shape))
-        return Product.over(doors.domain, (table,), iterates.count).payload()
+        table = Factor(queries.attributes, weights.reshape(mechanisms.domain.project(queries.attributes).shape))
+        return Product.over(mechanisms.domain, (table,), iterates.count).payload()
 
     settled = vault.release(request, loss, run)
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
@@ -102,9 +100,9 @@ class Iterates:
     count: int
 
 
-def iterate(doors: Doors, loss: Loss, total: Bought, queries: Counting, schedule: Schedule) -> Iterates:
-    """Run MWEM through ``doors`` at ``loss``."""
-    count = max(1, row_count.buy(doors, loss, total))  # weights are shares of the count
+def iterate(mechanisms: Mechanisms, loss: Loss, total: Bought, queries: Counting, schedule: Schedule) -> Iterates:
+    """Run MWEM through ``mechanisms`` at ``loss``."""
+    count = max(1, row_count.buy(mechanisms, loss, total))  # weights are shares of the count
     part = _part(loss, total, schedule)
     matrix = queries.matrix
     products = matrix.astype(np.float64)
@@ -116,9 +114,9 @@ def iterate(doors: Doors, loss: Loss, total: Bought, queries: Counting, schedule
     for step in range(schedule.rounds):
         candidates = Counting(queries.attributes, matrix[remaining])
         answers = np.rint(products @ weights).astype(np.int64)[remaining]
-        chosen = doors.select(AbsoluteErrors(candidates, answers), part)
+        chosen = mechanisms.select(AbsoluteErrors(candidates, answers), part)
         query = candidates.matrix[chosen]
-        (measurement,) = doors.measure([Counting(queries.attributes, query[None])], part)
+        (measurement,) = mechanisms.measure([Counting(queries.attributes, query[None])], part)
         # noise that goes further than one table beyond the possible answers would only overflow the replay
         measured.add(query, float(min(max(int(measurement.values[0]), -count), 2 * count)))
         remaining = remaining[remaining != remaining[chosen]]
@@ -174,7 +172,7 @@ def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting
 
 def _describe(queries: Counting, total: Bought, schedule: Schedule) -> dict[str, Any]:
     return {
-        "queries": canonical.question(queries),
+        "queries": queries.canonical(),
         "total": row_count.describe(total),
         "rounds": schedule.rounds,
         "repetitions": schedule.repetitions,

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
-from sfumato.vault.doors import Doors
-from sfumato.vault.noise import noises
+from sfumato.vault.interface import Mechanisms
+from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Marginal
 
 _MANY = 1000  # noise of so many rows is told where nobody says how many there are
@@ -120,11 +120,11 @@ def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:
     return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
 
 
-def buy(doors: Doors, loss: Loss, total: Bought) -> int:
+def buy(mechanisms: Mechanisms, loss: Loss, total: Bought) -> int:
     """The number of rows to use; what is left of the loss is ``after_count``."""
     if isinstance(total, PublicTotal):
         return total.count
-    (measured,) = doors.measure([Marginal(())], divisible(loss) * total.share)
+    (measured,) = mechanisms.measure([Marginal(())], divisible(loss) * total.share)
     return max(0, int(measured.values[0]))
 
 

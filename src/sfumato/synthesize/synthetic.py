@@ -22,10 +22,8 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product, refuse_large, to_arrow
-from sfumato.vault.payload import decode, encode
-from sfumato.vault.release import Release
-from sfumato.vault.rows import Rows, free, whole
-from sfumato.vault.vault import Settled
+from sfumato.vault.interface import Settled, decode, encode
+from sfumato.vault.release import Release, Rows, free, whole
 from sfumato.workload.counting_queries import Marginals, Workload
 
 

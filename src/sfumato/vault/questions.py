@@ -1,29 +1,137 @@
-"""What can be asked through the vault's doors: a closed set of questions, each with a known sensitivity.
+"""What can be measured: each kind of question knows its check, sensitivity, canonical form, table and answer.
 
-Sensitivities are for adding or removing one *row*; the vault multiplies by the rows of a unit.
+A kind is one class.  Here stand what all kinds have in common and those about the cells of a marginal;
+:mod:`sfumato.vault.value_questions` has those about values and units, :mod:`sfumato.vault.scores` what is selected by.
+
+For a unit of m rows an answer moves by at most the sum of m one-row moves.  In L1 the sum of m moves of length s has
+length at most m s; the squared L2 length of the sum is at most m^2 times that of one move.  Integers are bounded so
+that no sum overflows 64 bits: a sum that wraps around would move further than its sensitivity says.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Protocol
+from typing import Any, ClassVar, Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
+from sfumato.domain import predicate as p
 from sfumato.domain.predicate import Predicate
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition
+from sfumato.engine.contingency import TOTAL_CELLS
+from sfumato.engine.exact import Exact
+from sfumato.engine.port import Counts, Encoded
+from sfumato.errors import QueryError, SizeError
 
 Integers = NDArray[np.int64]
 Groups = tuple[tuple[int, ...] | None, ...]
 """A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
 
+_LARGEST = 1 << 62
+_MATRIX = 2
+
+
+class Measurable(ABC):
+    """A question whose answer is integers: what is asked, and all that must be known to answer it privately."""
+
+    def sensitivity(self, domain: Domain) -> tuple[int, int]:
+        """L1 and squared L2 sensitivity for the domain's unit, add/remove: the only numbers that noise is scaled to.
+
+        Raises:
+            DomainError, QueryError, SizeError: as :meth:`check` says.
+        """
+        self.check(domain)
+        return self._moves(domain)
+
+    @abstractmethod
+    def check(self, domain: Domain) -> None:
+        """Refuse a question that cannot be answered under ``domain``, before anything is charged.
+
+        Raises:
+            DomainError: an attribute that the domain does not have.
+            QueryError: the question does not fit the domain.
+            SizeError: a sum could overflow; ask for a coarser unit.
+        """
+
+    @abstractmethod
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        """The sensitivities of a question that passes the check."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """The question as JSON values: equal questions, however they were built, have equal JSON."""
+
+    @abstractmethod
+    def table(self) -> ExactTable:
+        """The exact table that the answer is read off; questions about the same one share it."""
+
+    @abstractmethod
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """The exact answer, from the exact table."""
+
+
+class ExactTable(Measurable):
+    """A question that is answered by a table of its own: numbers for each cell of ``over``, flat in C order.
+
+    Attributes:
+        where: which rows are in it; None: all.
+        adds_up: whether the table over fewer attributes is a sum of it.
+        encoded_rows: whether it is about the encoded rows alone.
+    """
+
+    where: Predicate | None
+    adds_up: ClassVar[bool] = True
+    encoded_rows: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def over(self) -> tuple[str, ...]:
+        """The attributes of the cells."""
+
+    @abstractmethod
+    def moved_to(self, attributes: tuple[str, ...]) -> ExactTable:
+        """The same question of all rows, over other attributes."""
+
+    @abstractmethod
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """Count it."""
+
+    def table(self) -> ExactTable:
+        """See :class:`Measurable`."""
+        return self
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        del domain
+        return table
+
+    @property
+    def width(self) -> int:
+        """Numbers a cell."""
+        return 1
+
+    @property
+    def decided_by(self) -> str | None:
+        """The attribute whose code decides what a row adds to the numbers of its cell; None: each row adds one."""
+        return None
+
+    def terms(self, domain: Domain) -> Counts:
+        """What a row adds by the code of that attribute, shape ``(codes, width)``."""
+        raise NotImplementedError(domain)
+
+    def size(self, domain: Domain) -> int:
+        """Numbers in the table."""
+        return cells(domain, self.over) * self.width
+
 
 @dataclass(frozen=True)
-class Marginal:
+class Marginal(ExactTable):
     """All cells of the contingency table of ``attributes``, flat in C order; no attributes: the row count.
 
     With ``groups`` the cells are those of the coarser table, so that a merged cell carries the noise of one cell.
@@ -34,9 +142,45 @@ class Marginal:
     where: Predicate | None = None
     groups: Groups | None = None
 
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        named_once(self.attributes)
+        coarse_cells(domain, self.attributes, self.groups)
+        condition(self.where, domain)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        return of_unit(domain, 1, 1)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        own = {"attributes": list(self.attributes), "where": where_json(self.where)}
+        return {"kind": "marginal", **own, "groups": _groups_json(self.groups)}
+
+    def table(self) -> Marginal:
+        """See :class:`Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else Marginal(self.attributes, self.where)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        return coarsen(table, shape_of(domain, self.attributes), self.groups)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.attributes
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Marginal:
+        """See :class:`ExactTable`."""
+        return Marginal(attributes)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        (counts,) = encoded.marginals([self.attributes], self.where)
+        return counts
+
 
 @dataclass(frozen=True, eq=False)
-class Counting:
+class Counting(Measurable):
     """0/1 queries over the cells of one marginal: ``answers = matrix @ cells``.
 
     ``matrix`` is boolean, shape ``(queries, cells)``.  A row in cell c moves the queries that hold at c:
@@ -46,9 +190,73 @@ class Counting:
     attributes: tuple[str, ...]
     matrix: NDArray[np.bool_]
 
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        _check_rows(domain, self.attributes, self.matrix, np.dtype(np.bool_))
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = 1 if len(self.matrix) == 1 else int(self.matrix.sum(axis=0, dtype=np.int64).max(initial=1))
+        return of_unit(domain, one, one)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        return {"kind": "counting", "attributes": list(self.attributes), "matrix": digest(self.matrix)}
+
+    def table(self) -> Marginal:
+        """See :class:`Measurable`."""
+        return Marginal(self.attributes)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        del domain
+        # float64 dot products are exact below 2^53, and far faster than integer ones
+        sums: Counts = (self.matrix.astype(np.float64) @ table.astype(np.float64)).astype(np.int64)
+        return sums
+
 
 @dataclass(frozen=True, eq=False)
-class Distance:
+class Weighted(Measurable):
+    """Sums of the cells of one marginal with public integer weights: ``answers = weights @ cells``.
+
+    ``weights`` are int64, shape ``(queries, cells)``.  A row in cell c moves the answers by column c: the
+    L1 sensitivity is the largest column sum of absolute values, the squared L2 sensitivity of squares.
+    """
+
+    attributes: tuple[str, ...]
+    weights: Integers
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        weights = self.weights
+        _check_rows(domain, self.attributes, weights, np.dtype(np.int64))
+        light = max(int(weights.max()), -int(weights.min())) <= FIXED_POINT_LIMIT
+        if not light or int(np.abs(weights).sum(axis=0).max()) > FIXED_POINT_LIMIT:
+            raise SizeError(
+                f"the weights of a cell add up to more than {FIXED_POINT_LIMIT:,}; "
+                "divide them, or ask fewer sums at once"
+            )
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = max(1, int(np.abs(self.weights).sum(axis=0).max()))
+        return of_unit(domain, one, max(1, int((self.weights**2).sum(axis=0).max())))
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        return {"kind": "weighted", "attributes": list(self.attributes), "weights": digest(self.weights)}
+
+    def table(self) -> Marginal:
+        """See :class:`Measurable`."""
+        return Marginal(self.attributes)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        del domain
+        sums: Counts = self.weights @ table
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Distance(Measurable):
     """L1 distance between a marginal and a public integer table ``reference``, shape ``(cells,)``.
 
     With ``groups`` both are tables over the coarser cells.
@@ -59,133 +267,32 @@ class Distance:
     reference: Integers
     groups: Groups | None = None
 
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        named_once(self.attributes)
+        size = coarse_cells(domain, self.attributes, self.groups)
+        if self.reference.ndim != 1:
+            raise QueryError("a distance is to a flat table of integers", culprit=self.attributes)
+        _same(size, self.reference.shape[0], self.attributes)
+        public_integers(self.reference, size)
 
-@dataclass(frozen=True)
-class Sum:
-    """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        return of_unit(domain, 1, 1)
 
-    One row adds at most the larger absolute bound: sensitivity round(max(|minimum|, |maximum|) / unit).
-    """
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        own = {"attributes": list(self.attributes), "groups": _groups_json(self.groups)}
+        return {"kind": "distance", **own, "reference": digest(self.reference)}
 
-    value: str
-    by: tuple[str, ...]
-    unit: Fraction
-    where: Predicate | None = None
+    def table(self) -> Marginal:
+        """See :class:`Measurable`."""
+        return Marginal(self.attributes)
 
-
-@dataclass(frozen=True)
-class Moments:
-    """What each cell of ``by`` needs for a mean (``degree`` 1) or a variance (2) of a value.
-
-    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
-    adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
-    negative and sum to K^degree, so that is the L1 sensitivity of all of a cell's sums together, and its
-    square the squared L2 sensitivity.  ``degree + 1`` integers a cell, flat in C order.
-    """
-
-    value: str
-    by: tuple[str, ...]
-    unit: Fraction
-    degree: int
-    where: Predicate | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Sums of the cells of one marginal with public integer weights: ``answers = weights @ cells``.
-
-    ``weights`` are int64, shape ``(queries, cells)``.  A row in cell c moves the answers by column c: the
-    L1 sensitivity is the largest column sum of absolute values, the squared L2 sensitivity of squares.
-    """
-
-    attributes: tuple[str, ...]
-    weights: Integers
-
-
-@dataclass(frozen=True)
-class Units:
-    """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells."""
-
-    by: tuple[str, ...]
-    where: Predicate | None = None
-
-
-@dataclass(frozen=True)
-class Bins:
-    """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
-
-    One row is in one bin of one cell: sensitivity 1.
-    """
-
-    value: str
-    edges: tuple[float, ...]
-    by: tuple[str, ...]
-    where: Predicate | None = None
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """How many rows the bound on rows of a unit leaves out, of those that meet ``where``: at most ``most`` of one unit.
-
-    Which rows of a unit are left out depends on that unit's rows alone, so adding or removing one unit adds or removes
-    its own: from none up to ``most``, which is the sensitivity.  With ``most`` 1 it counts the units of which a row is
-    left out.  Numbers beyond ``most`` are cut off, so the exact answer is the least that were left out.
-    """
-
-    most: int
-    where: Predicate | None = None
-
-
-Measurable = Marginal | Counting | Weighted | Distance | Sum | Moments | Units | Bins | Dropped
-
-
-def beyond_bounds(questions: Sequence[Measurable]) -> tuple[str, ...] | None:
-    """What is read of the table beside its encoded rows, as :class:`sfumato.vault.vault.Request` takes it."""
-    return () if any(isinstance(question, Dropped) for question in questions) else None
-
-
-@dataclass(frozen=True, eq=False)
-class AbsoluteErrors:
-    """Scores |q(table) - answers[q]| of counting queries: where a synthetic table is most wrong.
-
-    ``answers`` are public integers, shape ``(queries,)``.  One row moves each score by at most 1; scores
-    may rise and fall together, so the general (not the monotone) exponential mechanism applies.
-    """
-
-    queries: Counting
-    answers: Integers
-
-
-@dataclass(frozen=True, eq=False)
-class MarginalErrors:
-    """Scores weight * (L1 distance to the reference - penalty) of candidate marginals.
-
-    Weights and penalties are public.  One row moves a score by at most its weight: sensitivity max(weights).
-    """
-
-    distances: tuple[Distance, ...]
-    weights: tuple[Fraction, ...]
-    penalties: tuple[Fraction, ...]
-
-
-@dataclass(frozen=True)
-class RankErrors:
-    """Scores of the cells of a fine grid over a value: minus the rows by which a cell misses a quantile.
-
-    The grid divides each bin between neighbouring ``edges`` into ``parts`` cells of one width, a cell holding its
-    left end only (the last one of all both).  With the quantile a / b, B rows below a number and N in all, a number
-    misses it by f = (b - a) B - a (N - B), which never falls; a cell [x, y) has the score -max(0, f(x), -f(y)).
-    One row moves f, and so each score, by at most max(a, b - a).
-    """
-
-    value: str
-    probability: Fraction
-    edges: tuple[float, ...]
-    parts: int
-    where: Predicate | None = None
-
-
-Scores = AbsoluteErrors | MarginalErrors | RankErrors
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        counts = coarsen(table, shape_of(domain, self.attributes), self.groups)
+        distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
+        return distance
 
 
 class Noise(Protocol):
@@ -215,9 +322,61 @@ class Measurement:
         return math.sqrt(self.noise.variance)
 
 
+def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
+    """Refuse questions whose tables the engine could not hold at once; what shares a table is counted once.
+
+    Raises:
+        SizeError: as said.
+    """
+    size = sum(table.size(domain) for table in {question.table() for question in questions})
+    if size > TOTAL_CELLS:
+        raise SizeError(
+            f"these questions are about {size:,} cells, more than the {TOTAL_CELLS:,} that are counted at once; "
+            "ask for fewer or smaller marginals",
+            culprit=size,
+        )
+
+
+def beyond_bounds(questions: Sequence[Measurable]) -> tuple[str, ...] | None:
+    """What is read of the table beside its encoded rows, as :class:`sfumato.vault.interface.Request` takes it."""
+    return () if any(not question.table().encoded_rows for question in questions) else None
+
+
+def of_unit(domain: Domain, one: int, one_squared: int) -> tuple[int, int]:
+    """Sensitivities for a unit, from those for one row."""
+    rows = domain.unit.rows
+    return rows * one, rows**2 * one_squared
+
+
 def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     """Number of cells of a marginal."""
-    return math.prod(domain[name].size for name in attributes)
+    return math.prod(shape_of(domain, attributes))
+
+
+def shape_of(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
+    """Cells of each attribute."""
+    return tuple(domain[name].size for name in attributes)
+
+
+def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | None) -> int:
+    """Cells of a coarsened marginal; every code must be in exactly one group, or the sensitivity would not be one.
+
+    Raises:
+        QueryError: it is not.
+    """
+    if groups is None:
+        return cells(domain, attributes)
+    if len(groups) != len(attributes):
+        raise QueryError("groups are given for each attribute of the marginal, or None", culprit=groups)
+    size = 1
+    for name, group in zip(attributes, groups, strict=True):
+        if group is None:
+            size *= domain[name].size
+        elif len(group) != domain[name].size or set(group) != set(range(max(group) + 1)):
+            raise QueryError(f"the groups of {name!r} must number each of its cells 0, 1, ...", culprit=group)
+        else:
+            size *= max(group) + 1
+    return size
 
 
 def coarsen(table: Integers, shape: tuple[int, ...], groups: Groups | None) -> Integers:
@@ -233,3 +392,69 @@ def coarsen(table: Integers, shape: tuple[int, ...], groups: Groups | None) -> I
             starts = np.flatnonzero(np.diff(np.asarray(group)[order], prepend=-1))
             coarse = np.add.reduceat(coarse.take(order, axis=axis), starts, axis=axis)
     return coarse.reshape(-1)
+
+
+def named_once(attributes: tuple[str, ...]) -> None:
+    """Refuse an attribute that is named twice.
+
+    Raises:
+        QueryError: as said.
+    """
+    if len(set(attributes)) != len(attributes):
+        raise QueryError("an attribute is named twice in one question", culprit=attributes)
+
+
+def public_integers(values: Integers, count: int) -> None:
+    """Refuse what cannot be subtracted from counts without overflow.
+
+    Raises:
+        QueryError: other than ``count`` int64 within 2^62 together.
+    """
+    largest = _LARGEST // count
+    if values.dtype != np.int64 or values.shape != (count,) or max(int(values.max()), -int(values.min())) > largest:
+        raise QueryError(f"a question compares {count} counts with as many int64 within 2^62 together")
+
+
+def where_json(condition: Predicate | None) -> Any:  # noqa: ANN401  (JSON)
+    """A condition as JSON values, parts of conjunctions and disjunctions in a fixed order."""
+    match condition:
+        case None:
+            return None
+        case p.Among(attribute=attribute, codes=codes):
+            return {"among": [attribute, sorted(codes)]}
+        case p.All(parts=parts):
+            return {"all": sorted((where_json(part) for part in parts), key=repr)}
+        case p.Any(parts=parts):
+            return {"any": sorted((where_json(part) for part in parts), key=repr)}
+        case p.Not(part=part):
+            return {"not": where_json(part)}
+        case _:
+            assert_never(condition)
+
+
+def digest(array: NDArray[Any]) -> dict[str, Any]:
+    """A large public array as JSON values: its digest."""
+    plain_array = np.ascontiguousarray(array)
+    found = hashlib.sha256(plain_array.tobytes()).hexdigest()
+    return {"shape": list(plain_array.shape), "dtype": str(plain_array.dtype), "sha256": found}
+
+
+def _groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
+    return None if groups is None else [None if group is None else list(group) for group in groups]
+
+
+def _check_rows(
+    domain: Domain, attributes: tuple[str, ...], rows: NDArray[np.bool_] | Integers, kind: np.dtype[np.generic]
+) -> None:
+    named_once(attributes)
+    if rows.dtype != kind or rows.ndim != _MATRIX or not len(rows):
+        raise QueryError(f"queries over {', '.join(attributes)} need rows of {kind}, at least one", culprit=attributes)
+    _same(cells(domain, attributes), rows.shape[1], attributes)
+
+
+def _same(size: int, width: int, attributes: tuple[str, ...]) -> None:
+    if size != width:
+        raise QueryError(
+            f"the question is about {width} cells, the marginal of {', '.join(attributes)} has {size}",
+            culprit=attributes,
+        )

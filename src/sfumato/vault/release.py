@@ -1,11 +1,19 @@
-"""What every method returns beside the thing itself: its promise, cost, expected error and provenance."""
+"""What every method returns: the statement of a release, and released rows, public, typed, ready for any tool."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+import os
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+
+from sfumato.engine.table_files import discard
+from sfumato.errors import InputError, SfumatoError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +51,133 @@ class Release:
         ]
         rows = "".join(f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>" for term, text in terms)
         return f'<dl class="statement">{rows}</dl>'
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A released table.  Files are written whole or not at all, and never over one that exists unless asked."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
+        """The rows as a pandas DataFrame; needs pandas."""
+        return self.table.to_pandas()
+
+    def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a Parquet file."""
+        self.write(_suffixed(path, ".parquet"), overwrite=overwrite)
+
+    def to_csv(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a CSV file with a header; missing values are empty."""
+        self.write(_suffixed(path, ".csv"), overwrite=overwrite)
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a file in the format of its ending: .parquet, .csv or .arrow.
+
+        Raises:
+            InputError: another ending, a folder that does not exist, or a file that does.
+        """
+        writer = writable(path, overwrite=overwrite)
+        whole(path, lambda partial: writer(self.table, partial))
+
+
+Writer = Callable[[pa.Table, Path], None]
+
+
+def writable(path: str | Path, *, overwrite: bool) -> Writer:
+    """Check that ``path`` can be written, before anything is spent, and say how.
+
+    Raises:
+        InputError: an unknown ending, a folder that does not exist, or a file that does.
+    """
+    target = Path(path)
+    writer = _WRITERS.get(target.suffix.lower())
+    if writer is None:
+        raise InputError(f"cannot write {target}: end it in .parquet, .csv or .arrow", culprit=target)
+    free(target, overwrite=overwrite)
+    return writer
+
+
+def free(path: str | Path, *, overwrite: bool) -> None:
+    """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
+
+    Raises:
+        InputError: as said.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist", culprit=target)
+    if not os.access(target.parent, os.W_OK) or target.is_dir():
+        raise InputError(f"cannot write {target}: permission denied or a folder", culprit=target)
+    if target.exists() and not overwrite:
+        raise InputError(
+            f"{target} exists; choose another name, or overwrite it (--overwrite, overwrite=True)", culprit=target
+        )
+
+
+def whole(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then move it there in one step.
+
+    Raises:
+        SfumatoError: the disk is full or the like; nothing is left behind.
+    """
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        partial.touch(exist_ok=False)  # with the permissions that the process gives to new files
+        write(partial)
+        if partial.is_dir():
+            target.unlink(missing_ok=True)  # a directory takes no file's place
+        partial.replace(target)
+    except OSError as error:
+        raise SfumatoError(f"cannot write {target}: {error.strerror or 'the disk failed'}", culprit=target) from error
+    finally:
+        discard(partial)
+
+
+def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
+    """Write a text file whole or not at all.
+
+    Raises:
+        InputError: as :func:`free` says.
+    """
+    free(path, overwrite=overwrite)
+    whole(path, lambda partial: _text(partial, text))
+
+
+def _text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _suffixed(path: str | Path, suffix: str) -> Path:
+    if Path(path).suffix.lower() != suffix:
+        raise InputError(f"{path} does not end in {suffix}", culprit=path)
+    return Path(path)
+
+
+def _parquet(table: pa.Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd")
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(table, path)
+
+
+def _arrow(table: pa.Table, path: Path) -> None:
+    from pyarrow import feather
+
+    feather.write_feather(table, path, compression="zstd")
+
+
+_WRITERS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}

@@ -1,4 +1,4 @@
-"""The vault: a protected table, its public description and its ledger behind a handful of doors."""
+"""The vault: a protected table, its public description and its ledger; and how one is opened."""
 
 from __future__ import annotations
 
@@ -8,61 +8,34 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain import Domain
+from sfumato.arguments import expect
+from sfumato.domain import Domain, load
+from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError
-from sfumato.ledger import Question, Receipt
+from sfumato.ledger import Question, Receipt, open_ledger
+from sfumato.ledger.deferred import DeferredLedger
 from sfumato.ledger.ledger import Terms
 from sfumato.ledger.question import JSON
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.privacy.stability import StabilityThreshold
-from sfumato.vault import canonical
-from sfumato.vault.doors import Doors
-from sfumato.vault.noise import noises
-from sfumato.vault.payload import Payload, decode, encode
-from sfumato.vault.promise import billed, promise
-from sfumato.vault.purse import Purse
-from sfumato.vault.questions import Measurable, Measurement, Scores, beyond_bounds
-from sfumato.vault.session import Session, chooser, selection_charge
-from sfumato.vault.tallies import Tallies
+from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.guarantee import charged_text, guarantee_text, loss_json
+from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
+from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
+from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
+from sfumato.vault.scores import Scores
 
-
-@dataclass(frozen=True)
-class Request:
-    """What a release is called in the journal: the same request of the same data is the same question.
-
-    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
-    is asked to whoever reads the journal; they are no part of the question.  ``raw`` names the columns that are read
-    as they stand in the table, which then belong to the version of the data; where it is not None, so do the rows that
-    the bound of a unit leaves out.
-    """
-
-    family: str
-    method: str
-    parameters: Mapping[str, Any]
-    words: str = field(default="", compare=False, repr=False)
-    raw: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A released payload, the promise it was released under, and its place in the journal.
-
-    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.
-    """
-
-    payload: dict[str, Any]
-    guarantee: str
-    cost: str
-    provenance: Mapping[str, Any]
-    digest: str
+DATASET = "default"
+_MOST_LINKS = 40  # that lead to one another
 
 
 class Journal(Protocol):
@@ -88,9 +61,9 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class Vault:
-    """A protected table that answers through its doors, charges first, and remembers what it said.
+    """A protected table that answers through mechanisms, charges first, and remembers what it said.
 
-    Every call of a door on the vault itself is a release of its own.  ``release`` gives a method doors
+    Every call of a mechanism on the vault itself is a release of its own.  ``release`` gives a method mechanisms
     that together may spend one charge, under one journal entry.
     """
 
@@ -98,11 +71,11 @@ class Vault:
     ledger: Journal
     analyst: str | None = None
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
-    _tallies: Tallies = field(init=False, repr=False, compare=False)
+    _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.domain.refuse_draft()
-        object.__setattr__(self, "_tallies", Tallies(self.encoded))
+        object.__setattr__(self, "_exactly", ExactAnswers(self.encoded))
 
     @property
     def domain(self) -> Domain:
@@ -117,7 +90,7 @@ class Vault:
     def asked_by(self, analyst: str) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well."""
         asked = replace(self, analyst=analyst)
-        object.__setattr__(asked, "_tallies", self._tallies)  # what was counted is kept
+        object.__setattr__(asked, "_exactly", self._exactly)  # what was counted is kept
         return asked
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
@@ -132,12 +105,12 @@ class Vault:
         self,
         request: Request,
         loss: Loss | Charge,
-        run: Callable[[Doors], Payload],
+        run: Callable[[Mechanisms], Payload],
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,
     ) -> Settled:
-        """Reserve ``loss``, run a method on doors that can spend no more, store its payload, return it.
+        """Reserve ``loss``, run a method with mechanisms that can spend no more, store its payload, return it.
 
         A request that was answered before returns the stored payload and costs the dataset nothing.  If ``run``
         raises after noise was drawn, the release stays charged and is never answered; asking again is charged again.
@@ -157,10 +130,10 @@ class Vault:
         return self._settle(
             request,
             charge,
-            lambda: run(Session(self._tallies, purse=Purse(charge), entropy=noise)),
+            lambda: run(TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=noise)),
             drawn=lambda: noise.drawn,
-            statement=promise(loss, self.domain.unit),
-            parameters={**request.parameters, "loss": canonical.loss(loss)},
+            statement=guarantee_text(loss, self.domain.unit),
+            parameters={**request.parameters, "loss": loss_json(loss)},
             retry_key=retry_key,
         )
 
@@ -184,42 +157,44 @@ class Vault:
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """See :meth:`sfumato.vault.doors.Doors.measure`; one journal entry."""
-        mechanisms = noises(self.domain, questions, loss, shares)
+        """See :meth:`sfumato.vault.interface.Mechanisms.measure`; one journal entry."""
+        added = noises(self.domain, questions, loss, shares)
         parameters = {
-            "questions": [canonical.question(asked) for asked in questions],
+            "questions": [asked.canonical() for asked in questions],
             "shares": None if shares is None else [str(share) for share in shares],
         }
         settled = self.release(
             Request("vault", "measure", parameters, raw=beyond_bounds(questions)),
             loss,
-            lambda doors: {
+            lambda mechanisms: {
                 str(index): measurement.values
-                for index, measurement in enumerate(doors.measure(questions, loss, shares=shares))
+                for index, measurement in enumerate(mechanisms.measure(questions, loss, shares=shares))
             },
         )
         return tuple(
             Measurement(asked, settled.payload[str(index)], noise)
-            for index, (asked, noise) in enumerate(zip(questions, mechanisms, strict=True))
+            for index, (asked, noise) in enumerate(zip(questions, added, strict=True))
         )
 
     def select(self, scores: Scores, loss: Loss) -> int:
-        """See :meth:`sfumato.vault.doors.Doors.select`; one journal entry."""
-        mechanism = chooser(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
+        """See :meth:`sfumato.vault.interface.Mechanisms.select`; one journal entry."""
+        mechanism = selection(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
         charge = selection_charge(mechanism, loss)
-        request = Request("vault", "select", {"scores": canonical.question(scores)})
-        settled = self.release(request, loss, lambda doors: {"index": doors.select(scores, loss)}, charge=charge)
+        request = Request("vault", "select", {"scores": scores.canonical()})
+        settled = self.release(
+            request, loss, lambda mechanisms: {"index": mechanisms.select(scores, loss)}, charge=charge
+        )
         return int(settled.payload["index"])
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
-        """See :meth:`sfumato.vault.doors.Doors.threshold`; one journal entry."""
+        """See :meth:`sfumato.vault.interface.Mechanisms.threshold`; one journal entry."""
         self.refuse_keys(columns)
-        asked = {"columns": list(columns), "of": canonical.loss(loss)}
+        asked = {"columns": list(columns), "of": loss_json(loss)}
         request = Request("vault", "threshold", asked, raw=columns)
         charge = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows).charge
 
-        def run(doors: Doors) -> Payload:
-            found = doors.threshold(columns, loss)
+        def run(mechanisms: Mechanisms) -> Payload:
+            found = mechanisms.threshold(columns, loss)
             units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
             return {"keys": [found[column].to_pylist() for column in columns], "units": units}
 
@@ -268,7 +243,7 @@ class Vault:
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
             guarantee=statement,
-            cost=billed(receipt, charge),
+            cost=charged_text(receipt, charge),
             provenance={
                 "family": request.family,
                 "method": request.method,
@@ -290,3 +265,78 @@ def _answered(receipt: Receipt) -> bytes:
     if receipt.answer is None:
         raise LedgerError("the ledger returned a release without its answer", culprit=receipt.number)
     return receipt.answer
+
+
+def open_vault(
+    table: object,
+    *,
+    domain: Domain | str | Path,
+    ledger: str | None = None,
+    limit: Loss | None = None,
+    dataset: str = DATASET,
+    analyst: str | None = None,
+    create: bool = False,
+) -> Vault:
+    """Open a protected table for release.
+
+    Args:
+        table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
+            database or on Spark.
+        domain: the accepted description, or the path of its YAML file.
+        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  Without
+            one, a SQLite file beside the domain file, so that one description has one budget.
+        limit: the most that may ever be released; fixed with the unit when the ledger is made, and from then on
+            only compared.
+        dataset: name of the journal, where one ledger keeps several.
+        analyst: who asks, where the ledger caps analysts.
+        create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
+            goes on saying so begins a fresh budget on the day on which the ledger is lost.
+
+    Raises:
+        DomainError: the description is wrong, or a draft that nobody accepted.
+        TableError: the table cannot be read or does not fit the description.
+        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
+            losses of another unit.
+    """
+    expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
+    described = _accepted(domain)
+    encoded = open_table(table, csv=described.csv).encode(described)
+    journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
+    return Vault(encoded, journal, analyst=analyst)
+
+
+def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:
+    """Open a protected table whose ledger is opened by its first release, and made then if need be."""
+    described = _accepted(domain)
+    return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)
+
+
+def beside(domain: Domain | str | Path) -> str:
+    """URL of the ledger that belongs to a domain file: beside the file itself, by whatever link it is named.
+
+    Raises:
+        LedgerError: the domain is not a file, so there is no place beside it; or it is a link with a ledger of its
+            own beside it.
+    """
+    if isinstance(domain, Domain):
+        raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
+    named = Path(domain)
+    file = named
+    for _ in range(_MOST_LINKS):
+        if not file.is_symlink():
+            break
+        file = file.parent / file.readlink()
+    ledger, other = file.with_suffix(".ledger"), named.with_suffix(".ledger")
+    if file != named and other.exists() and not (ledger.exists() and other.samefile(ledger)):
+        raise LedgerError(
+            f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger beside the link as well; "
+            "name the right one by --ledger, or move it beside the file",
+            culprit=domain,
+        )
+    return f"sqlite:///{ledger}"
+
+
+def _accepted(domain: Domain | str | Path) -> Domain:
+    described = domain if isinstance(domain, Domain) else load(domain)
+    described.refuse_draft()
+    return described

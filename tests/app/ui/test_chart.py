@@ -17,7 +17,7 @@ from sfumato.query import ask
 from sfumato.query.aggregate import Average, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (
@@ -36,7 +36,7 @@ def vault():
     """A thousand women, a thousand men and nobody else."""
     random = np.random.default_rng(1)
     rows = {"age": random.integers(0, 99, 2000), "sex": ["F", "M"] * 1000, "income": random.random(2000) * 5000}
-    return FakeVault(open_table(pa.table(rows)).encode(DESCRIBED), seed=3)
+    return SimulatedVault(open_table(pa.table(rows)).encode(DESCRIBED), seed=3)
 
 
 def test_groups_without_rows_tell_their_size_and_sum_and_nothing_else(vault):

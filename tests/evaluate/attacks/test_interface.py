@@ -8,8 +8,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.evaluate.attacks.answer_attacks import averaging, differencing, linear_reconstruction
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.fake import FakeVault
 from sfumato.vault.questions import Counting
+from sfumato.vault.simulated import SimulatedVault
 
 PEOPLE = 100
 
@@ -26,14 +26,14 @@ def without_composition(secrets, scale):
 
 
 def vault_of(secrets, epsilon):
-    """The vault's doors: all questions of a session share one loss, and a repeated question its answer."""
+    """The vault's mechanisms: all questions of a session share one loss, and a repeated question its answer."""
     domain = Domain(
         (
             Integer(name="person", minimum=0, maximum=PEOPLE - 1, unknown=Unknown.DROP),
             Categorical(name="secret", values=("no", "yes"), unknown=Unknown.DROP),
         )
     )
-    vault = FakeVault(ArrayTable(domain, np.column_stack([np.arange(PEOPLE), secrets]).astype(np.uint8)), seed=3)
+    vault = SimulatedVault(ArrayTable(domain, np.column_stack([np.arange(PEOPLE), secrets]).astype(np.uint8)), seed=3)
     asked: dict[bytes, np.ndarray] = {}
 
     def ask(subsets):
@@ -43,7 +43,7 @@ def vault_of(secrets, epsilon):
             matrix[:, :, 1] = subsets
             question = Counting(("person", "secret"), matrix.reshape(len(subsets), -1))
             half = Epsilon(epsilon) / 2  # the attacks ask at most two different questions
-            asked[key] = vault.doors(half).measure((question,), half)[0].values.astype(float)
+            asked[key] = vault.mechanisms(half).measure((question,), half)[0].values.astype(float)
         return asked[key]
 
     return ask

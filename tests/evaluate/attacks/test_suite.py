@@ -13,7 +13,7 @@ from sfumato.evaluate.released import Released, Rows, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.histogram import histogram
 from sfumato.synthesize.row_count import NoisyTotal
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 
 
 def by_name(attacks):
@@ -110,7 +110,7 @@ def test_bounds_hold_for_differentially_private_rows(everyone, epsilon):
     members, controls = (
         Rows(everyone.domain.project(narrow), rows.codes[:, places]) for rows in (everyone.members, everyone.controls)
     )
-    vault = FakeVault(ArrayTable(members.domain, members.codes.astype(np.uint8)), seed=1)
+    vault = SimulatedVault(ArrayTable(members.domain, members.codes.astype(np.uint8)), seed=1)
     model = histogram(vault, loss=Epsilon(epsilon), total=NoisyTotal()).model
     release = Released.of(Rows(members.domain, model.sample(np.random.default_rng(0)).astype(np.intp)))
     found = attack_rows(release, members, controls, claim=Claim(Epsilon(epsilon)), seed=0)

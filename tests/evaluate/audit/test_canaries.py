@@ -18,7 +18,7 @@ from sfumato.synthesize.aim import aim
 from sfumato.synthesize.histogram import histogram as histogram_synthesizer
 from sfumato.synthesize.histogram import marginals
 from sfumato.synthesize.row_count import PublicTotal
-from sfumato.vault.fake import FakeVault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
 
@@ -43,7 +43,9 @@ def synthesized(method, epsilon, seed):
     domain = Domain((Integer(name="cell", minimum=0, maximum=399, unknown=Unknown.DROP),))
 
     def run(included):
-        vault = FakeVault(ArrayTable(domain, np.flatnonzero(included)[:, None].astype(np.uint16)), seed=1000 + seed)
+        vault = SimulatedVault(
+            ArrayTable(domain, np.flatnonzero(included)[:, None].astype(np.uint16)), seed=1000 + seed
+        )
         release = method(vault, loss=Epsilon(epsilon), total=PublicTotal(200))
         return release.model.cells(("cell",)) - 0.5
 

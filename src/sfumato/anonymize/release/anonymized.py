@@ -22,9 +22,8 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError
-from sfumato.vault.keeper import refuse_no_vault
-from sfumato.vault.release import Release
-from sfumato.vault.rows import Rows, save_text, whole, writable
+from sfumato.vault.interface import refuse_no_vault
+from sfumato.vault.release import Release, Rows, save_text, whole, writable
 from sfumato.vault.vault import Vault
 
 

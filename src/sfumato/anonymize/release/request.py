@@ -17,7 +17,7 @@ from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.arguments import expect, expect_all
 from sfumato.domain import Attribute, Domain, Integer, Real, Unit
 from sfumato.errors import InputError
-from sfumato.vault.vault import Request
+from sfumato.vault.interface import Request
 
 
 class Missing(StrEnum):

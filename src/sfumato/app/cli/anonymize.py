@@ -73,7 +73,7 @@ def anonymize(
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
     from sfumato.anonymize.hierarchy.levels import read_folder
-    from sfumato.vault.opening import beside
+    from sfumato.vault.vault import beside
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
@@ -111,7 +111,7 @@ def anonymize(
 
 def ready(out: Path, *, overwrite: bool) -> None:
     """Refuse an output that cannot be written, before anything is read."""
-    from sfumato.vault.rows import writable
+    from sfumato.vault.release import writable
 
     writable(out, overwrite=overwrite)
     if out.suffix not in (".parquet", ".csv"):
@@ -185,7 +185,7 @@ def apply(
 ) -> None:
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
-    from sfumato.vault.opening import beside
+    from sfumato.vault.vault import beside
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
@@ -258,7 +258,7 @@ def draft_hierarchy(
     """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
     from sfumato.anonymize.hierarchy import draft as drafted
     from sfumato.domain import load
-    from sfumato.vault.rows import free, save_text
+    from sfumato.vault.release import free, save_text
 
     described = load(domain)
     texts = {name: drafted(described[name]).dump() for name in attributes}

@@ -29,7 +29,7 @@ def data(
     The census is itself a release: census.json beside it says of what, under which promise, and by which command.
     """
     from sfumato import data as bundled
-    from sfumato.vault.rows import Rows, free, save_text
+    from sfumato.vault.release import Rows, free, save_text
 
     if name is None:
         text = columns([{"table": table, "holds": content} for table, content in _TABLES.items()])

@@ -42,7 +42,7 @@ def draft(
     from sfumato.engine.domain_fit import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import shown
-    from sfumato.vault.rows import save_text
+    from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
     options = {
@@ -88,7 +88,7 @@ def accept(
     from sfumato.domain.document import accept as accepted
     from sfumato.engine.domain_fit import risks
     from sfumato.engine.open import open_table
-    from sfumato.vault.rows import save_text
+    from sfumato.vault.release import save_text
 
     described, text = load(path), accepted(path, by=by)
     found = risks(described, None if table is None else open_table(table, csv=described.csv))

@@ -76,7 +76,7 @@ def evaluate(
     from sfumato.evaluate.submissions import open_population_split, submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
     from sfumato.report.page import render_interactive
-    from sfumato.vault.rows import save_text
+    from sfumato.vault.release import save_text
 
     labels = [given.partition("=")[2] for given in hierarchy or []]
     require("plots", "the page")
@@ -247,7 +247,7 @@ def frontier(
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
-    from sfumato.vault.rows import save_text
+    from sfumato.vault.release import save_text
 
     require("plots", "the page")
     require("evaluate", "the learner")

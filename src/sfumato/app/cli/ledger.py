@@ -141,7 +141,7 @@ def cap(
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    from sfumato.vault.promise import paid
+    from sfumato.vault.guarantee import entry_cost
 
     return {
         "number": entry.number,
@@ -153,7 +153,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "statement": entry.event.statement,
         "asked": entry.asked,
         "accepted": entry.accepted,
-        "cost": paid(entry),
+        "cost": entry_cost(entry),
         "parameters": entry.event.question.parameters,
         "unit": None if entry.unit is None else str(entry.unit),
         "neighbours": entry.neighbours,

@@ -52,7 +52,7 @@ def spec(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        from sfumato.vault.rows import save_text
+        from sfumato.vault.release import save_text
 
         save_text(out, text, overwrite=overwrite)
         remark(f"Wrote {out}: epsilon {float(made.epsilon):g} for {made.neighbours}.")

@@ -54,7 +54,7 @@ def vault_for(
     """
     from sfumato.engine.table_files import shown
     from sfumato.ledger.deferred import DeferredLedger
-    from sfumato.vault.opening import beside, open_vault_later
+    from sfumato.vault.vault import beside, open_vault_later
 
     url = beside(domain) if ledger is None else database(ledger)
     remark_log(url)

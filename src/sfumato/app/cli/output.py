@@ -81,7 +81,7 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
     Raises:
         InputError: as said; nothing was touched.
     """
-    from sfumato.vault.rows import free
+    from sfumato.vault.release import free
 
     taken = {_file(place) for place in inputs if place is not None}
     for output in outputs:

@@ -77,8 +77,8 @@ def synthesize(
     """Release a synthetic table under differential privacy."""
     from sfumato.synthesize import NoisyTotal, PublicTotal, too_small
     from sfumato.synthesize.product import refuse_large
-    from sfumato.vault.opening import beside
-    from sfumato.vault.rows import save_text, writable
+    from sfumato.vault.release import save_text, writable
+    from sfumato.vault.vault import beside
 
     spent = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
     loss = spent.loss()
@@ -152,7 +152,7 @@ def sample(
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
     from sfumato.synthesize.synthetic import load
-    from sfumato.vault.rows import writable
+    from sfumato.vault.release import writable
 
     writable(out, overwrite=overwrite)
     refuse_clashes([out], inputs=[model], overwrite=overwrite)

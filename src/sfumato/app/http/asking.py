@@ -25,7 +25,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query import Query
 from sfumato.query.aggregate import Average, Count, Total
 from sfumato.query.question import plan
-from sfumato.vault.noise import noises
+from sfumato.vault.mechanisms import noises
 from sfumato.vault.vault import Vault
 
 _SHORT = 500  # characters of a statement

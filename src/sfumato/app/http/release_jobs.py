@@ -21,7 +21,7 @@ from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, Synth
 from sfumato.errors import LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
-from sfumato.vault.rows import Rows
+from sfumato.vault.release import Rows
 from sfumato.vault.vault import Vault
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=StrictRoute)

@@ -16,7 +16,7 @@ from sfumato.app.http.strict import StrictRoute
 from sfumato.app.requests.fields import LossFields, Name, StrictModel
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
-from sfumato.vault.promise import paid
+from sfumato.vault.guarantee import entry_cost
 
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
@@ -149,7 +149,7 @@ def entry(found: Entry) -> dict[str, Any]:
         "analyst": found.analyst,
         "statement": found.statement,
         "asked": found.asked,
-        "cost": paid(found),
+        "cost": entry_cost(found),
         "parameters": found.question.parameters,
         "hash": found.hash,
     }

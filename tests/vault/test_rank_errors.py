@@ -20,12 +20,11 @@ from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.vault import rank
-from sfumato.vault.fake import FakeVault
-from sfumato.vault.questions import Bins, RankErrors
-from sfumato.vault.sensitivity import selection_sensitivity
-from sfumato.vault.session import _chooser
-from sfumato.vault.tallies import Tallies
+from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.mechanisms import selection
+from sfumato.vault.scores import RankErrors
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.value_questions import Bins
 from sfumato.vault.vault import Vault
 
 EDGES = (0.0, 2.0, 4.0, 8.0)
@@ -57,27 +56,27 @@ def brute(values, probability):
 
 
 @given(VALUES, PROBABILITIES)
-def test_cells_of_a_bin_have_the_defined_errors_and_none_less_than_the_bin(values, probability):
-    tallies = Tallies(table(values))
+def test_cells_of_a_bin_have_the_errors_of_the_definition_and_none_less_than_the_bin(values, probability):
+    tallies = ExactAnswers(table(values))
     asked = RankErrors("x", probability, EDGES, PARTS)
     counts = np.histogram(values, EDGES)[0]
     below = np.concatenate([[0], np.cumsum(counts)])
-    bins = rank._missed(below, len(values), probability)
-    cells = [rank._cells(tallies, asked, bin_, below).tolist() for bin_ in range(3)]
+    bins = asked.errors(below, len(values))
+    cells = [asked.cell_errors(tallies, bin_, below).tolist() for bin_ in range(3)]
     assert list(chain.from_iterable(cells)) == brute(values, probability)
     assert [min(each) for each in cells] == bins.tolist()
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 4096))
 def test_engines_find_the_cells_of_a_bin_by_division(start, width, parts):
-    edges = [*rank._divided(start, start + width, parts)[:-1].tolist(), start + width]
+    edges = RankErrors("x", Fraction(1, 2), (start, start + width), parts).edges_of(0)
     assert even_width(edges) is not None
 
 
 @given(VALUES, PROBABILITIES, VALUES.filter(lambda more: len(more) == 1), st.integers(1, 3))
 def test_one_unit_moves_no_score_further_than_the_sensitivity(values, probability, more, unit_rows):
     asked = RankErrors("x", probability, EDGES, PARTS)
-    bound = selection_sensitivity(domain(unit_rows), asked)
+    bound = asked.sensitivity(domain(unit_rows))
     moved = np.abs(np.array(brute(values, probability)) - brute(values + more * unit_rows, probability))
     assert moved.max() <= bound
 
@@ -85,7 +84,7 @@ def test_one_unit_moves_no_score_further_than_the_sensitivity(values, probabilit
 def test_the_sensitivity_is_reached():
     for probability in (Fraction(1, 2), Fraction(9, 10)):
         moved = np.array(brute([1.0] * 9 + [7.0], probability)) - brute([1.0] * 9 + [7.0, 8.0], probability)
-        assert np.abs(moved).max() == selection_sensitivity(domain(), RankErrors("x", probability, EDGES, PARTS))
+        assert np.abs(moved).max() == RankErrors("x", probability, EDGES, PARTS).sensitivity(domain())
 
 
 def exact(values, probability, epsilon, sensitivity):
@@ -95,9 +94,9 @@ def exact(values, probability, epsilon, sensitivity):
 
 def chosen(values, probability, epsilon, count):
     asked = RankErrors("x", probability, EDGES, PARTS)
-    mechanism = Exponential(Epsilon(epsilon), sensitivity=selection_sensitivity(domain(), asked), monotone=False)
-    entropy, tallies = SimulatedEntropy(9), Tallies(table(values))
-    cells = [rank.choose_cell(tallies, asked, mechanism, entropy) for _ in range(count)]
+    mechanism = Exponential(Epsilon(epsilon), sensitivity=asked.sensitivity(domain()), monotone=False)
+    entropy, tallies = SimulatedEntropy(9), ExactAnswers(table(values))
+    cells = [asked.choose(tallies, mechanism, entropy) for _ in range(count)]
     return np.bincount(cells, minlength=12)
 
 
@@ -107,9 +106,7 @@ def test_bins_that_are_opened_when_drawn_change_nothing_in_the_distribution(epsi
     """A false alarm has probability 1e-6 by case; scores 30 % off are found out."""
     values = [0.25, 0.25, 1.9, 2.0, 2.0, 3.9, 4.0, 6.5]
     counts = chosen(values, probability, epsilon, 4000)
-    expected = exact(
-        values, probability, float(epsilon), selection_sensitivity(domain(), RankErrors("x", probability, EDGES, 4))
-    )
+    expected = exact(values, probability, float(epsilon), RankErrors("x", probability, EDGES, 4).sensitivity(domain()))
     assert stats.chisquare(counts, 4000 * expected).pvalue > 1e-6
     if epsilon == "3":
         off = exact(values, probability, 0.7 * float(epsilon), 1 if probability == Fraction(1, 2) else 9)
@@ -117,29 +114,29 @@ def test_bins_that_are_opened_when_drawn_change_nothing_in_the_distribution(epsi
 
 
 def logarithms(values, asked, mechanism):
-    """Of the probabilities of all cells, by the counts and the weights that the door draws with."""
-    tallies = Tallies(table(values))
+    """Of the probabilities of all cells, by the counts and the weights that the mechanism draws with."""
+    tallies = ExactAnswers(table(values))
     below = np.concatenate([[0], np.cumsum(tallies.answers([Bins("x", EDGES, ())])[0])])
-    scores = np.concatenate([-rank._cells(tallies, asked, bin_, below) for bin_ in range(len(EDGES) - 1)])
-    logs = float(mechanism._rate) * scores.astype(float)
+    scores = np.concatenate([-asked.cell_errors(tallies, bin_, below) for bin_ in range(len(EDGES) - 1)])
+    logs = float(mechanism.epsilon.value / (2 * mechanism.sensitivity)) * scores.astype(float)
     return logs - np.logaddexp.reduce(logs)
 
 
 @given(VALUES, PROBABILITIES, VALUES.filter(lambda more: len(more) == 1), st.integers(1, 3))
 def test_no_cell_tells_neighbours_apart_by_more_than_epsilon(values, probability, more, unit_rows):
     asked = RankErrors("x", probability, EDGES, PARTS)
-    mechanism = _chooser(Epsilon("0.9"), selection_sensitivity(domain(unit_rows), asked))
+    mechanism = selection(domain(unit_rows), asked, Epsilon("0.9"))
     left, right = (logarithms(rows, asked, mechanism) for rows in (values, values + more * unit_rows))
     assert np.abs(left - right).max() <= 0.9 + 1e-12
 
 
 @pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.125")], ids=str)
-def test_the_door_charges_what_it_was_given(loss):
-    fake = FakeVault(table([1.0, 2.0, 3.0]), seed=0)
-    doors = fake.doors(loss)
-    assert 0 <= doors.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss) < 12
+def test_the_mechanism_charges_what_it_was_given(loss):
+    fake = SimulatedVault(table([1.0, 2.0, 3.0]), seed=0)
+    mechanisms = fake.mechanisms(loss)
+    assert 0 <= mechanisms.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss) < 12
     with pytest.raises(BudgetError):
-        doors.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss)
+        mechanisms.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from sfumato.errors import InputError, SfumatoError
-from sfumato.vault.rows import Rows, free, save_text, whole, writable
+from sfumato.vault.release import Rows, free, save_text, whole, writable
 
 ROWS = Rows(pa.table({"age": [3, None], "sex": ["f", "m"]}))
 

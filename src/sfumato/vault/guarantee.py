@@ -1,7 +1,8 @@
-"""What a release promises and costs, in words."""
+"""What a release promises and costs: in words, and as the JSON values of its request."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from sfumato.domain import Unit
@@ -10,10 +11,10 @@ from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
 
-def promise(loss: Loss | Charge, unit: Unit) -> str:
+def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
     """The guarantee of a release of the given loss, with its neighbour relation.
 
-    >>> promise(Epsilon("0.5"), Unit.row())
+    >>> guarantee_text(Epsilon("0.5"), Unit.row())
     'differential privacy with epsilon = 0.5 for adding or removing one row'
     """
     return f"{_measure(loss)} for {unit}"
@@ -33,7 +34,7 @@ def cost(charge: Charge | None) -> str:
     return ", ".join(parts)
 
 
-def billed(receipt: Receipt, charge: Charge | None) -> str:
+def charged_text(receipt: Receipt, charge: Charge | None) -> str:
     """What an answer cost the dataset, and whoever asked where that is something else."""
     if charge is None or receipt.charged:
         return cost(charge)
@@ -42,7 +43,7 @@ def billed(receipt: Receipt, charge: Charge | None) -> str:
     return "nothing: asked and answered before"
 
 
-def paid(entry: Entry) -> str:
+def entry_cost(entry: Entry) -> str:
     """What an entry of the journal cost the dataset, so that the entries add up to what was spent of its limit."""
     match entry.kind:
         case Kind.RELEASE:
@@ -70,3 +71,18 @@ def _measure(loss: Loss | Charge) -> str:
             return f"differential privacy with epsilon = {plain(epsilon)}, delta = {plain(delta)}"
         case _:
             assert_never(loss)  # type: ignore[arg-type]
+
+
+def loss_json(asked: Loss | Charge) -> Mapping[str, str | None]:
+    """A loss, or an exact charge, as JSON values."""
+    match asked:
+        case Epsilon(value=value):
+            return {"epsilon": plain(value)}
+        case Rho(value=value):
+            return {"rho": plain(value)}
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            return {"epsilon": plain(epsilon), "delta": plain(delta)}
+        case Charge(epsilon=pure, rho=rho, delta=delta):
+            return {"epsilon": None if pure is None else plain(pure), "rho": plain(rho), "delta": plain(delta)}
+        case _:
+            assert_never(asked)

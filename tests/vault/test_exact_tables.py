@@ -18,9 +18,10 @@ from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault import cubes
-from sfumato.vault.cubes import Cubes, cube
-from sfumato.vault.questions import Bins, Marginal, Moments, Sum, Units
+from sfumato.vault import exact_tables
+from sfumato.vault.exact_tables import ExactTables, cube
+from sfumato.vault.questions import Marginal
+from sfumato.vault.value_questions import Bins, Moments, Sum, Units
 from sfumato.vault.vault import Vault
 
 DOMAIN = Domain(
@@ -94,8 +95,8 @@ def counted(encoded, question):
 @settings(max_examples=25, deadline=None)
 def test_tables_are_those_that_the_engine_counts_in_whatever_order_they_are_asked(encoded, largest, asked):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cubes, "CUBE_CELLS", largest)
-        kept = Cubes(encoded)
+        patch.setattr(exact_tables, "CUBE_CELLS", largest)
+        kept = ExactTables(encoded)
         for questions in asked:
             found = kept.tables(questions)
             for question in questions:
@@ -112,7 +113,7 @@ def test_questions_about_the_same_attributes_are_counted_once():
             passes.append((tuple(cliques), where))
             return ENCODED.marginals(cliques, where)
 
-    kept = Cubes(Watched())
+    kept = ExactTables(Watched())
     adults = Among("age", frozenset(range(10, 24)))
     kept.tables([Marginal(("sex",), adults)])
     for question in (
@@ -128,8 +129,8 @@ def test_questions_about_the_same_attributes_are_counted_once():
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(cubes, "_KEPT_CELLS", 100)
-    kept = Cubes(ENCODED)
+    monkeypatch.setattr(exact_tables, "_KEPT_CELLS", 100)
+    kept = ExactTables(ENCODED)
     for question in [
         Marginal(("age", "sex")),
         Marginal(("income",)),
@@ -160,7 +161,7 @@ ASKED = [
 
 def journal(folder, largest, monkeypatch):
     """Everything that leaves: noisy values at fixed coins, the journal, and what is spent."""
-    monkeypatch.setattr(cubes, "CUBE_CELLS", largest)
+    monkeypatch.setattr(exact_tables, "CUBE_CELLS", largest)
     with open_ledger(f"sqlite:///{folder}/{largest}.ledger", dataset="people", limit=Epsilon(9), create=True) as ledger:
         vault = Vault(ENCODED, ledger, entropy=SimulatedEntropy(4))
         said = [[each.values.tolist() for each in vault.measure(questions, Epsilon(1))] for questions in ASKED]
@@ -182,7 +183,7 @@ def test_rows_that_changed_are_counted_anew_under_a_new_version(tmp_path):
 
         csv.write_csv(rows(count, 3), path)
         encoded = open_table(path).encode(DOMAIN)
-        kept = Cubes(encoded)
+        kept = ExactTables(encoded)
         assert kept.tables([question])[question].tolist() == counted(encoded, question)
         counts.append(kept.tables([question])[question].sum())
         versions.append(encoded.version)

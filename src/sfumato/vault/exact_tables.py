@@ -1,0 +1,192 @@
+"""Exact answers inside the vault: counted in one pass for many questions, from tables that are kept.
+
+A table without a filter, over a few attributes, answers every question about them.  Which table a question is read
+off follows from the declared domain and the question alone, and which tables are there from earlier questions alone,
+so that keeping them tells nothing about the rows.  They belong to one encoded table, which never changes: rows that
+changed are encoded again, under a new version, and counted anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer
+from sfumato.domain.predicate import Predicate, named
+from sfumato.engine.cell_statements import holds
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import Counts, Encoded
+from sfumato.ledger.waiting import WAITING
+from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, shape_of
+from sfumato.vault.value_questions import Bins
+
+CUBE_CELLS = 1 << 18  # counters of one table: more cost longer to sum than a pass over the rows is worth
+_KEPT_CELLS = 1 << 24  # 128 MiB of counters in all: an adaptive method asks about the same marginals again and again
+
+
+class ExactAnswers:
+    """Exact answers of one encoded table.  Only the mechanisms of the vault hold one."""
+
+    def __init__(self, encoded: Encoded) -> None:
+        self.encoded = encoded
+        self._tables = ExactTables(encoded)
+
+    def __repr__(self) -> str:
+        return "<exact answers, sealed>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("exact answers cannot be pickled or copied out of the vault")
+
+    def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
+        """Exact answers, in order."""
+        finest = _finest(questions)
+        tables = self._tables.tables({_source(question, finest) for question in questions})
+        return [self._answer(question, finest, tables) for question in questions]
+
+    def looked_at(self, question: Bins) -> Counts:
+        """Exact bins whose edges follow from exact answers, so nothing of them is kept."""
+        return reveal(question.count(self.encoded))
+
+    def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
+        source = _source(question, finest)
+        if isinstance(question, Bins) and isinstance(source, Bins):
+            return source.coarser(tables[source], question)
+        return question.finish(self.encoded.domain, tables[source])
+
+
+def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
+    return finest[question] if isinstance(question, Bins) else question.table()
+
+
+def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
+    """For each question about bins the one with the most edges among those asked that holds all of its own."""
+    asked = sorted(
+        {question for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
+    )
+    return {bins: next(other for other in asked if other.holds(bins)) for bins in asked}
+
+
+class ExactTables:
+    """Exact tables of one encoded table, kept as long as there is room."""
+
+    def __init__(self, encoded: Encoded) -> None:
+        self._encoded = encoded
+        self._domain = encoded.domain
+        self._kept: dict[ExactTable, Counts] = {}  # the oldest first
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return "<exact tables, sealed>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("exact tables cannot be pickled or copied out of the vault")
+
+    def tables(self, questions: Iterable[ExactTable]) -> dict[ExactTable, Counts]:
+        """Exact tables, flat in C order; all marginals that are missing are counted in one pass a filter."""
+        found: dict[ExactTable, Counts] = {}
+        missing: dict[ExactTable, list[ExactTable]] = {}
+        for question in questions:
+            source = cube(self._domain, question)
+            table = self._held(source)
+            if table is None:
+                missing.setdefault(source, []).append(question)
+            else:
+                found[question] = read(self._domain, question, source, table)
+        for source, table in self._counted(list(missing)):
+            self._keep(source, table)
+            found |= {question: read(self._domain, question, source, table) for question in missing[source]}
+        return found
+
+    def _counted(self, sources: list[ExactTable]) -> list[tuple[ExactTable, Counts]]:
+        return WAITING.get().aside(lambda: list(self._count(sources))) if sources else []
+
+    def _count(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
+        marginals = [source for source in sources if isinstance(source, Marginal)]
+        for where in {source.where for source in marginals}:
+            asked = [source for source in marginals if source.where == where]
+            sealed = self._encoded.marginals([source.attributes for source in asked], where)
+            yield from ((source, reveal(exact)) for source, exact in zip(asked, sealed, strict=True))
+        for source in sources:
+            if not isinstance(source, Marginal):
+                yield source, reveal(source.count(self._encoded))
+
+    def _held(self, source: ExactTable) -> Counts | None:
+        """What is kept of a table, or what can be summed from a kept one over more attributes."""
+        kept = self._kept.get(source)
+        if kept is not None or source.where is not None or not source.adds_up:
+            return kept
+        wanted, family = set(source.over), source.moved_to(())
+        for other, table in list(self._kept.items()):
+            if other.where is None and other.adds_up and wanted <= set(other.over) and other.moved_to(()) == family:
+                cube = table.reshape(*shape_of(self._domain, other.over), -1)
+                summed = _sliced(cube, other.over, source, self._domain)
+                self._keep(source, summed)
+                return summed
+        return None
+
+    def _keep(self, source: ExactTable, table: Counts) -> None:
+        """Keep a table in the place of the oldest; what was read beside the encoded rows may change."""
+        with self._lock:
+            if source in self._kept or table.size > _KEPT_CELLS or not source.encoded_rows:
+                return
+            self._kept[source] = table
+            self._size += table.size
+            while self._size > _KEPT_CELLS:
+                self._size -= self._kept.pop(next(iter(self._kept))).size
+
+
+def cube(domain: Domain, question: ExactTable) -> ExactTable:
+    """The table without a filter that holds the answer; the question's own where that would be too large.
+
+    It is over the attributes of the groups and of the filter.  Whole numbers that are their own codes are counted,
+    so that counts, sums and quantiles of them share one table.
+    """
+    if not question.adds_up:
+        return question
+    axes = _ordered(domain, {*question.over, *named(question.where)})
+    if question.decided_by is not None:
+        attribute = domain[question.decided_by]
+        finest = _ordered(domain, {*axes, question.decided_by})
+        codes = isinstance(attribute, Integer) and attribute.edges is None
+        if codes and cells(domain, finest) * question.width <= CUBE_CELLS:
+            return Marginal(finest)
+    return question.moved_to(axes) if cells(domain, axes) * question.width <= CUBE_CELLS else question.table()
+
+
+def read(domain: Domain, question: ExactTable, source: ExactTable, table: Counts) -> Counts:
+    """The table of a question from that of :func:`cube`, flat in C order."""
+    if source == question.table():
+        return table
+    axes = source.over
+    cube = table.reshape(*shape_of(domain, axes), -1)
+    if isinstance(source, Marginal) and question.decided_by is not None:
+        sizes = (-1 if name == question.decided_by else 1 for name in axes)
+        cube = cube * question.terms(domain).reshape(*sizes, question.width)
+    return _sliced(cube, axes, question, domain)
+
+
+def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: Domain) -> Counts:
+    """Sums over the cells that meet the filter, by the groups of the question; ``cube`` is (axes ..., numbers)."""
+    if question.where is not None:
+        cube = cube * _mask(question.where, axes, domain)[..., None]
+    by = question.over
+    kept = [name for name in axes if name in by]
+    summed = cube.sum(axis=tuple(place for place, name in enumerate(axes) if name not in by))
+    counts: Counts = summed.transpose(*(kept.index(name) for name in by), len(kept)).reshape(-1)
+    return counts
+
+
+def _mask(where: Predicate, axes: tuple[str, ...], domain: Domain) -> Counts:
+    return holds(
+        where,
+        domain,
+        lambda name: np.arange(domain[name].size).reshape([-1 if axis == name else 1 for axis in axes]),
+    ).astype(np.int64)
+
+
+def _ordered(domain: Domain, names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=domain.index))

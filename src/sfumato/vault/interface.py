@@ -1,0 +1,199 @@
+"""The measurement interface: what a method may do with a protected table, what it asks for, and what it gets.
+
+What a release stores in the ledger is named arrays and JSON values, as bytes that load without code: a line of JSON,
+then the bytes of the arrays one after another, all compressed where there is much.  An answer of a few numbers costs
+microseconds, which it would not as an archive of files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.errors import InputError, LedgerError
+from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.strict_json import read_json
+from sfumato.vault.questions import Measurable, Measurement
+from sfumato.vault.scores import Scores
+
+Payload: TypeAlias = Mapping[str, Any]
+"""What a release stores: arrays and JSON values by name."""
+
+_PLAIN, _COMPRESSED = b"p", b"z"
+_SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
+
+
+class Mechanisms(Protocol):
+    """What a method may do with a protected table.  Each call charges its loss before it touches the data."""
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table, with its unit."""
+        ...
+
+    def measure(
+        self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
+    ) -> tuple[Measurement, ...]:
+        """Noisy answers to all questions, together at ``loss``.
+
+        Pure epsilon takes discrete Laplace noise of the question's L1 sensitivity; rho (and what
+        (epsilon, delta) admits as rho) takes discrete Gaussian noise of its L2 sensitivity.  ``shares``
+        divide the loss over the questions (positive, summing to at most one); without them it is divided
+        equally.
+        """
+        ...
+
+    def select(self, scores: Scores, loss: Loss) -> int:
+        """Index of a candidate with nearly the largest score: exponential mechanism (McSherry and Talwar 2007),
+        exact, of loss epsilon, or, for rho, of epsilon = sqrt(8 rho) (Cesar and Rogers 2021: it is
+        epsilon^2/8-zCDP as its bounded range is epsilon).
+        """
+        ...
+
+    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
+        """Values of undeclared text columns held by enough units, with a noisy number of units (column
+        ``units``): stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009).
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a release is called in the journal: the same request of the same data is the same question.
+
+    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
+    is asked to whoever reads the journal; they are no part of the question.  ``raw`` names the columns that are read
+    as they stand in the table, which then belong to the version of the data; where it is not None, so do the rows that
+    the bound of a unit leaves out.
+    """
+
+    family: str
+    method: str
+    parameters: Mapping[str, Any]
+    words: str = field(default="", compare=False, repr=False)
+    raw: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A released payload, the promise it was released under, and its place in the journal.
+
+    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.
+    """
+
+    payload: dict[str, Any]
+    guarantee: str
+    cost: str
+    provenance: Mapping[str, Any]
+    digest: str
+
+
+@runtime_checkable
+class ProtectedTable(Protocol):
+    """What a method takes: a table behind mechanisms under one reserved loss, such as a vault."""
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table."""
+        ...
+
+    @property
+    def limit(self) -> Loss | None:
+        """The most that may ever be released, where it is known."""
+        ...
+
+    def refuse_keys(self, columns: tuple[str, ...]) -> None:
+        """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
+        ...
+
+    def release(
+        self,
+        request: Request,
+        loss: Loss | Charge,
+        run: Callable[[Mechanisms], Payload],
+        *,
+        charge: Charge | None = None,
+        retry_key: str | None = None,
+    ) -> Settled:
+        """See :meth:`sfumato.vault.vault.Vault.release`."""
+        ...
+
+
+def refuse_no_vault(vault: object) -> None:
+    """Refuse what is no vault, such as the path of a table.
+
+    Raises:
+        InputError: as said.
+    """
+    if not isinstance(vault, ProtectedTable):
+        raise InputError(
+            f"a method takes the vault that sf.open(table, domain=...) returns, not {type(vault).__name__}",
+            culprit=vault,
+        )
+
+
+def encode(payload: Payload) -> bytes:
+    """The bytes of a payload.
+
+    Raises:
+        ValueError: an array of Python objects, or a value that JSON does not know.
+
+    >>> import numpy as np
+    >>> decode(encode({"counts": np.arange(3), "method": "histogram"}))
+    {'method': 'histogram', 'counts': array([0, 1, 2])}
+    """
+    arrays = {name: value for name, value in payload.items() if isinstance(value, np.ndarray)}
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise ValueError("an array of Python objects cannot be stored")
+    head = {
+        "values": {name: value for name, value in payload.items() if name not in arrays},
+        "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
+    }
+    text = json.dumps(head, allow_nan=False)  # in order: that of columns means something
+    whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in arrays.values())])
+    return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
+
+
+_DAMAGED = (
+    *(InputError, ValueError, TypeError, KeyError),
+    *(AttributeError, RecursionError, OverflowError, zlib.error),
+)
+
+
+def decode(stored: bytes) -> dict[str, Any]:
+    """The payload that ``encode`` stored.
+
+    Raises:
+        LedgerError: the bytes are not a stored payload.
+    """
+    try:
+        return _decoded(stored)
+    except _DAMAGED as error:
+        raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
+
+
+def _decoded(stored: bytes) -> dict[str, Any]:
+    kind, whole = stored[:1], stored[1:]
+    if kind not in (_PLAIN, _COMPRESSED):
+        raise ValueError
+    text, _, content = (whole if kind == _PLAIN else zlib.decompress(whole)).partition(b"\n")
+    head = read_json(text)
+    payload: dict[str, Any] = dict(head["values"])
+    start = 0
+    for name, dtype, shape in head["arrays"]:
+        flat = np.frombuffer(content, np.dtype(dtype), count=math.prod(shape), offset=start)
+        start += flat.nbytes
+        payload[name] = flat.reshape(shape).copy()
+    if start != len(content):
+        raise ValueError
+    return payload

@@ -1,0 +1,182 @@
+"""The mechanisms of a release: spend of what was reserved, count, add noise, in this order and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.engine.exact import reveal
+from sfumato.errors import BudgetError, LossError, QueryError
+from sfumato.privacy.accountant import Charge, charge_for, total
+from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.stability import StabilityThreshold
+from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.questions import Marginal, Measurable, Measurement, check_size
+from sfumato.vault.scores import Scores
+
+Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
+
+
+class PrivacyFilter:
+    """What a release may still spend of the charge that it reserved, exactly and never beyond it.
+
+    Where the reservation has a pure epsilon, that binds, and the rho that follows from it (epsilon^2 / 2) needs
+    no looking at; a reservation of less rho than that holds the method to both.  Without a pure epsilon rho
+    binds.  Delta binds always.
+    """
+
+    def __init__(self, reserved: Charge) -> None:
+        self.reserved = reserved
+        self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
+        self._charges: list[Charge] = []
+        self._epsilon = self._rho = self._delta = Fraction(0)
+
+    @property
+    def spent(self) -> Charge:
+        """Everything spent so far."""
+        return total(self._charges)
+
+    def spend(self, charge: Charge) -> None:
+        """Spend ``charge``, before the data is touched.
+
+        Raises:
+            BudgetError: it would exceed what was reserved; nothing is spent.
+        """
+        epsilon, rho, delta = self._epsilon, self._rho, self._delta  # what does not bind is not added up: it takes time
+        fits = True
+        if self.reserved.epsilon is not None:
+            epsilon += charge.epsilon or 0
+            fits = charge.epsilon is not None and epsilon <= self.reserved.epsilon
+        if self._rho_binds:
+            rho += charge.rho
+            fits = fits and rho <= self.reserved.rho
+        if charge.delta:
+            delta += charge.delta
+            fits = fits and delta <= self.reserved.delta
+        if not fits:
+            raise BudgetError("the method asked for more than it reserved; its losses must sum to the release's loss")
+        self._charges.append(charge)
+        self._epsilon, self._rho, self._delta = epsilon, rho, delta
+
+
+class TableMechanisms:
+    """Implements :class:`sfumato.vault.interface.Mechanisms` on one encoded table, within one privacy filter.
+
+    Neighbouring tables differ in one unit (added or removed).  Exact counts live in local variables of
+    these methods and of :meth:`sfumato.vault.scores.Scores.choose` only.
+    """
+
+    def __init__(self, exactly: ExactAnswers, *, within: PrivacyFilter, entropy: Entropy) -> None:
+        self._exactly = exactly
+        self._filter = within
+        self._entropy = entropy
+
+    @property
+    def domain(self) -> Domain:
+        """The public description of the table, with its unit."""
+        return self._exactly.encoded.domain
+
+    def measure(
+        self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
+    ) -> tuple[Measurement, ...]:
+        """See :meth:`sfumato.vault.interface.Mechanisms.measure`."""
+        added = noises(self.domain, questions, loss, shares)
+        self._filter.spend(charge_for(loss))
+        exact = self._exactly.answers(questions)
+        return tuple(
+            Measurement(question, noise.add(answer, self._entropy), noise)
+            for question, answer, noise in zip(questions, exact, added, strict=True)
+        )
+
+    def select(self, scores: Scores, loss: Loss) -> int:
+        """See :meth:`sfumato.vault.interface.Mechanisms.select`."""
+        mechanism = selection(self.domain, scores, loss)
+        self._filter.spend(mechanism.charge)
+        return scores.choose(self._exactly, mechanism, self._entropy)
+
+    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
+        """See :meth:`sfumato.vault.interface.Mechanisms.threshold`."""
+        mechanism = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows)
+        self._filter.spend(mechanism.charge)
+        found = reveal(self._exactly.encoded.keys(columns))
+        shown, units = mechanism.release(found["units"].to_numpy(), self._entropy)
+        released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
+        return released.sort_by([(column, "ascending") for column in columns])
+
+
+def noises(
+    domain: Domain, questions: Sequence[Measurable], loss: Loss, shares: Sequence[Fraction] | None
+) -> tuple[Additive, ...]:
+    """The noise of each question, scaled to its sensitivity and share; together they cost at most ``loss``.
+
+    Raises:
+        DomainError, QueryError: no question, or one that does not fit the domain.
+        SizeError: one that could not be counted.
+        LossError: no loss, or shares that are not positive, one a question, and at most one together.
+    """
+    if not isinstance(loss, Loss):
+        raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
+    if not questions:
+        raise QueryError("nothing was asked; name at least one question")
+    if shares is None:
+        shares = _equal(len(questions))
+    elif len(shares) != len(questions) or min(shares) <= 0 or sum(shares) > 1:
+        raise LossError("shares must be positive, one a question, and sum to at most one", culprit=shares)
+    check_size(domain, questions)
+    return tuple(
+        _noise(loss, share, *_sensitivity(domain, question)) for question, share in zip(questions, shares, strict=True)
+    )
+
+
+def selection(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
+    """The mechanism of a selection at a loss.
+
+    Raises:
+        DomainError, QueryError, SizeError: the scores cannot be computed.
+    """
+    return _selection(loss, scores.sensitivity(domain))
+
+
+def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
+    """What one selection at a loss costs: of an epsilon, a quarter of the rho that it implies in general."""
+    return mechanism.charge if isinstance(loss, Epsilon) else charge_for(loss)
+
+
+def _sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
+    # a question is looked at before it is charged and again when it is measured; those with arrays are not kept alive
+    return _of_marginal(domain, question) if isinstance(question, Marginal) else question.sensitivity(domain)
+
+
+@lru_cache(maxsize=1024)
+def _of_marginal(domain: Domain, question: Marginal) -> tuple[int, int]:
+    return question.sensitivity(domain)
+
+
+@lru_cache(maxsize=64)
+def _equal(parts: int) -> tuple[Fraction, ...]:
+    return (Fraction(1, parts),) * parts
+
+
+@lru_cache(maxsize=1024)  # adaptive methods ask for the same noise again and again
+def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
+    try:
+        if isinstance(loss, Epsilon):
+            return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
+        return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
+    except LossError as error:
+        raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
+
+
+@lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again
+def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:
+    divisible = loss if isinstance(loss, Epsilon) else loss.as_rho()
+    return Exponential.for_loss(divisible, sensitivity=sensitivity, monotone=False)

@@ -1,0 +1,350 @@
+"""What can be measured of values and units: sums, moments, bins, distinct units, and rows that a bound leaves out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer
+from sfumato.domain.predicate import Predicate
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds, numeric
+from sfumato.engine.exact import Exact
+from sfumato.engine.port import Counts, Encoded
+from sfumato.errors import QueryError, SizeError
+from sfumato.privacy.loss import plain
+from sfumato.vault.questions import ExactTable, cells, digest, named_once, of_unit, where_json
+
+_WRITTEN = 64  # edges of bins that stand in the journal one by one
+_MOST_DROPPED = 10**6
+
+
+@dataclass(frozen=True)
+class Sum(ExactTable):
+    """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+
+    One row adds at most the larger absolute bound: sensitivity round(max(|minimum|, |maximum|) / unit).
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    where: Predicate | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        fixed_bounds(domain, self.value, self.unit)
+        _check_cells(domain, self.by, self.where)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = max(1, *map(abs, fixed_bounds(domain, self.value, self.unit)))
+        return of_unit(domain, one, one**2)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
+        return {"kind": "sum", **own}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Sum:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.sums(self.value, self.by, self.unit, self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        terms = np.zeros((attribute.size, 1), dtype=np.int64)
+        terms[: attribute.declared, 0] = _rounded(numbers, self.unit).clip(low, high)
+        return terms
+
+
+@dataclass(frozen=True)
+class Moments(ExactTable):
+    """What each cell of ``by`` needs for a mean (``degree`` 1) or a variance (2) of a value.
+
+    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
+    adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
+    negative and sum to K^degree, so that is the L1 sensitivity of all of a cell's sums together, and its
+    square the squared L2 sensitivity.  ``degree + 1`` integers a cell, flat in C order.
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    degree: int
+    where: Predicate | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        if self.degree not in (1, 2):
+            raise QueryError("moments are of degree 1 or 2", culprit=self)
+        if (high - low) ** self.degree > FIXED_POINT_LIMIT:
+            raise SizeError(f"powers of {self.value!r} in units of {self.unit} could overflow; take a coarser unit")
+        _check_cells(domain, self.by, self.where)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = steps(domain, self.value, self.unit) ** self.degree
+        return of_unit(domain, one, one**2)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
+        return {"kind": "moments", **own, "degree": self.degree}
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`: sums of the terms of (k + (K - k))^degree from sums of powers of k."""
+        most = steps(domain, self.value, self.unit)
+        powers = table.reshape(-1, self.width).T
+        if self.degree == 1:
+            rows, first = powers
+            return np.stack([most * rows - first, first], axis=-1).reshape(-1)
+        rows, first, second = powers
+        terms = [most**2 * rows - 2 * most * first + second, 2 * (most * first - second), second]
+        return np.stack(terms, axis=-1).reshape(-1)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    @property
+    def width(self) -> int:
+        """See :class:`ExactTable`."""
+        return self.degree + 1
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Moments:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.moments(self.value, self.by, self.unit, self.degree, self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        terms = np.zeros((attribute.size, self.width), dtype=np.int64)
+        counted = _rounded(numbers, self.unit).clip(low, high) - low
+        terms[: attribute.declared] = counted[:, None] ** np.arange(self.width)
+        return terms
+
+
+@dataclass(frozen=True)
+class Units(ExactTable):
+    """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells.
+
+    A unit is counted once a cell, in at most so many cells; a unit in two cells is one unit, so its counts do not add
+    up.
+    """
+
+    by: tuple[str, ...]
+    where: Predicate | None = None
+    adds_up: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        _check_cells(domain, self.by, self.where)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        most = min(domain.unit.rows, cells(domain, self.by))
+        return most, most
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        return {"kind": "units", "by": list(self.by), "where": where_json(self.where)}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Units:
+        """See :class:`ExactTable`."""
+        return Units(attributes)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.units(self.by, self.where)
+
+
+@dataclass(frozen=True)
+class Bins(ExactTable):
+    """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
+
+    One row is in one bin of one cell: sensitivity 1.
+    """
+
+    value: str
+    edges: tuple[float, ...]
+    by: tuple[str, ...]
+    where: Predicate | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        numeric(domain, self.value)
+        edges = self.edges
+        if len(edges) < 2 or not all(map(math.isfinite, edges)) or (np.diff(edges) <= 0).any():  # noqa: PLR2004
+            raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+        _check_cells(domain, self.by, self.where)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        return of_unit(domain, 1, 1)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "edges": edges_json(self.edges)}
+        return {"kind": "bins", **own, "where": where_json(self.where)}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    @property
+    def width(self) -> int:
+        """See :class:`ExactTable`."""
+        return len(self.edges) - 1
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Bins:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.bins(self.value, self.edges, self.by, self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        edges = np.array(self.edges)
+        terms = np.zeros((attribute.size, self.width), dtype=np.int64)
+        inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+        bins = np.searchsorted(edges, numbers[inside], side="right") - 1
+        terms[inside, np.minimum(bins, self.width - 1)] = 1
+        return terms
+
+    def holds(self, coarse: Bins) -> bool:
+        """Whether the other bins are sums of these."""
+        if (self.value, self.by, self.where) != (coarse.value, coarse.by, coarse.where):
+            return False
+        step, rest = divmod(self.width, coarse.width)
+        if not rest and self.edges[::step] == coarse.edges:  # the levels of a ladder
+            return True
+        ends = (self.edges[0], self.edges[-1]) == (coarse.edges[0], coarse.edges[-1])
+        return ends and {*coarse.edges} <= {*self.edges}
+
+    def coarser(self, counts: Counts, coarse: Bins) -> Counts:
+        """Counts of the other bins, for each cell of ``by``, from those of these."""
+        starts = np.searchsorted(self.edges, coarse.edges[:-1])
+        return np.add.reduceat(counts.reshape(-1, self.width), starts, axis=1).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Dropped(ExactTable):
+    """How many rows the bound on rows of a unit leaves out, of those that meet ``where``: at most ``most`` of one unit.
+
+    Which rows of a unit are left out depends on that unit's rows alone, so adding or removing one unit adds or removes
+    its own: from none up to ``most``, which is the sensitivity.  With ``most`` 1 it counts the units of which a row is
+    left out.  Numbers beyond ``most`` are cut off, so the exact answer is the least that were left out.
+    """
+
+    most: int
+    where: Predicate | None = None
+    adds_up: ClassVar[bool] = False
+    encoded_rows: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`Measurable`."""
+        if domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here, so none is dropped by a bound", culprit=self)
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or not 0 < self.most <= _MOST_DROPPED:
+            raise QueryError(
+                f"of one unit at most 1 to {_MOST_DROPPED:,} dropped rows are counted, a whole number",
+                culprit=self.most,
+            )
+        condition(self.where, domain)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        del domain
+        return self.most, self.most**2
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`Measurable`."""
+        return {"kind": "dropped", "most": self.most, "where": where_json(self.where)}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return ()
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Dropped:
+        """See :class:`ExactTable`."""
+        del attributes
+        return replace(self, where=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.dropped(self.most, self.where)
+
+
+def steps(domain: Domain, value: str, unit: Fraction) -> int:
+    """Number of units between what the attribute's minimum and its maximum round to, at least one.
+
+    Raises:
+        QueryError: the attribute is categorical, or the unit not positive.
+        SizeError: a sum could overflow.
+    """
+    low, high = fixed_bounds(domain, value, unit)
+    return max(1, high - low)
+
+
+def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
+    """Edges as JSON values: one by one, or their digest."""
+    return list(edges) if len(edges) <= _WRITTEN else digest(np.array(edges))
+
+
+def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None) -> None:
+    named_once(by)
+    cells(domain, by)
+    condition(where, domain)
+
+
+def _integers(domain: Domain, value: str) -> tuple[Integer, np.ndarray[Any, np.dtype[np.float64]]]:
+    """An attribute of whole numbers that are their own codes, and these numbers."""
+    attribute = domain[value]
+    assert isinstance(attribute, Integer)
+    return attribute, np.arange(attribute.declared, dtype=np.float64) + attribute.minimum
+
+
+def _rounded(numbers: np.ndarray[Any, np.dtype[np.float64]], unit: Fraction) -> Counts:
+    rounded: Counts = np.rint(numbers * float(unit.denominator) / float(unit.numerator)).astype(np.int64)
+    return rounded
