@@ -126,11 +126,11 @@ def test_a_failure_before_the_draw_stays_charged_and_is_completed_for_free(ledge
 def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledger):
     for times in range(1, 4):
         with pytest.raises(ZeroDivisionError):
-            ledger.release(question(), TENTH, fail, statement="pure")
+            ledger.release(question(), TENTH, fail, statement="pure", unit=ROW)
         assert spent_epsilon(ledger) == Fraction(times, 10)
-    answered = ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+    answered = ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
     assert (answered.answer, answered.charged) == (b"now", True)
-    assert ledger.release(question(), TENTH, lambda: b"later", statement="pure").answer == b"now"
+    assert ledger.release(question(), TENTH, lambda: b"later", statement="pure", unit=ROW).answer == b"now"
     assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE, Kind.FAILED] * 3 + [Kind.RELEASE]
     assert spent_epsilon(ledger) == Fraction(4, 10)
     ledger.verify()
@@ -138,9 +138,9 @@ def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledg
 
 def test_an_analyst_pays_again_for_what_failed_and_what_was_never_shown(ledger):
     with pytest.raises(ZeroDivisionError):
-        ledger.release(question(), TENTH, fail, statement="pure", analyst="ann")
-    ledger.release(question(), TENTH, lambda: b"now", statement="pure", analyst="bob")
-    shown = ledger.release(question(), TENTH, fail, statement="pure", analyst="ann")
+        ledger.release(question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
+    ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW, analyst="bob")
+    shown = ledger.release(question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
     assert (shown.answer, shown.charged, shown.charged_analyst) == (b"now", False, True)
     assert {name: account.spent.epsilon for name, account in ledger.caps().items()} == {
         "ann": Fraction(2, 10),
@@ -152,11 +152,11 @@ def test_an_analyst_pays_again_for_what_failed_and_what_was_never_shown(ledger):
 def test_what_was_closed_as_failed_takes_no_answer(ledger):
     receipt = ask(ledger)
     with pytest.raises(ZeroDivisionError):
-        ledger.release(question(), TENTH, fail, statement="pure")
+        ledger.release(question(), TENTH, fail, statement="pure", unit=ROW)
     for _ in range(2):
         with pytest.raises(LedgerError, match="closed as failed"):
             ledger.settle(receipt, b"late")
-        ledger.release(question(), TENTH, lambda: b"now", statement="pure")
+        ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
 
 
 def fail():

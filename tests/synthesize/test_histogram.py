@@ -141,7 +141,7 @@ def test_overlapping_marginals_are_refused_before_anything_is_spent(vault_over, 
 def test_a_table_too_large_is_refused_with_the_remedy(vault_over):
     names = [Integer(name=f"a{i}", minimum=0, maximum=999, unknown=Unknown.DROP) for i in range(3)]
     vault = vault_over(Domain((names[0],)), np.ones(1000))
-    vault._tallies.encoded._domain = Domain(tuple(names))  # only its description is looked at
+    vault._exactly.encoded._domain = Domain(tuple(names))  # only its description is looked at
     with pytest.raises(SizeError, match=r"1000000000 cells.*mst or aim"):
         histogram(vault, loss=Epsilon(1), total=NoisyTotal())
 

@@ -251,7 +251,7 @@ def test_more_rounds_than_queries_are_refused(vault_over, child):
 def test_a_table_too_large_is_refused_with_the_remedy(vault_over):
     wide = Domain(tuple(Integer(name=f"a{i}", minimum=0, maximum=999, unknown=Unknown.DROP) for i in range(3)))
     vault = vault_over(Domain(wide.attributes[:1]), np.ones(1000))
-    vault._tallies.encoded._domain = wide  # only its description is looked at
+    vault._exactly.encoded._domain = wide  # only its description is looked at
     with pytest.raises(SizeError, match=r"1000000000 cells.*\(mst, aim\)"):
         mwem(vault, loss=Epsilon(1), total=PublicTotal(1), workload=all_marginals(3), schedule=Schedule(1, 1))
     with pytest.raises(SizeError):
