@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato import anonymize
-from sfumato.anonymize import KAnonymity, Quasi
+from sfumato.anonymize import KAnonymity, Quasi, RowLimit
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
@@ -27,7 +27,7 @@ METHODS = {
 ODD = {
     "quasi": (None, 5, "age", [], [None], [5], [["age"]], {"age": 1}),
     "criteria": (None, 5, "k=3", [], [3], K[0], {}),
-    "suppression": (None, float("inf"), float("nan"), [], "x", 2),
+    "suppression": (None, float("inf"), float("nan"), [], "x", 2, RowLimit(61)),
     "k": (None, 1.5, "3", 0, True, [3]),
     "keep": (None, 5, "age", [5], [None], {"age"}),
     "effort": (None, 1.5, "x"),

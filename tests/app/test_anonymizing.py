@@ -69,6 +69,19 @@ def test_mondrian_cuts_where_it_is_told(cut: str, desk: Path) -> None:
     assert min(Counter(zip(rows["age"].to_pylist(), rows["town"].to_pylist(), strict=True)).values()) >= 4
 
 
+def test_a_limit_in_rows_is_kept_to_the_row(desk: Path) -> None:
+    """Seven people come from a town that would otherwise be generalised away: seven rows will do, six will not."""
+    towns = ["Aix"] * 200 + ["Brest"] * 92 + ["Caen"] * 7
+    csv.write_csv(pa.table({"age": [30] * 299, "town": towns, "ill": ["no"] * 299}), desk / "people.csv")
+    asked = ("--k", "8", "--json", "--suppress-rows")
+    exact = json.loads(anonymize(desk, *asked, "7", "--out", "seven.csv").stdout)
+    short = json.loads(anonymize(desk, *asked, "6", "--out", "six.csv").stdout)
+    assert (exact["facts"]["suppressed"], exact["facts"]["classes"]) == (7, 2)
+    assert (short["facts"]["suppressed"], short["facts"]["classes"]) == (0, 1)
+    assert "at most a share 0.023412 of the rows" in exact["guarantee"]
+    assert 7 / 299 <= 0.023412 < 8 / 299
+
+
 def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
     sfumato("hierarchy", "draft", "people.yaml", "age", "town", "--out", "levels", cwd=desk)
     checked = sfumato("hierarchy", "check", "levels/age.yaml", "--domain", "people.yaml", cwd=desk)
@@ -103,6 +116,9 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
         (("--k", "301", "--out", "out.csv"), 1, "the largest k that this table can meet is 300"),
         (("--k", "3", "--suppression", "1.5", "--out", "out.csv"), 2, "must lie in [0, 1]"),
         (("--k", "3", "--suppression", "some", "--out", "out.csv"), 2, "must be a number"),
+        (("--k", "3", "--suppression", "0", "--suppress-rows", "3", "--out", "out.csv"), 2, "not both"),
+        (("--k", "3", "--suppress-rows", "301", "--out", "out.csv"), 2, "at most 300 can be suppressed"),
+        (("--k", "3", "--method", "mondrian", "--suppress-rows", "1", "--out", "out.csv"), 2, "suppresses no row"),
         (("--k", "3", "--criterion", "distinct-diversity:l=2", "--out", "out.csv"), 2, "needs 'sensitive'"),
         (
             ("--k", "3", "--criterion", "distinct-diversity:l=3,sensitive=ill", "--out", "out.csv"),

@@ -23,7 +23,7 @@ from sfumato.anonymize.reidentification import assess_table, estimate_uniques
 from sfumato.anonymize.release.anonymized import Anonymized, apply
 from sfumato.anonymize.release.microdata_reader import population
 from sfumato.anonymize.release.recoding import load_recoding
-from sfumato.anonymize.release.request import Missing, Quasi
+from sfumato.anonymize.release.request import Missing, Quasi, RowLimit
 from sfumato.anonymize.search.lattice_search import TieBreak
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Missing",
     "Quasi",
     "RecursiveDiversity",
+    "RowLimit",
     "TCloseness",
     "TieBreak",
     "apply",

@@ -11,8 +11,8 @@ from typing import cast
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, full_domain_decision
-from sfumato.anonymize.release.microdata_reader import microdata
-from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, read_quasi
+from sfumato.anonymize.release.microdata_reader import microdata, share_of_rows
+from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, RowLimit, read_quasi
 from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
 from sfumato.anonymize.search.lattice_search import Certificate, TieBreak, least_loss, lowest_height, nearest
 from sfumato.arguments import expect, expect_all
@@ -44,7 +44,7 @@ def optimal(
     *,
     quasi: Sequence[str | Quasi],
     criteria: Sequence[Criterion],
-    suppression: str | Fraction,
+    suppression: str | Fraction | RowLimit,
     keep: Sequence[str] = (),
     extent: Extent = EVERYWHERE,
 ) -> Anonymized:
@@ -54,7 +54,8 @@ def optimal(
         vault: the table.
         quasi: what an attacker may know, by name or with hierarchy, weight and policy for missing values.
         criteria: what every published class satisfies.
-        suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``).
+        suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``), or how many,
+            ``RowLimit(30)``.
         keep: further columns to publish as they are; never name a direct identifier.
         extent: where to look, and for how long; the whole lattice, until the least loss is proven.
 
@@ -69,13 +70,12 @@ def optimal(
         "optimal",
         read_quasi(quasi, vault.domain),
         tuple(criteria),
-        str(suppression),
+        _share(vault, suppression),
         {"height": extent.height, "seconds": None if math.isinf(extent.seconds) else extent.seconds},
     )
-    allowed_rows(suppression, 0)
 
     def decide() -> Decision:
-        lattice = _lattice(vault, request, suppression)
+        lattice = _lattice(vault, request)
         optimum = least_loss(lattice, height=extent.height, seconds=extent.seconds)
         if optimum.node is None:
             raise _infeasible(lattice, optimum.certificate, extent)
@@ -91,7 +91,7 @@ def samarati(
     *,
     quasi: Sequence[str | Quasi],
     criteria: Sequence[Criterion],
-    suppression: str | Fraction,
+    suppression: str | Fraction | RowLimit,
     keep: Sequence[str] = (),
     order: TieBreak = TieBreak.LEXICOGRAPHIC,
 ) -> Anonymized:
@@ -103,7 +103,7 @@ def samarati(
         vault: the table.
         quasi: what an attacker may know.
         criteria: what every published class satisfies; monotone under the suppression allowed.
-        suppression: largest share of rows that may be suppressed.
+        suppression: largest share of rows that may be suppressed, or how many.
         keep: further columns to publish as they are.
         order: which feasible recoding of the lowest height is taken.
 
@@ -115,12 +115,15 @@ def samarati(
     _refuse_wrong(vault, criteria)
     expect(order, TieBreak, "the order is one of sf.anonymize.TieBreak")
     request = AnonymizationRequest(
-        "samarati", read_quasi(quasi, vault.domain), tuple(criteria), str(suppression), {"order": order.value}
+        "samarati",
+        read_quasi(quasi, vault.domain),
+        tuple(criteria),
+        _share(vault, suppression),
+        {"order": order.value},
     )
-    allowed_rows(suppression, 0)
 
     def decide() -> Decision:
-        lattice = _lattice(vault, request, suppression)
+        lattice = _lattice(vault, request)
         node = lowest_height(lattice, order=order)
         if node is None:
             raise _infeasible(lattice)
@@ -134,13 +137,21 @@ def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:
     expect_all(criteria, Criterion, CRITERIA_WANTED)
 
 
-def _lattice(vault: Vault, request: AnonymizationRequest, suppression: str | Fraction) -> Lattice:
+def _share(vault: Vault, suppression: str | Fraction | RowLimit) -> str:
+    """The limit as the journal holds it."""
+    if isinstance(suppression, RowLimit):
+        return share_of_rows(cast(Recodable, vault.encoded), suppression)
+    allowed_rows(suppression, 0)  # refuses what is no share
+    return str(suppression)
+
+
+def _lattice(vault: Vault, request: AnonymizationRequest) -> Lattice:
     data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
     problem = Problem(
         data=data,
         hierarchies=tuple(each.aligned(vault.domain[each.name]) for each in request.quasi),
         criteria=request.criteria,
-        allowed=allowed_rows(suppression, data.rows),
+        allowed=allowed_rows(request.suppression, data.rows),
         weights=tuple(each.weight for each in request.quasi),
     )
     return Lattice(problem)

@@ -67,6 +67,8 @@ def test_an_analyst_cannot_ask_for_a_release_without_guarantee(analyst):
         {"method": "k-member", "suppression": "0.1"},
         {"method": "samarati", "seconds": 1.0},
         {"suppression": "2"},
+        {"suppression": "0.1", "suppress_rows": 1},
+        {"suppress_rows": -1},
         {"criteria": ["nonsense"]},
         {"hierarchies": [{"attribute": "sex"}]},
         {"hierarchies": [TOWNS, TOWNS]},

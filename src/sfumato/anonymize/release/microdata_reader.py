@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.microdata import Microdata, from_groups
-from sfumato.anonymize.release.request import Quasi, suppressed_codes
+from sfumato.anonymize.release.request import Quasi, RowLimit, suppressed_codes
+from sfumato.anonymize.search.lattice import sufficient_share
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
@@ -42,6 +43,18 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     for population in populations.values():
         data = data.with_population(population)
     return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
+
+
+def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
+    """The share of the table that allows just so many rows to be suppressed.
+
+    Raises:
+        InputError: the table has fewer rows.
+    """
+    rows = reveal(encoded.unbounded())
+    if limit.rows > rows:
+        raise InputError(f"the table has {rows} rows, so at most {rows} can be suppressed", culprit=limit.rows)
+    return sufficient_share(limit.rows, rows) if limit.rows else "0"
 
 
 def _not_counted(encoded: Recodable, counted: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Scale
 from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.hierarchy.builders import draft
 from sfumato.anonymize.hierarchy.levels import Hierarchy
-from sfumato.arguments import expect, expect_all
+from sfumato.arguments import expect, expect_all, whole
 from sfumato.domain import Attribute, Domain, Integer, Real, Unit
 from sfumato.errors import InputError
 from sfumato.vault.interface import Request
@@ -25,6 +25,17 @@ class Missing(StrEnum):
 
     CATEGORY = "category"  # a category of its own below the top
     SUPPRESS = "suppress"  # the row is suppressed, and counts as such
+
+
+@dataclass(frozen=True)
+class RowLimit:
+    """How many rows may be suppressed, where a share is inconvenient.  The journal holds the share that it is."""
+
+    rows: int
+
+    def __post_init__(self) -> None:
+        if whole(self.rows, "rows to suppress are a whole number") < 0:
+            raise InputError("rows to suppress are 0 or more", culprit=self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)

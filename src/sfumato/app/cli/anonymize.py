@@ -45,7 +45,10 @@ def anonymize(
     quasi: QuasiOption,
     out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet or .csv.")],
     k: Annotated[int, typer.Option(help="Least rows of a class, 1 or more.")],
-    suppression: Annotated[str, typer.Option(help="Largest share of rows to suppress, 0 to 1.")] = "0",
+    suppression: Annotated[
+        str | None, typer.Option(help="Largest share of rows to suppress, 0 to 1; none without.")
+    ] = None,
+    suppress_rows: Annotated[int | None, typer.Option(min=0, help="The same limit, as a number of rows.")] = None,
     method: Annotated[AnonymizationMethod, typer.Option(help="How classes are found.")] = AnonymizationMethod.OPTIMAL,
     criterion: Annotated[
         list[str] | None,
@@ -81,6 +84,7 @@ def anonymize(
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {
+        "suppress_rows": suppress_rows,
         "criteria": criterion or [],
         "keep": list(names(keep)),
         "missing": missing.value,

@@ -140,8 +140,8 @@ class HttpClient:
     def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
         """Ask for an anonymised table in the background (stewards); returns the id of the job.
 
-        ``more`` may have ``suppression``, ``criteria``, ``keep``, ``missing``, ``hierarchies`` and ``seconds``, as
-        ``sfumato anonymize`` takes them.
+        ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``missing``, ``hierarchies`` and
+        ``seconds``, as ``sfumato anonymize`` takes them.
         """
         body = {"method": method, "quasi": list(quasi), "k": k, **more}
         return str(self._call("POST", f"/v1/datasets/{name}/anonymizations", body)["job"])

@@ -16,7 +16,7 @@ from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictMode
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.anonymize import Anonymized, Hierarchy, Quasi
+    from sfumato.anonymize import Anonymized, Hierarchy, Quasi, RowLimit
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
     from sfumato.synthesize.row_count import RowCount
@@ -200,14 +200,15 @@ class AnonymizeRequest(StrictModel):
     """An anonymised table: what ``sfumato anonymize`` takes.
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
-    k-anonymity and are spelled as on the command line; ``seconds`` end the optimal search early; ``cut``
-    says where Mondrian cuts.
+    k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
+    in rows; ``seconds`` end the optimal search early; ``cut`` says where Mondrian cuts.
     """
 
     method: Literal["optimal", "samarati", "mondrian", "k-member"]
     quasi: Annotated[list[Name], Field(min_length=1, max_length=64)]
     k: Annotated[int, Field(ge=1, le=10**9)]
-    suppression: NumberText = "0"
+    suppression: NumberText | None = None
+    suppress_rows: Annotated[int, Field(ge=0)] | None = None
     criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
     keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
     missing: Literal["category", "suppress"] = "category"
@@ -234,14 +235,17 @@ class AnonymizeRequest(StrictModel):
         Raises:
             SfumatoError: what no table could be anonymised by, or the method has no use for.
         """
-        from sfumato.anonymize import KAnonymity, Missing, Quasi, parse_criterion
+        from sfumato.anonymize import KAnonymity, Missing, Quasi, RowLimit, parse_criterion
 
+        if self.suppression is not None and self.suppress_rows is not None:
+            raise InputError("say how much may be suppressed as a share or in rows, not both")
+        share = "0" if self.suppression is None else self.suppression
         missing = Missing(self.missing)
         wanted = Anonymization(
             method=AnonymizationMethod(self.method),
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
             criteria=[KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)],
-            suppression=self.suppression,
+            suppression=share if self.suppress_rows is None else RowLimit(self.suppress_rows),
             keep=tuple(self.keep),
             seconds=self.seconds,
             cut=self.cut,
@@ -257,7 +261,7 @@ class Anonymization:
     method: AnonymizationMethod
     quasi: Sequence[Quasi]
     criteria: Sequence[Criterion]
-    suppression: str
+    suppression: str | RowLimit
     keep: tuple[str, ...]
     seconds: float | None
     cut: str | None = None
@@ -268,12 +272,17 @@ class Anonymization:
         Raises:
             InputError: a suppression, criterion, time or cut that the method does not take.
         """
+        from sfumato.anonymize import RowLimit
         from sfumato.anonymize.search.lattice import allowed_rows
 
-        method = self.method
-        allowed_rows(self.suppression, 1)  # refuses what is no share
-        if method in (AnonymizationMethod.MONDRIAN, AnonymizationMethod.K_MEMBER) and Fraction(self.suppression):
-            raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=self.suppression)
+        method, limit = self.method, self.suppression
+        if isinstance(limit, RowLimit):
+            some = limit.rows > 0
+        else:
+            allowed_rows(limit, 1)  # refuses what is no share
+            some = Fraction(limit) > 0
+        if method in (AnonymizationMethod.MONDRIAN, AnonymizationMethod.K_MEMBER) and some:
+            raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=limit)
         if method is AnonymizationMethod.K_MEMBER and len(self.criteria) > 1:
             raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
         if method is not AnonymizationMethod.OPTIMAL and self.seconds is not None:
