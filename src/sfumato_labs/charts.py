@@ -60,7 +60,7 @@ def lines(
     mark: dict[str, Any] = {"filled": True, "size": 45} if points else {}
     return (
         alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title)
-        .mark_line(opacity=0.75, point=mark or False)
+        .mark_line(opacity=0.75, strokeJoin="round", point=mark or False)  # a mitre would reach beyond the value
         .encode(
             x=x.drawn(alt.X),
             y=y.drawn(alt.Y),

@@ -106,7 +106,9 @@ def errors(rows: Table) -> Plot:
         found = [row for row in rows if row["epsilon"] == epsilon and row["mean_error"] is not None]
         best = min(found, key=lambda row: float(row["mean_error"] or 0))
         said.append(f"{best['method']} at {epsilon:g}")
-    return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(said)}.", chart)
+    exact = any(row["mean_error"] == 0 for row in rows)
+    beyond = " An error of 0 has no place on the logarithmic axis." if exact else ""
+    return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(said)}.{beyond}", chart)
 
 
 def _cells(
