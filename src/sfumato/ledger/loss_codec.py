@@ -70,7 +70,8 @@ def counted(charge: Charge) -> Charge:
 
     >>> counted(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
     Charge(epsilon=Fraction(1, 3), rho=Fraction(1, 18), delta=Fraction(0, 1))
-    >>> float(counted(Charge(None, Fraction(1, 10**27 + 7), Fraction(0))).rho) > 1e-27
+    >>> odd = Fraction(1, 10**27 + 7)
+    >>> 0 < counted(Charge(None, odd, Fraction(0))).rho - odd < Fraction(1, GRID)
     True
     """
     pure = None if charge.epsilon is None else _up(charge.epsilon)
