@@ -123,6 +123,15 @@ def test_a_criterion_on_values_that_were_not_counted_is_refused() -> None:
         refuse_unsafe(dealt, [DistinctDiversity(2, "s")], {})
 
 
+def test_a_written_row_in_another_published_class_is_refused() -> None:
+    """As many rows as there should be, all of classes that there are, and one in the wrong one."""
+    counted = count(DATA, recode([[0, 0], [0, 1]]))
+    rows = written(counted.table.to_pylist()).to_pylist()
+    rows[0]["b"] = "b1"
+    with pytest.raises(InfeasibleError, match="not those that were verified"):
+        refuse_different(pa.Table.from_pylist(rows).to_batches(), counted)
+
+
 def test_rows_that_are_to_be_left_out_are_never_published() -> None:
     with pytest.raises(InfeasibleError, match="publishes rows that are to be left out"):
         count(CountedTable(TABLE, left_out={"a": [1]}), recode([[0, 0], [0, 1]]))
