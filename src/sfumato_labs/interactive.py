@@ -21,8 +21,8 @@ from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import Session, ask, count, table
 from sfumato.query.question import Query
 from sfumato.vault.vault import Vault

@@ -17,7 +17,8 @@ from sfumato.ledger.loss_codec import (
     loss_text,
     spent_units,
 )
-from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for, concentrated
+from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 positive = st.fractions(min_value=Fraction(1, 10**15), max_value=10**9, max_denominator=10**15)
@@ -82,7 +83,7 @@ def test_what_is_left_under_an_approximate_limit_fits():
 
 def test_delta_that_is_spent_leaves_rho_as_it_is_and_admits_no_more_delta():
     account = Account(EpsilonDelta(1, "1e-6"), Charge(None, Fraction(0), Fraction(1, 10**8)))
-    assert account.left == concentrated(EpsilonDelta(1, "1e-6")).value
+    assert account.left == as_rho(EpsilonDelta(1, "1e-6")).value
     assert not account.admits(Charge(None, Fraction(1, 1000), Fraction(1, 10**12)))
 
 

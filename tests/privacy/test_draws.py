@@ -17,8 +17,7 @@ import pytest
 from scipy.stats import chisquare
 
 from sfumato.privacy.entropy import OsEntropy
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 COUNT = 400_000
 BINS = 40

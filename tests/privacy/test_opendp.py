@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from sfumato.privacy.entropy import OsEntropy
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 DRAWS = 30_000
 

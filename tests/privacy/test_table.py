@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.table import Exponent, Table
+from sfumato.privacy.sampler import Exponent, NoiseTable
 
 
 def laplace(scale: Fraction) -> Exponent:
@@ -39,7 +39,7 @@ def test_every_word_of_a_trial_adds_up_to_the_target(tools, name):
     """Enumerates all 2^16 words: the chance of each cell, in and beyond the table, is M exp(-g) / 2^16."""
     _, acceptance, _ = tools
     exponent, scale = TARGETS[name]
-    table = Table.build(exponent, scale, word_bits=16)
+    table = NoiseTable.build(exponent, scale, word_bits=16)
     width = 1 << table.shift
     chance: dict[int, float] = defaultdict(float)
     owned = np.diff(table.edges.astype(np.int64))
@@ -74,7 +74,7 @@ def test_every_word_of_a_trial_adds_up_to_the_target(tools, name):
 def test_words_that_a_cell_owns_return_it(tools, name, bits):
     script, *_ = tools
     exponent, scale = TARGETS[name]
-    table = Table.build(exponent, scale, word_bits=bits)
+    table = NoiseTable.build(exponent, scale, word_bits=bits)
     for index in range(2 * table.half):
         first, after = int(table.edges[index]), int(table.edges[index + 1])
         for word in {first, after - 1} if first < after else ():
@@ -86,7 +86,7 @@ def test_words_that_a_cell_owns_return_it(tools, name, bits):
 def test_an_integer_is_kept_with_its_weight_within_the_cell(tools, name, cell):
     _, acceptance, _ = tools
     exponent, scale = TARGETS[name]
-    table = Table.build(exponent, scale)
+    table = NoiseTable.build(exponent, scale)
     width = 1 << table.shift
     word = int(table.edges[cell + table.half])
     assert word < int(table.edges[cell + table.half + 1])
@@ -128,7 +128,7 @@ def gaussian_distribution(sigma: float):
 def test_laplace_fits_its_scale_and_rejects_another(tools, bits, scale):
     *_, goodness = tools
     count = 100_000 if bits == 64 else 20_000
-    draws = Table.build(laplace(scale), int(scale), word_bits=bits).draw(count, SimulatedEntropy(2))
+    draws = NoiseTable.build(laplace(scale), int(scale), word_bits=bits).draw(count, SimulatedEntropy(2))
     assert goodness(draws, laplace_distribution(float(scale)), float(scale)) > 1e-20
     assert goodness(draws, laplace_distribution(1.3 * float(scale)), float(scale)) < 1e-20
     assert goodness(draws, laplace_distribution(0.7 * float(scale)), float(scale)) < 1e-20
@@ -139,14 +139,14 @@ def test_laplace_fits_its_scale_and_rejects_another(tools, bits, scale):
 def test_gaussian_fits_its_scale_and_rejects_another(tools, bits, sigma):
     *_, goodness = tools
     count = 100_000 if bits == 64 else 20_000
-    draws = Table.build(gaussian(sigma**2), int(sigma), word_bits=bits).draw(count, SimulatedEntropy(3))
+    draws = NoiseTable.build(gaussian(sigma**2), int(sigma), word_bits=bits).draw(count, SimulatedEntropy(3))
     assert goodness(draws, gaussian_distribution(float(sigma)), float(sigma)) > 1e-20
     assert goodness(draws, gaussian_distribution(1.3 * float(sigma)), float(sigma)) < 1e-20
     assert goodness(draws, gaussian_distribution(0.7 * float(sigma)), float(sigma)) < 1e-20
 
 
 def test_short_words_force_ties_tails_and_failures():
-    table = Table.build(laplace(Fraction(3)), 3, word_bits=16)
+    table = NoiseTable.build(laplace(Fraction(3)), 3, word_bits=16)
     draws = table.draw(200_000, SimulatedEntropy(4))
     assert (np.abs(draws) > table.half).any()
     spare = (1 << 16) - int(table.edges[-1])
@@ -156,4 +156,4 @@ def test_short_words_force_ties_tails_and_failures():
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_draws(count):
-    assert Table.build(laplace(Fraction(3)), 3).draw(count, SimulatedEntropy(4)).shape == (count,)
+    assert NoiseTable.build(laplace(Fraction(3)), 3).draw(count, SimulatedEntropy(4)).shape == (count,)

@@ -11,8 +11,8 @@ import pytest
 from tests.query.conftest import DOMAIN
 
 from sfumato.errors import QueryError
-from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import ask, count, table, total
 from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins

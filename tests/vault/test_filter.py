@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import BudgetError
 from sfumato.privacy.accountant import NOTHING, Charge, charge_for, total
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.mechanisms import PrivacyFilter
 
@@ -61,8 +62,8 @@ def test_a_delta_binds() -> None:
 def test_an_approximate_loss_is_reserved_as_the_rho_that_it_admits() -> None:
     loss = EpsilonDelta(1, "1e-9")
     privacy_filter = PrivacyFilter(charge_for(loss))
-    privacy_filter.spend(charge_for(loss.as_rho() / 2))
-    privacy_filter.spend(charge_for(loss.as_rho() / 2))
+    privacy_filter.spend(charge_for(as_rho(loss) / 2))
+    privacy_filter.spend(charge_for(as_rho(loss) / 2))
     assert total([charge_for(loss)]).rho == privacy_filter.spent.rho
 
 

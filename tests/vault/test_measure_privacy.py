@@ -13,9 +13,8 @@ import pytest
 from tests.vault.tables import TINY, neighbours, people, table
 
 from sfumato.errors import LossError, QueryError
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.questions import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units

@@ -121,4 +121,4 @@ def test_threshold_needs_its_delta_reserved() -> None:
 def _threshold_charge(loss: EpsilonDelta):
     from sfumato.privacy.stability import StabilityThreshold
 
-    return StabilityThreshold.for_loss(loss, keys_per_unit=1).charge
+    return StabilityThreshold(loss, keys_per_unit=1).charge

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.ledger.loss_codec import counted
-from sfumato.privacy.accountant import Charge, Limit, admits, concentrated, spendable_delta
+from sfumato.privacy.accountant import Charge, Limit, admits, spendable_delta
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
 
 
@@ -45,7 +46,7 @@ class Account:
             case Rho(value=value):
                 left = value - self.spent.rho
             case EpsilonDelta():
-                left = concentrated(self.limit).value - self.spent.rho
+                left = as_rho(self.limit).value - self.spent.rho
         return max(left, Fraction(0))
 
     @property
@@ -62,7 +63,7 @@ class Account:
             measure = "epsilon" if isinstance(self.limit, Epsilon) else "rho"
             return f"{measure} = {decimals(self.left, up=False)} left of {self.limit}"
         assert isinstance(self.limit, EpsilonDelta)
-        most, delta = concentrated(self.limit), spendable_delta(self.limit)
+        most, delta = as_rho(self.limit), spendable_delta(self.limit)
         return (
             f"rho = {decimals(self.left, up=False)} left of {most} "
             f"and delta = {decimals(self.left_delta, up=False)} left of {decimals(delta, up=False)} for thresholds, "

@@ -10,7 +10,8 @@ from functools import lru_cache
 from sfumato.domain import Unit
 from sfumato.errors import UnitError
 from sfumato.ledger.question import canonical
-from sfumato.privacy.accountant import Charge, Limit, concentrated, spendable_delta
+from sfumato.privacy.accountant import Charge, Limit, spendable_delta
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 PICO = 10**12
@@ -133,5 +134,5 @@ def limit_units(limit: Limit) -> tuple[int, int]:
         case Epsilon(value=value) | Rho(value=value):
             return min(math.ceil(value * PICO), MOST), 0
         case EpsilonDelta():
-            rho, delta = concentrated(limit).value, spendable_delta(limit)
+            rho, delta = as_rho(limit).value, spendable_delta(limit)
             return min(math.ceil(rho * PICO), MOST), math.ceil(delta * ATTO)

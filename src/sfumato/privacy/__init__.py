@@ -1,6 +1,6 @@
 """Privacy: exact losses, mechanisms with their loss maps, the sampler, the accountant.
 
-Losses are in :mod:`loss`; noise in :mod:`laplace` and :mod:`gaussian`; choices in :mod:`selection`;
+Losses are in :mod:`loss`; noise in :mod:`noise`; choices in :mod:`selection`;
 keys that the data names in :mod:`stability`; accounting in :mod:`accountant`; conversion at the edge in
 :mod:`conversion`.  Names are imported on first use: a client over HTTP reads losses and draws no noise.
 """
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.privacy.accountant import Charge
-    from sfumato.privacy.gaussian import DiscreteGaussian
-    from sfumato.privacy.laplace import DiscreteLaplace
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
+    from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
     from sfumato.privacy.selection import Exponential, PermuteAndFlip
     from sfumato.privacy.stability import StabilityThreshold
 
@@ -33,8 +32,8 @@ __all__ = [
 
 _HOMES = {
     "Charge": "accountant",
-    "DiscreteGaussian": "gaussian",
-    "DiscreteLaplace": "laplace",
+    "DiscreteGaussian": "noise",
+    "DiscreteLaplace": "noise",
     "Epsilon": "loss",
     "EpsilonDelta": "loss",
     "Exponential": "selection",

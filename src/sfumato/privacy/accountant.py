@@ -23,14 +23,12 @@ from functools import lru_cache, reduce
 from typing import TypeAlias
 
 from sfumato.errors import LossError
-from sfumato.privacy.conversion import epsilon_of, rho_within
+from sfumato.privacy.conversion import CONVERTED, as_rho, epsilon_of
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
-__all__ = ["Charge", "Limit", "admits", "charge_for", "concentrated", "guarantee", "spendable_delta", "total"]
+__all__ = ["Charge", "Limit", "admits", "charge_for", "guarantee", "spendable_delta", "total"]
 
 Limit: TypeAlias = Loss
-
-CONVERTED = Fraction(99, 100)  # of delta; a hundredth less costs about 0.1 % of rho at delta = 1e-9
 
 _SHOWN_DIGITS = 6
 
@@ -75,12 +73,7 @@ def charge_for(loss: Loss) -> Charge:
         case Rho(value=value):
             return Charge(None, value, Fraction(0))
         case EpsilonDelta():
-            return Charge(None, concentrated(loss).value, Fraction(0))
-
-
-def concentrated(loss: EpsilonDelta) -> Rho:
-    """The rho that (epsilon, delta) is kept as: its conversion at 99 % of delta stays within epsilon."""
-    return rho_within(EpsilonDelta(loss.epsilon, loss.delta * CONVERTED))
+            return Charge(None, as_rho(loss).value, Fraction(0))
 
 
 def spendable_delta(limit: EpsilonDelta) -> Fraction:
@@ -114,7 +107,7 @@ def admits(limit: Limit, spent: Charge, charge: Charge) -> bool:
                 raise LossError("this ledger promises rho-zCDP and cannot take a delta", culprit=charge)
             return after.rho <= most
         case EpsilonDelta():
-            return after.rho <= concentrated(limit).value and after.delta <= spendable_delta(limit)
+            return after.rho <= as_rho(limit).value and after.delta <= spendable_delta(limit)
 
 
 def guarantee(spent: Charge, limit: Limit) -> str:

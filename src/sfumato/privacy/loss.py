@@ -1,8 +1,8 @@
-"""Privacy losses as exact numbers, and the conversions between their units.
+"""Privacy losses as exact numbers.
 
 A loss is always stated for a *unit* (see :class:`sfumato.domain.Unit`) under the add/remove relation.
 Numbers are kept as fractions: a string or an integer is taken as written, a float is read as the
-shortest decimal that prints it, so ``0.1`` is one tenth.  Conversions round towards *more* loss.
+shortest decimal that prints it, so ``0.1`` is one tenth.
 """
 
 from __future__ import annotations
@@ -123,10 +123,6 @@ class Epsilon:
     def __str__(self) -> str:
         return f"epsilon = {plain(self.value)}"
 
-    def as_rho(self) -> Rho:
-        """Pure epsilon implies epsilon^2/2 zCDP (Bun and Steinke 2016, Proposition 1.4)."""
-        return Rho(self.value**2 / 2)
-
 
 @dataclass(frozen=True, order=True)
 class Rho:
@@ -156,10 +152,6 @@ class Rho:
     def __str__(self) -> str:
         return f"rho = {plain(self.value)}"
 
-    def as_rho(self) -> Rho:
-        """Itself: callers that hold either kind of loss need not ask which."""
-        return self
-
 
 @dataclass(frozen=True)
 class EpsilonDelta:
@@ -183,12 +175,6 @@ class EpsilonDelta:
 
     def __str__(self) -> str:
         return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
-
-    def as_rho(self) -> Rho:
-        """The rho that it is kept as, see :func:`sfumato.privacy.accountant.concentrated`."""
-        from sfumato.privacy.accountant import concentrated
-
-        return concentrated(self)
 
 
 Loss: TypeAlias = Epsilon | Rho | EpsilonDelta

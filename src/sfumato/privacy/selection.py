@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,57 +27,53 @@ _MOST_CANDIDATES = 1 << 32
 
 
 @dataclass(frozen=True)
-class Exponential:
-    """The exponential mechanism: candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)).
+class ScoreMechanism(ABC):
+    """A choice among candidates by their scores, at a loss.
 
-    Neighbours: the caller's; between neighbours every score moves by at most ``sensitivity``.  Without the
-    factor 2 where ``monotone``: adding a unit raises no score, or lowers none (a score that can do either,
-    such as an error, is *not* monotone).  Loss: pure epsilon, and rho = epsilon^2 / 8, because the privacy
-    loss lies in an interval of length epsilon (bounded range).  Source: McSherry and Talwar 2007, Theorem 6;
-    Cesar and Rogers 2021, Lemma 3.2 (rho of bounded range, after Dong, Durfee and Rogers 2020).
+    Neighbours: the caller's; between neighbours every score moves by at most ``sensitivity``.
 
     Args:
         epsilon: the loss of one choice.
         sensitivity: exact, greater than zero.
-        monotone: declared by whoever defined the scores.
+        monotone: adding a unit raises no score, or lowers none, as whoever defined the scores declares (a score that
+            can do either, such as an error, is *not* monotone); the exponent then needs no factor 2.
 
     Raises:
         LossError: the sensitivity is not a finite number greater than zero.
-
-    >>> Exponential.for_loss(Rho("0.5"), sensitivity=1, monotone=False).epsilon
-    Epsilon('2')
     """
 
     epsilon: Epsilon
     sensitivity: Fraction
     monotone: bool
+    squares_a_rho: ClassVar[int]  # rho = epsilon^2 / squares_a_rho
 
     def __init__(self, epsilon: Epsilon, *, sensitivity: Number, monotone: bool) -> None:
+        moved = exact(sensitivity, name="sensitivity")
+        if moved <= 0:
+            raise LossError(f"sensitivity must be greater than zero, not {sensitivity}", culprit=sensitivity)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "sensitivity", _as_sensitivity(sensitivity))
+        object.__setattr__(self, "sensitivity", moved)
         object.__setattr__(self, "monotone", monotone)
 
     @classmethod
-    def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Exponential:
-        """The mechanism of the given loss; a rho buys epsilon = sqrt(8 rho), rounded down to 18 digits."""
-        epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(8 * loss.value))
+    def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Self:
+        """The mechanism of the given loss; a rho buys the epsilon that costs it, rounded down to 18 digits."""
+        epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(cls.squares_a_rho * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
     @cached_property
     def charge(self) -> Charge:
         """What one choice costs in every measure."""
-        return Charge(self.epsilon.value, self.epsilon.value**2 / 8, Fraction(0))
+        return Charge(self.epsilon.value, self.epsilon.value**2 / self.squares_a_rho, Fraction(0))
 
     @cached_property
-    def _rate(self) -> Fraction:
-        return _rate(self.epsilon, self.sensitivity, monotone=self.monotone)
+    def rate(self) -> Fraction:
+        """What a unit of score is worth in the exponent."""
+        return self.epsilon.value / (self.sensitivity if self.monotone else 2 * self.sensitivity)
 
+    @abstractmethod
     def choose(self, scores: Scores, entropy: Entropy) -> int:
         """The index of the chosen candidate.
-
-        Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)).
-        A uniform integer below the sum of weights picks i with probability proportional to w_i; it is then
-        kept with probability 2^31 p_i / w_i, decided exactly, otherwise drawn again.
 
         Args:
             scores: integers (shape ``(candidates,)``) or fractions; at least one.
@@ -83,6 +81,29 @@ class Exponential:
 
         Raises:
             InputError: no scores, not integers or fractions, or integers beyond 2^62.
+        """
+
+
+class Exponential(ScoreMechanism):
+    """The exponential mechanism: candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)).
+
+    Neighbours, sensitivity and ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon, and
+    rho = epsilon^2 / 8, because the privacy loss lies in an interval of length epsilon (bounded range), so that a rho
+    buys epsilon = sqrt(8 rho).  Source: McSherry and Talwar 2007, Theorem 6; Cesar and Rogers 2021, Lemma 3.2 (rho of
+    bounded range, after Dong, Durfee and Rogers 2020).
+
+    >>> Exponential.for_loss(Rho("0.5"), sensitivity=1, monotone=False).epsilon
+    Epsilon('2')
+    """
+
+    squares_a_rho = 8
+
+    def choose(self, scores: Scores, entropy: Entropy) -> int:
+        """See :meth:`ScoreMechanism.choose`.
+
+        Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)).
+        A uniform integer below the sum of weights picks i with probability proportional to w_i; it is then
+        kept with probability 2^31 p_i / w_i, decided exactly, otherwise drawn again.
         """
         chosen, _ = self.choose_among(scores, np.ones(len(scores), dtype=np.int64), entropy)
         return chosen
@@ -98,7 +119,7 @@ class Exponential:
         Raises:
             InputError: as there, or too many candidates.
         """
-        gaps = _gaps(scores, self._rate)
+        gaps = _gaps(scores, self.rate)
         if sizes.shape != gaps.high.shape or sizes.min() < 1 or int(sizes.sum()) >= _MOST_CANDIDATES:
             raise InputError("each group has at least one candidate, and all of them together fewer than 2^32")
         ends = np.cumsum(gaps.high * sizes.astype(np.uint64), dtype=np.uint64)
@@ -113,65 +134,27 @@ class Exponential:
 
     def keeps(self, gap: int, entropy: Entropy) -> bool:
         """A coin that shows with probability exp(-epsilon gap / (2 sensitivity)), exactly, for an integer gap >= 0."""
-        return decide(partial(exp_enclosure, self._rate * gap), entropy)
+        return decide(partial(exp_enclosure, self.rate * gap), entropy)
 
 
-@dataclass(frozen=True)
-class PermuteAndFlip:
+class PermuteAndFlip(ScoreMechanism):
     """Permute-and-flip: in random order, the first candidate whose coin of exp(-epsilon gap / (2 sensitivity)) shows.
 
-    Never worse in expectation than the exponential mechanism at the same pure epsilon.  Neighbours,
-    sensitivity and ``monotone`` as for :class:`Exponential`.  Loss: pure epsilon; its rho is epsilon^2 / 2
-    only, for it is not of bounded range epsilon, so under zCDP prefer :class:`Exponential`.  Source: McKenna
-    and Sheldon 2020, Algorithm 1 and Theorem 1 (monotone: with the exponent that Theorem 1 allows there).
-
-    Args:
-        epsilon: the loss of one choice.
-        sensitivity: exact, greater than zero.
-        monotone: declared by whoever defined the scores.
-
-    Raises:
-        LossError: the sensitivity is not a finite number greater than zero.
+    Never worse in expectation than the exponential mechanism at the same pure epsilon.  Neighbours, sensitivity and
+    ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon; its rho is epsilon^2 / 2 only, for it is not of
+    bounded range epsilon, so under zCDP prefer :class:`Exponential`.  Source: McKenna and Sheldon 2020, Algorithm 1
+    and Theorem 1 (monotone: with the exponent that Theorem 1 allows there).
     """
 
-    epsilon: Epsilon
-    sensitivity: Fraction
-    monotone: bool
-
-    def __init__(self, epsilon: Epsilon, *, sensitivity: Number, monotone: bool) -> None:
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "sensitivity", _as_sensitivity(sensitivity))
-        object.__setattr__(self, "monotone", monotone)
-
-    @classmethod
-    def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> PermuteAndFlip:
-        """The mechanism of the given loss; a rho buys epsilon = sqrt(2 rho), rounded down to 18 digits."""
-        epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(2 * loss.value))
-        return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
-
-    @cached_property
-    def charge(self) -> Charge:
-        """What one choice costs in every measure."""
-        return Charge(self.epsilon.value, self.epsilon.value**2 / 2, Fraction(0))
-
-    @cached_property
-    def _rate(self) -> Fraction:
-        return _rate(self.epsilon, self.sensitivity, monotone=self.monotone)
+    squares_a_rho = 2
 
     def choose(self, scores: Scores, entropy: Entropy) -> int:
-        """The index of the chosen candidate.
+        """See :meth:`ScoreMechanism.choose`.
 
         Exact: all coins are flipped at once, and one of those that show is taken uniformly, which is the
         first of them in a random order.  The best candidate's coin always shows.
-
-        Args:
-            scores: integers (shape ``(candidates,)``) or fractions; at least one.
-            entropy: source of the coins.
-
-        Raises:
-            InputError: no scores, not integers or fractions, or integers beyond 2^62.
         """
-        gaps = _gaps(scores, self._rate)
+        gaps = _gaps(scores, self.rate)
         words = entropy.words(gaps.low.size)
         places = words >> np.uint64(64 - COARSE_BITS)
         shows = places < gaps.low
@@ -225,18 +208,6 @@ def _gaps(scores: Scores, rate: Fraction) -> _Gaps:
     if not isinstance(distances, np.ndarray):
         low = np.where(clipped == _LARGEST, np.uint64(0), low)
     return _Gaps(distances, rate, low, high)
-
-
-def _rate(epsilon: Epsilon, sensitivity: Fraction, *, monotone: bool) -> Fraction:
-    """What a unit of score is worth in the exponent."""
-    return epsilon.value / sensitivity if monotone else epsilon.value / (2 * sensitivity)
-
-
-def _as_sensitivity(value: Number) -> Fraction:
-    sensitivity = exact(value, name="sensitivity")
-    if sensitivity <= 0:
-        raise LossError(f"sensitivity must be greater than zero, not {value}", culprit=value)
-    return sensitivity
 
 
 def root_below(value: Fraction) -> Fraction:

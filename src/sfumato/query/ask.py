@@ -204,7 +204,7 @@ def _discover(vault: ProtectedTable, query: Query, loss: Loss, certainty: Certai
 
 
 def _threshold(loss: EpsilonDelta, domain: Domain) -> StabilityThreshold:
-    return StabilityThreshold.for_loss(loss, keys_per_unit=domain.unit.rows)
+    return StabilityThreshold(loss, keys_per_unit=domain.unit.rows)
 
 
 def _with_delta(loss: Loss) -> EpsilonDelta:

@@ -15,6 +15,7 @@ from sfumato.errors import BudgetError, DomainError, LossError, QueryError, Size
 from sfumato.ledger.account import Account
 from sfumato.ledger.loss_codec import GRID
 from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price, request
@@ -166,7 +167,7 @@ def _part(budget: Loss, queries: int) -> Loss:
 
     One that accounts cannot add up exactly is rounded down, so that the last query fits as well.
     """
-    whole = budget.as_rho() if isinstance(budget, EpsilonDelta) else budget
+    whole = as_rho(budget) if isinstance(budget, EpsilonDelta) else budget
     part = whole / queries
     if GRID % part.value.denominator == 0:
         return part

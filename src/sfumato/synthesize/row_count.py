@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
@@ -111,7 +112,7 @@ def dividing(loss: Loss, over: str) -> Iterator[None]:
 
 def divisible(loss: Loss) -> Epsilon | Rho:
     """The loss in the measure in which a method divides it: pure epsilon as it is, anything else as rho."""
-    return loss if isinstance(loss, Epsilon) else loss.as_rho()
+    return loss if isinstance(loss, Epsilon) else as_rho(loss)
 
 
 def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:

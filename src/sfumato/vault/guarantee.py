@@ -8,6 +8,7 @@ from typing import assert_never
 from sfumato.domain import Unit
 from sfumato.ledger import Entry, Kind, Receipt
 from sfumato.privacy.accountant import Charge
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
 
 
@@ -63,7 +64,7 @@ def _measure(loss: Loss | Charge) -> str:
         case Rho():
             return f"zero-concentrated differential privacy with {loss}"
         case EpsilonDelta():
-            return f"differential privacy with {loss} (as zCDP with rho = {float(loss.as_rho().value):.6g})"
+            return f"differential privacy with {loss} (as zCDP with rho = {float(as_rho(loss).value):.6g})"
         case Charge(epsilon=None):
             kind = f"{plain(loss.delta)}-approximate " if loss.delta else ""
             return f"{kind}zero-concentrated differential privacy with rho = {plain(loss.rho)}"

@@ -13,10 +13,10 @@ from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.accountant import Charge, charge_for, total
+from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
@@ -105,7 +105,7 @@ class TableMechanisms:
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`."""
-        mechanism = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows)
+        mechanism = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows)
         self._filter.spend(mechanism.charge)
         found = reveal(self._exactly.encoded.keys(columns))
         shown, units = mechanism.release(found["units"].to_numpy(), self._entropy)
@@ -171,12 +171,12 @@ def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
     try:
         if isinstance(loss, Epsilon):
             return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
-        return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
+        return DiscreteGaussian.for_loss(as_rho(loss) * share, squared_sensitivity=l2_squared)
     except LossError as error:
         raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
 
 
 @lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again
 def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:
-    divisible = loss if isinstance(loss, Epsilon) else loss.as_rho()
+    divisible = loss if isinstance(loss, Epsilon) else as_rho(loss)
     return Exponential.for_loss(divisible, sensitivity=sensitivity, monotone=False)

@@ -191,7 +191,7 @@ class Vault:
         self.refuse_keys(columns)
         asked = {"columns": list(columns), "of": loss_json(loss)}
         request = Request("vault", "threshold", asked, raw=columns)
-        charge = StabilityThreshold.for_loss(loss, keys_per_unit=self.domain.unit.rows).charge
+        charge = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(mechanisms: Mechanisms) -> Payload:
             found = mechanisms.threshold(columns, loss)

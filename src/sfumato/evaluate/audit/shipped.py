@@ -15,9 +15,8 @@ from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
 from sfumato.local.specs.frequency import Method, oracle, symmetric
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential, PermuteAndFlip
 from sfumato.privacy.stability import StabilityThreshold
 
@@ -90,7 +89,7 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
         ("permute-and-flip-monotone", PermuteAndFlip(Epsilon(1), sensitivity=1, monotone=True)),
     ):
         yield Subject(name, Epsilon(1), _choice(mechanism, up, entropy), _choice(mechanism, level, entropy))
-    threshold = StabilityThreshold.for_epsilon(Epsilon(1), delta="0.01", keys_per_unit=1)
+    threshold = StabilityThreshold(EpsilonDelta(1, "0.01"), keys_per_unit=1)
     claim = EpsilonDelta(1, "0.01")
     yield Subject("stability-new-key", claim, _shown(threshold, [9, 1], entropy), _shown(threshold, [9], entropy))
     yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
