@@ -129,7 +129,7 @@ class ServedTables:
             and held.version == confirmed.version
             and time.monotonic() - seen <= _REMEMBERED
             and stamps(dataset.source) == held.files
-            and (bool(held.files) or _answers(held))
+            and _answers(held)
         )
 
     def _current(self, loaded: Loaded) -> Held:
@@ -161,7 +161,7 @@ class ServedTables:
 
     def _outdated(self, held: Held, dataset: Dataset, confirmed: Reading | None) -> bool:
         """Whether reading once more may bring another version than the one that is held."""
-        if stamps(dataset.source) != held.files or not (held.files or _answers(held)):
+        if stamps(dataset.source) != held.files or not _answers(held):
             return True
         return confirmed is not None and held.version != confirmed.version and held.number != confirmed.number
 
@@ -212,7 +212,7 @@ def whole(fresh: Fresh, dataset: Dataset) -> Read:
 
 
 def _answers(held: Held) -> bool:
-    """Whether what is held in a database or on a cluster can still be counted."""
+    """Whether what is held, in this process, in a database or on a cluster, can still be counted."""
     try:
         return bool(held.vault.encoded.version)
     except EngineError:

@@ -4,13 +4,9 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +20,7 @@ from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
+from sfumato.engine.duckdb.duck_session import DuckSession, shared_session
 from sfumato.engine.duckdb.duck_sources import DIALECT, DuckSource, column
 from sfumato.engine.duckdb.relabelling import relabelled
 from sfumato.engine.encoded import EncodedRows, Fingerprint
@@ -34,15 +31,14 @@ from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, wr
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
-SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 90 % of the disk
 BUCKET_ROWS = 4_000_000  # rows bounded at once: a window over all of a large table would spill
 
 
 class DuckTable:
-    """Implements :class:`sfumato.engine.port.ProtectedTable` over one DuckDB database in memory."""
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over tables of a DuckDB database in memory."""
 
     def __init__(self, source: DuckSource, *, threads: int | None = None, memory: str | None = None) -> None:
-        """Open a source.
+        """Open a source, in the database that all tables of the process share; in one of its own where limits are set.
 
         Args:
             source: what to read.
@@ -52,24 +48,9 @@ class DuckTable:
         Raises:
             TableError: the source cannot be read, has no rows, or two columns of one name.
         """
-        import duckdb
-
         self.source = source
-        self._numbers = itertools.count()
-        # Readable by this user only, removed with the table.  Not encrypted: DuckDB's own build can only read
-        # encrypted files, and would fail on the first one that it spills.
-        self.scratch = Path(tempfile.mkdtemp(prefix="sfumato-"))
-        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
-        options: dict[str, Any] = {
-            "temp_directory": str(self.scratch),
-            "max_temp_directory_size": SPILL,
-            "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
-            "python_enable_replacements": False,  # a table name never means a Python variable
-            "preserve_insertion_order": True,  # columns are read one by one: a row is the same place in each
-        }
-        options |= {"threads": threads} if threads else {}
-        options |= {"memory_limit": memory} if memory else {}
-        self._connection = duckdb.connect(":memory:", config=options)
+        own = threads is not None or memory is not None
+        self.session = DuckSession(threads=threads, memory=memory) if own else shared_session()
         self._columns = self._described()
 
     def schema(self) -> tuple[Column, ...]:
@@ -105,16 +86,12 @@ class DuckTable:
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
-        name, stamps = self.fresh_name(), self.source.stamps()
+        name, stamps = self.session.fresh_name(), self.source.stamps()
         with self.reading() as cursor:
             self.store(cursor, encoding, name, ())
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
         store = DuckStore(self, encoding, name, stamps)
         return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
-
-    def fresh_name(self) -> str:
-        """A name for a table of encoded rows."""
-        return f"encoded_{next(self._numbers)}"
 
     def store(self, cursor: Any, encoding: Encoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
         """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
@@ -137,18 +114,9 @@ class DuckTable:
         cursor.execute(f"DROP TABLE {everyone}")
         cursor.execute(f"DROP TABLE {over}")
 
-    @contextmanager
-    def reading(self) -> Iterator[Any]:
-        """A cursor of its own for one piece of work; DuckDB's errors become ours, without their data values."""
-        import duckdb
-
-        cursor = self._connection.cursor()
-        try:
-            yield cursor
-        except duckdb.Error as error:
-            raise _translated(error, self.source.title) from None
-        finally:
-            cursor.close()
+    def reading(self) -> AbstractContextManager[Any]:
+        """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""
+        return self.session.cursor(self.source.title)
 
     def _described(self) -> tuple[Column, ...]:
         with self.reading() as cursor:
@@ -177,10 +145,13 @@ class DuckStore:
         self.relation = relation
         self.domain = encoding.domain
         self.dialect = encoding.dialect
-        weakref.finalize(self, _drop, table, relation)
+        weakref.finalize(self, table.session.drop, relation)
 
     def ready(self) -> None:
-        """Refuse where files were written since the encoding: keys and raw columns would come out of them."""
+        """Refuse where files were written since the encoding, as keys and raw columns would come out of them, and where
+        DuckDB has lost the encoded rows.
+        """
+        self._table.session.refuse_lost(self._table.source.title)
         if self._table.source.stamps() != self._stamps:
             raise EngineError(f"{self._table.source.title} was written since it was encoded; open it again")
 
@@ -264,7 +235,9 @@ class DuckStore:
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {self.relation}").fetchall()
             stream = cursor.sql(f"SELECT {listed} FROM {relation}").to_arrow_reader(4 * BATCH_ROWS)
             reader = pa.RecordBatchReader.from_batches(stream.schema, self._of_one_state(stream))
-            return _delivered(cursor, relabelled(reader, recode, raw, about=rows, folder=self._table.scratch), out)
+            return _delivered(
+                cursor, relabelled(reader, recode, raw, about=rows, folder=self._table.session.scratch), out
+            )
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The file is read by this process."""
@@ -278,7 +251,7 @@ class DuckStore:
         elif self.domain.unit.column is None:
             yield f"({self._encoding.select(self._table.source.relation(cursor), carried)}) AS encoded_rows"
         else:
-            name = self._table.fresh_name()
+            name = self._table.session.fresh_name()
             try:
                 self._table.store(cursor, self._encoding, name, carried)
                 yield name
@@ -313,29 +286,3 @@ def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.
         except duckdb.IOException:  # of the file that is written: the table has been read by now
             raise OSError(f"cannot write {out.name}") from None
     return None
-
-
-def _drop(table: DuckTable, relation: str) -> None:
-    with table.reading() as cursor:
-        cursor.execute(f"DROP TABLE IF EXISTS {relation}")
-
-
-def _translated(error: Exception, title: str) -> TableError | EngineError:
-    """DuckDB's messages quote data; of ours, only the line number is taken over."""
-    import duckdb
-
-    text = str(error)
-    line = re.search(r"CSV Error on Line: (\d+)", text)
-    if line is not None:
-        reason = "is not a CSV record of the header's columns"
-        if "unicode" in text:
-            reason = "is not UTF-8; a domain says another encoding as csv: {encoding: cp1252}"
-        return TableError(f"{title}: line {line[1]} {reason}", culprit=title)
-    if isinstance(error, duckdb.NotImplementedException):
-        reason = "has a column of a type that DuckDB does not read; make it float64, a decimal of 38 digits, or text"
-        return TableError(f"{title} {reason}", culprit=title)
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return EngineError(f"DuckDB ran out of memory or of {SPILL} of temporary space over {title}", culprit=title)
-    if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.HTTPException):
-        return TableError(f"{title} cannot be read, or is not what its name says", culprit=title)
-    return EngineError(f"DuckDB failed over {title}: {type(error).__name__}", culprit=title)

@@ -1,0 +1,168 @@
+"""The database in memory that tables of one process share: its threads, its folder, and what its errors become."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import re
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import EngineError, TableError
+
+SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 90 % of the disk
+
+
+class DuckSession:
+    """One DuckDB database in memory.
+
+    Tables of a process share one, as each database has threads, buffers and catalogues of its own, which cost more than
+    a small table does.  They do not see one another: a table knows the names that it was given, no other.
+    """
+
+    def __init__(self, *, threads: int | None = None, memory: str | None = None) -> None:
+        """Begin one that nobody shares; see :func:`shared_session`.
+
+        Args:
+            threads: threads of DuckDB; all of the machine's without it.
+            memory: limit of DuckDB's memory, such as ``"8GB"``; four fifths of the machine's without it.
+        """
+        import duckdb
+
+        # Readable by this user only, removed with the session.  Not encrypted: DuckDB's own build can only read
+        # encrypted files, and would fail on the first one that it spills.
+        self.scratch = Path(tempfile.mkdtemp(prefix="sfumato-"))
+        options: dict[str, Any] = {
+            "temp_directory": str(self.scratch),
+            "max_temp_directory_size": SPILL,
+            "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
+            "python_enable_replacements": False,  # a table name never means a Python variable
+            "preserve_insertion_order": True,  # columns are read one by one: a row is the same place in each
+        }
+        options |= {"threads": threads} if threads else {}
+        options |= {"memory_limit": memory} if memory else {}
+        self._connection = duckdb.connect(":memory:", config=options)
+        self._numbers = itertools.count()
+        self._lost = ""
+        self._removal = weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
+        _sessions.alive.add(self)
+
+    @property
+    def lost(self) -> str:
+        """Why nothing can be asked of it any more; empty as long as it can."""
+        return self._lost
+
+    def fresh_name(self) -> str:
+        """A name for a table that no other table of the session has."""
+        return f"encoded_{next(self._numbers)}"
+
+    def refuse_lost(self, title: str) -> None:
+        """Refuse where nothing can be asked any more.
+
+        Raises:
+            EngineError: so it is; what ``title`` names has to be opened again.
+        """
+        if self._lost:
+            raise EngineError(f"{title} is no longer open, as {self._lost}; open it again", culprit=title)
+
+    def lose(self, reason: str) -> None:
+        """Ask nothing of it any more: whoever opens a table next gets another session."""
+        self._lost = reason
+
+    def abandon(self, reason: str) -> None:
+        """Lose it, and neither close it, not even when the process ends, nor remove its folder: it is another's."""
+        self.lose(reason)
+        self._removal.detach()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    def drop(self, name: str) -> None:
+        """Forget a table, where there is one and the session still answers."""
+        if not self._lost:
+            with self.cursor("a table") as cursor:
+                cursor.execute(f"DROP TABLE IF EXISTS {name}")
+
+    @contextmanager
+    def cursor(self, title: str) -> Iterator[Any]:
+        """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values.
+
+        Args:
+            title: what messages call the table that is read.
+
+        Raises:
+            EngineError: the session is lost, or DuckDB fails.
+            TableError: the table cannot be read.
+        """
+        import duckdb
+
+        self.refuse_lost(title)
+        cursor = self._connection.cursor()
+        try:
+            yield cursor
+        except (duckdb.FatalException, duckdb.InternalException):
+            # DuckDB answers nothing after such an error, not even of other tables.
+            self.lose("DuckDB failed on a table of this process")
+            raise EngineError(f"DuckDB failed over {title}: open it again", culprit=title) from None
+        except duckdb.Error as error:
+            raise _translated(error, title) from None
+        finally:
+            cursor.close()
+
+
+class _Sessions:
+    """The session that is shared, as long as a table of it is open, and all that there are, for a forked child."""
+
+    def __init__(self) -> None:
+        self.alive: weakref.WeakSet[DuckSession] = weakref.WeakSet()
+        self._shared: weakref.ref[DuckSession] | None = None
+        self._lock = threading.Lock()
+
+    def shared(self) -> DuckSession:
+        with self._lock:
+            session = None if self._shared is None else self._shared()
+            if session is None or session.lost:
+                session = DuckSession()
+                self._shared = weakref.ref(session)
+            return session
+
+    def forked(self) -> None:
+        """A child inherits no threads: asking or closing what its parent opened would hang or crash it."""
+        for session in tuple(self.alive):
+            session.abandon("this process was forked from the one that opened it")
+        self.alive, self._shared, self._lock = weakref.WeakSet(), None, threading.Lock()
+
+
+_sessions = _Sessions()
+os.register_at_fork(after_in_child=_sessions.forked)
+
+
+def shared_session() -> DuckSession:
+    """The session of this process: the same for all tables that are open at a time."""
+    return _sessions.shared()
+
+
+def _translated(error: Exception, title: str) -> TableError | EngineError:
+    """DuckDB's messages quote data; of ours, only the line number is taken over."""
+    import duckdb
+
+    text = str(error)
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    if line is not None:
+        reason = "is not a CSV record of the header's columns"
+        if "unicode" in text:
+            reason = "is not UTF-8; a domain says another encoding as csv: {encoding: cp1252}"
+        return TableError(f"{title}: line {line[1]} {reason}", culprit=title)
+    if isinstance(error, duckdb.NotImplementedException):
+        reason = "has a column of a type that DuckDB does not read; make it float64, a decimal of 38 digits, or text"
+        return TableError(f"{title} {reason}", culprit=title)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EngineError(f"DuckDB ran out of memory or of {SPILL} of temporary space over {title}", culprit=title)
+    if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.HTTPException):
+        return TableError(f"{title} cannot be read, or is not what its name says", culprit=title)
+    return EngineError(f"DuckDB failed over {title}: {type(error).__name__}", culprit=title)
