@@ -37,7 +37,7 @@ def application():
     """The server with one endpoint more, which returns a constant."""
     from sfumato.app.http import asgi
     from sfumato.app.http.access import Anyone
-    from sfumato.app.requests.questions import AskRequest
+    from sfumato.app.requests.queries import AskRequest
 
     app = asgi.application()
     constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}

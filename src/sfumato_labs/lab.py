@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Any, TypedDict, Unpack
 
 from sfumato.errors import InputError
-from sfumato.report.page import Page, Plot, Row, Table
+from sfumato.report.page import Page, Plot, Row
+from sfumato.report.page import ShownTable as Table
 
 __all__ = ["Column", "Lab", "LabResult", "Options", "Plot", "Row", "Settings", "Table", "load", "run"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app.test_cli import sfumato
 
-from sfumato.app.cli.output import refuse_clashes
+from sfumato.app.cli.conventions import refuse_clashes
 from sfumato.errors import InputError
 
 SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")

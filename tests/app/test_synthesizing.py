@@ -118,7 +118,7 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
 
 
 def test_the_page_shows_the_rows_that_were_written(desk: Path) -> None:
-    from sfumato.report.release_page import release_page
+    from sfumato.report.page import release_page
     from sfumato.synthesize.synthetic import load
 
     release(desk, *RHO, "--html", "page.html", "--model", "model")
@@ -143,7 +143,7 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import Rho
-    from sfumato.report.release_page import release_page
+    from sfumato.report.page import release_page
     from sfumato.synthesize import PublicTotal, mst
     from sfumato.vault.simulated import SimulatedVault
 

@@ -21,14 +21,14 @@ from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.ledger import open_ledger
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.report.page import Page, Plot, Row, Table
+from sfumato.report.page import Page, Plot, Row, ShownTable
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.release import Rows as PublicRows
 from sfumato.vault.vault import Vault
 
 CHILDREN_LOSS = Epsilon(1)
-Counts: TypeAlias = NDArray[np.int64]
+CellCounts: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Demonstration:
     """A release of the bundled table, its errors against the published truth, and what draws its page."""
 
     release: Synthetic
-    errors: Table
+    errors: ShownTable
     account: str
     page: Callable[[], Page]
 
@@ -64,7 +64,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
     return _compare(release, counts, account)
 
 
-def _compare(release: Synthetic, truth: Counts, account: str) -> Demonstration:
+def _compare(release: Synthetic, truth: CellCounts, account: str) -> Demonstration:
     described = release.model.domain
     codes = release.model.sample(np.random.default_rng())
     synthetic = np.bincount(np.ravel_multi_index(codes.T, described.shape), minlength=described.size)
@@ -98,7 +98,7 @@ def _compare(release: Synthetic, truth: Counts, account: str) -> Demonstration:
     return Demonstration(release, tuple(errors), account, page)
 
 
-def _counts(release: Synthetic, truth: Counts, synthetic: Counts) -> Table:
+def _counts(release: Synthetic, truth: CellCounts, synthetic: CellCounts) -> ShownTable:
     described = release.model.domain
     labels = [attribute.labels() for attribute in described]
     return tuple(
@@ -111,7 +111,7 @@ def _counts(release: Synthetic, truth: Counts, synthetic: Counts) -> Table:
     )
 
 
-def _bars(counts: Table) -> Plot:
+def _bars(counts: ShownTable) -> Plot:
     import altair as alt
 
     chart = (
@@ -127,7 +127,7 @@ def _bars(counts: Table) -> Plot:
     return Plot("by_age", "Children by age, real and synthetic: the bars are hard to tell apart.", chart)
 
 
-def _heat_maps(counts: Table) -> Plot:
+def _heat_maps(counts: ShownTable) -> Plot:
     import altair as alt
 
     chart = (
@@ -143,7 +143,7 @@ def _heat_maps(counts: Table) -> Plot:
     return Plot("by_cell", "Children by age and satisfaction: the synthetic table keeps how they go together.", chart)
 
 
-def _tall(counts: Table) -> Any:  # noqa: ANN401  (Altair's data, imported lazily)
+def _tall(counts: ShownTable) -> Any:  # noqa: ANN401  (Altair's data, imported lazily)
     import altair as alt
 
     rows = [
@@ -200,7 +200,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
     return Demonstration(release, errors, account, page)
 
 
-def _distances(real: Rows, synthetic: Rows) -> Table:
+def _distances(real: Rows, synthetic: Rows) -> ShownTable:
     floor = independent(real, generator(0))
     truth, made, shuffled = (Released.of(rows) for rows in (real, synthetic, floor))
     return tuple(
@@ -213,7 +213,7 @@ def _distances(real: Rows, synthetic: Rows) -> Table:
     )
 
 
-def _distance_bars(errors: Table) -> Plot:
+def _distance_bars(errors: ShownTable) -> Plot:
     import altair as alt
 
     series = {"the release": "distance", "independent columns": "of_independent_columns"}

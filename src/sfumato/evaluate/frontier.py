@@ -35,6 +35,7 @@ _SHOWN_DIGITS = 3
 
 BASELINES = "baseline"
 FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
+_SHOWN = 4  # releases in pictures that show one release a panel
 
 
 @dataclass(frozen=True)
@@ -217,3 +218,27 @@ def _fingerprint(split: PopulationSplit) -> str:
         digest.update(np.ascontiguousarray(rows.codes, dtype=np.int64).tobytes())
         digest.update(b"|")
     return digest.hexdigest()
+
+
+def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
+    """Of each family the most useful release, at most four: for pictures with a panel a release."""
+    best: dict[str, EvaluationResult] = {}
+    for result in results:
+        if result.family == BASELINES:
+            continue
+        kept = best.get(result.family)
+        if kept is None or result.marginals[1] > kept.marginals[1]:
+            best[result.family] = result
+    if len(best) == 1:
+        return tuple(result for result in results if result.family != BASELINES)[:_SHOWN]
+    return tuple(best.values())[:_SHOWN] or tuple(results)[:1]
+
+
+def released(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
+    """All but the baselines; the baselines where there is nothing else."""
+    return tuple(result for result in results if result.family != BASELINES) or tuple(results)
+
+
+def baseline(results: Sequence[EvaluationResult], name: str) -> EvaluationResult | None:
+    """The baseline of that name, where it was judged."""
+    return next((result for result in results if result.family == BASELINES and result.name == name), None)

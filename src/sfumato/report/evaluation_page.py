@@ -8,12 +8,11 @@ from fractions import Fraction
 from sfumato.domain import Domain
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
-from sfumato.evaluate.frontier import CEILING, FLOOR, without_exact_shares
+from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, without_exact_shares
 from sfumato.evaluate.utility.marginal_scores import rescaled
 from sfumato.ledger import Entry
 from sfumato.ledger.entry import Kind
-from sfumato.report.page import Page, Row, Table
-from sfumato.report.pictures import baseline
+from sfumato.report.page import Page, Row, ShownTable
 from sfumato.report.risk_pictures import (
     attack_picture,
     claim_picture,
@@ -88,7 +87,7 @@ def evaluation_page(
     )
 
 
-def journal_rows(entries: Iterable[Entry]) -> Table:
+def journal_rows(entries: Iterable[Entry]) -> ShownTable:
     """Releases in order with their cost, and what was spent so far: epsilon where all have one, otherwise rho."""
     released = [entry for entry in entries if entry.event.kind is Kind.RELEASE]
     charges = [entry.event.charge for entry in released if entry.event.charge is not None]
@@ -113,7 +112,7 @@ def journal_rows(entries: Iterable[Entry]) -> Table:
     return tuple(rows)
 
 
-def _utility(verdicts: Sequence[EvaluationResult]) -> Table:
+def _utility(verdicts: Sequence[EvaluationResult]) -> ShownTable:
     floor, ceiling = baseline(verdicts, FLOOR), baseline(verdicts, CEILING)
     rows: list[Row] = []
     for verdict in verdicts:
@@ -136,7 +135,7 @@ def _utility(verdicts: Sequence[EvaluationResult]) -> Table:
     return tuple(rows)
 
 
-def _risk(verdicts: Sequence[EvaluationResult]) -> Table:
+def _risk(verdicts: Sequence[EvaluationResult]) -> ShownTable:
     return tuple(
         {
             "release": verdict.name,
@@ -150,7 +149,7 @@ def _risk(verdicts: Sequence[EvaluationResult]) -> Table:
     )
 
 
-def _samples(verdicts: Sequence[EvaluationResult]) -> Table:
+def _samples(verdicts: Sequence[EvaluationResult]) -> ShownTable:
     """Where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
     rows: list[Row] = []
     for verdict in verdicts:

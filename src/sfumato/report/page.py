@@ -1,23 +1,39 @@
-"""A page of terms, tables and plots in one HTML file that works offline, and the plots as files."""
+"""A page of terms, tables and plots in one HTML file that works offline, its plots as files; the page of a release."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from sfumato.domain import Attribute, Categorical, Integer
 from sfumato.errors import InputError
 from sfumato.extras import require
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sfumato.synthesize.synthetic import Synthetic
+
 Row: TypeAlias = Mapping[str, str | int | float | bool | None]
-Table: TypeAlias = tuple[Row, ...]
+ShownTable: TypeAlias = tuple[Row, ...]
 
 _PNG_SCALE = 2.0
 _ROWS = 2000  # of a table; longer ones end with a remark
 _CLOSED = "</"
+_MOST_BARS = 60
+
+Bar: TypeAlias = tuple[str, int]
+
+
+PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6a51a3")
+"""Distinct without red against green, and readable on white and on near-black."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +64,7 @@ class Plot:
     title: str = ""
     alternative: str = ""
     charts: tuple[Chart, ...] = ()
-    table: Table = ()
+    table: ShownTable = ()
 
     def drawn(self) -> tuple[Chart, ...]:
         """Its charts."""
@@ -75,10 +91,10 @@ class Page:
     warning: str = ""
     terms: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    overview: Mapping[str, Table] = field(default_factory=dict)
-    details: Mapping[str, Table] = field(default_factory=dict)
+    overview: Mapping[str, ShownTable] = field(default_factory=dict)
+    details: Mapping[str, ShownTable] = field(default_factory=dict)
     plots: tuple[Plot, ...] = ()
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, ShownTable] = field(default_factory=dict)
     digits: int = 6
 
 
@@ -162,7 +178,7 @@ def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates sh
     return environment.from_string(template).render(page=page, named=named, **shown)
 
 
-def _texts(rows: Table) -> frozenset[str]:
+def _texts(rows: ShownTable) -> frozenset[str]:
     """The columns that hold text, which is read from its left end; numbers are compared at their right."""
     return frozenset(column for row in rows for column, value in row.items() if isinstance(value, str))
 
@@ -184,3 +200,102 @@ def figure(value: object, digits: int = 6) -> str:
             return f"{value:.{digits}g}"
         case _:
             return str(value)
+
+
+def over(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have no useful type)
+    """A layer over rows of values."""
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=list(values)))
+
+
+def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # noqa: ANN401
+    """Layers over one another, as wide as the page, of a height in pixels or of so many pixels a row."""
+    import altair as alt
+
+    drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)
+    found: dict[str, Any] = drawn.properties(width="container", height=alt.Step(step) if step else height).to_dict()
+    return found
+
+
+def family_colour(families: Sequence[str]) -> Any:  # noqa: ANN401
+    """One colour a family, the same in every picture of a page that is given the same families."""
+    import altair as alt
+
+    named = list(dict.fromkeys(families))
+    scale = alt.Scale(domain=named, range=list(PALETTE[: len(named)]))
+    return alt.Color("family:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=3))
+
+
+def release_page(title: str, release: Synthetic) -> Page:
+    """A page of what is public anyway: statement, expected errors, one-way counts of the rows released."""
+    provenance = release.provenance
+    codes = release.codes()
+    counts = {
+        attribute.name: _bars(attribute, np.bincount(codes[:, column], minlength=attribute.size))
+        for column, attribute in enumerate(release.model.domain)
+    }
+    return Page(
+        title=title,
+        terms={
+            "Guarantee": release.guarantee,
+            "Cost": release.cost,
+            "Method": str(provenance.get("method")),
+            "Journal entry": str(provenance.get("journal_entry")),
+            "Rows": f"{len(codes):,}",
+        },
+        notes=(
+            "Everything on this page is released: it may be shown to anyone, and looking at it costs nothing.",
+            *(str(reason) for reason in provenance.get("chosen_among", ())),
+        ),
+        plots=tuple(_plot(attribute, counts[attribute.name]) for attribute in release.model.domain),
+        tables={
+            "expected_error": tuple({"of": name, "rows": error} for name, error in release.expected_error.items()),
+            **{name: _table(name, bars) for name, bars in counts.items()},
+        },
+    )
+
+
+def _bars(attribute: Attribute, counts: NDArray[np.int64]) -> list[Bar]:
+    """One bar a cell; where there are too many, neighbours of a number together, or the rarest values of a list."""
+    cells = list(zip(attribute.labels(), counts.tolist(), strict=True))
+    if len(cells) <= _MOST_BARS:
+        return cells
+    if isinstance(attribute, Categorical):
+        kept = set(np.argsort(-counts, kind="stable")[: _MOST_BARS - 1].tolist())
+        rest = [count for code, (_, count) in enumerate(cells) if code not in kept]
+        return [*(cells[code] for code in sorted(kept)), (f"({len(rest)} others)", sum(rest))]
+    beside = cells[attribute.declared :]  # missing and unknown values
+    width = math.ceil(attribute.declared / (_MOST_BARS - len(beside)))
+    starts = range(0, attribute.declared, width)
+    sums = np.add.reduceat(counts[: attribute.declared], list(starts)).tolist()
+    labels = [_run(attribute, start, min(start + width, attribute.declared) - 1) for start in starts]
+    return [*zip(labels, sums, strict=True), *beside]
+
+
+def _run(attribute: Attribute, first: int, last: int) -> str:
+    assert not isinstance(attribute, Categorical)
+    low, high = attribute.bounds(first)[0], attribute.bounds(last)[1]
+    if isinstance(attribute, Integer):
+        return f"{low}..{high}"
+    return f"[{low}, {high}{']' if last == attribute.declared - 1 else ')'}"
+
+
+def _table(name: str, bars: list[Bar]) -> ShownTable:
+    return tuple({name: label, "rows": count} for label, count in bars)
+
+
+def _plot(attribute: Attribute, bars: list[Bar]) -> Plot:
+    import altair as alt
+
+    values: list[dict[str, Any]] = [{"value": label, "rows": count} for label, count in bars]
+    grouped = f", its {attribute.size:,} cells in {len(bars)} groups" if len(bars) < attribute.size else ""
+    chart = (
+        alt.Chart(alt.InlineData(values=values), width=520, height=220)
+        .mark_bar()
+        .encode(
+            x=alt.X("value:N", sort=None, title=attribute.name, axis=alt.Axis(labelAngle=-40)),
+            y=alt.Y("rows:Q", title="synthetic rows"),
+        )
+    )
+    return Plot(attribute.name, f"Synthetic rows by {attribute.name}{grouped}.", chart)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
-from sfumato.evaluate.frontier import CEILING, FLOOR
-from sfumato.report.page import Chart, Plot, Row
-from sfumato.report.pictures import baseline, family_colour, over, released, sized
+from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released
+from sfumato.report.page import Chart, Plot, Row, family_colour, over, sized
 
 _CLASSES = ("1 (unique)", "2 to 4", "5 to 9", "10 to 49", "50 and more")
 _LOWEST_RATE = 1e-3
@@ -51,7 +50,7 @@ def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
         "worst attack:N",
         *(alt.Tooltip(f"{key}:Q", format=".3f") for key in ("U2", "advantage", "low", "high")),
     ]
-    colour = family_colour(verdicts)
+    colour = family_colour([verdict.family for verdict in verdicts])
     base = over(rows)
     layers = [
         over(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y="U2:Q"),
@@ -218,7 +217,13 @@ def curve_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     lines = (
         over(values)
         .mark_line(interpolate="step-after", opacity=0.8)
-        .encode(x=x, y=y, detail="release:N", color=family_colour(verdicts), tooltip=["release:N"])
+        .encode(
+            x=x,
+            y=y,
+            detail="release:N",
+            color=family_colour([verdict.family for verdict in verdicts]),
+            tooltip=["release:N"],
+        )
     )
     picture = sized(over(diagonal).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), lines, height=340)
     table: list[Row] = [

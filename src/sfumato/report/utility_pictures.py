@@ -9,9 +9,8 @@ from typing import Any
 
 from sfumato.domain import Domain
 from sfumato.evaluate.evaluation_result import SELECTIVITIES, EvaluationResult
-from sfumato.evaluate.frontier import CEILING, FLOOR
-from sfumato.report.page import Chart, Plot, Row
-from sfumato.report.pictures import baseline, family_colour, over, released, selected, sized
+from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released, selected
+from sfumato.report.page import Chart, Plot, Row, family_colour, over, sized
 
 _COLUMNS = 16  # columns drawn in small multiples
 _ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
@@ -174,7 +173,7 @@ def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
         y = alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))
         error = alt.Scale(type="symlog", constant=0.0005)
         base = over(values)
-        colour = family_colour(verdicts).legend(None)
+        colour = family_colour([verdict.family for verdict in verdicts]).legend(None)
         tooltip = [
             "release:N",
             *(alt.Tooltip(f"{key}:Q", format=".3%") for key in ("lower decile", "median", "upper decile")),
@@ -242,7 +241,7 @@ def learning_picture(verdicts: Sequence[EvaluationResult], journal: Sequence[Row
         .encode(
             y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
             x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1])),
-            color=family_colour(verdicts),
+            color=family_colour([verdict.family for verdict in verdicts]),
             tooltip=["release:N", "guarantee:N", alt.Tooltip("score:Q", format=".3f")],
         )
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.app.http.serving import DOMAIN
 
-from sfumato.app.ui.question_pages import chart, telling
+from sfumato.app.ui.dataset_pages import chart, telling
 from sfumato.domain import parse
 from sfumato.engine.open import open_table
 from sfumato.privacy.loss import Epsilon

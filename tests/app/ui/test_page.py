@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from tests.app.http.serving import DOMAIN, Server, write_people
 from tests.services import require
 
-from sfumato.app.cli.options import database
+from sfumato.app.cli.conventions import database
 from sfumato.app.http.setup import first_link
 from sfumato.ledger.registry import Scope
 

@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.options import (
+from sfumato.app.cli.conventions import (
     AnalystOption,
     CreateOption,
     DatasetOption,
+    JsonOption,
     LedgerOption,
     LimitOption,
+    OverwriteOption,
+    Source,
     TableArgument,
-    vault_for,
+    columns,
+    folder,
+    refuse_clashes,
+    remark,
+    result,
+    working,
 )
-from sfumato.app.cli.output import Json, Overwrite, columns, folder, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import filled
 from sfumato.app.requests.releases import AnonymizationMethod, AnonymizeRequest, CutOption, MissingValues
 from sfumato.errors import InputError
@@ -68,19 +75,21 @@ def anonymize(
     limit: LimitOption = None,
     create: CreateOption = False,
     analyst: AnalystOption = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Release a table in which every class of equal quasi-identifiers is large enough.
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
     from sfumato.anonymize.hierarchy.levels import read_folder
-    from sfumato.vault.vault import beside
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
-    refuse_clashes([out, recoding], inputs=[table, described, ledger or beside(described)], overwrite=overwrite)
+    source = Source(
+        table=table, domain=described, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+    )
+    refuse_clashes([out, recoding], inputs=source.files(), overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {
@@ -95,16 +104,7 @@ def anonymize(
     for each in wanted.criteria:
         if each.sensitive is not None and each.sensitive not in wanted.keep:
             remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
-    vault = vault_for(
-        table,
-        domain=described,
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        first=None,
-        analyst=analyst,
-    )
+    vault = source.vault(first=None)
     with working("Searching") as step:
         release = wanted.release(vault, watch=step)
     release.write(out, overwrite=overwrite)
@@ -184,27 +184,20 @@ def apply(
     limit: LimitOption = None,
     create: CreateOption = False,
     analyst: AnalystOption = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
-    from sfumato.vault.vault import beside
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
-    refuse_clashes([out], inputs=[recoding, table, described, ledger or beside(described)], overwrite=overwrite)
-    saved = methods.load_recoding(recoding)
-    vault = vault_for(
-        table,
-        domain=described,
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        first=None,
-        analyst=analyst,
+    source = Source(
+        table=table, domain=described, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
     )
+    refuse_clashes([out], inputs=[recoding, *source.files()], overwrite=overwrite)
+    saved = methods.load_recoding(recoding)
+    vault = source.vault(first=None)
     with working("Rewriting"):
         release = methods.apply(vault, saved, keep=names(keep))
     release.write(out, overwrite=overwrite)
@@ -222,7 +215,7 @@ def risk(
         int | None,
         typer.Option(min=1, help="People of whom the table is a random sample: estimates uniques."),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say how likely a match by quasi-identifiers is right, before or after anonymisation.
 
@@ -257,7 +250,7 @@ def draft_hierarchy(
     domain: Annotated[Path, typer.Argument(help="Domain, a YAML file.")],
     attributes: Annotated[list[str], typer.Argument(help="Attributes to draft a hierarchy for.")],
     out: Annotated[Path | None, typer.Option(help="Folder for one file an attribute; standard output without.")] = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
     from sfumato.anonymize.hierarchy import draft as drafted
@@ -282,7 +275,7 @@ def check_hierarchy(
     path: Annotated[Path, typer.Argument(help="Hierarchy: CSV with levels as columns, YAML or JSON.")],
     attribute: Annotated[str | None, typer.Option(help="Attribute, where the file is not named after it.")] = None,
     domain: Annotated[Path | None, typer.Option(help="Also check that it covers the declared values.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that a hierarchy nests, misses no value and has one top."""
     from sfumato.anonymize import Hierarchy

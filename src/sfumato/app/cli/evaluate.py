@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.options import DatasetOption, DeltaOption, DomainOption, EpsilonOption, RhoOption, existing
-from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import (
+    DatasetOption,
+    DeltaOption,
+    DomainOption,
+    EpsilonOption,
+    JsonOption,
+    OverwriteOption,
+    RhoOption,
+    columns,
+    existing,
+    refuse_clashes,
+    remark,
+    result,
+    working,
+)
 from sfumato.app.requests.fields import loss_of
 from sfumato.errors import InputError
 from sfumato.extras import require
@@ -63,8 +76,8 @@ def evaluate(
     ledger: JournalOption = None,
     dataset: DatasetOption = "default",
     internal: InternalOption = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score and attack releases, and write one page with ten pictures that works offline.
 
@@ -137,7 +150,7 @@ def attack(
     hierarchy: HierarchyOption = None,
     people: Annotated[int, typer.Option(min=40, help="Members attacked, and as many others.")] = 1000,
     seed: SeedOption = 0,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Attack releases: membership, linkage, attribute inference, singling out.
 
@@ -174,7 +187,7 @@ def audit(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Try to prove that a mechanism loses more than it claims.  Leaves with code 1 where that succeeds.
 
@@ -230,8 +243,8 @@ def frontier(
     target: TargetOption = None,
     seed: SeedOption = 0,
     internal: InternalOption = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make releases of every family over a grid of privacy parameters, judge them, and draw the frontier.
 

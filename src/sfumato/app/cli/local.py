@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, refuse_clashes, remark, result, working
 from sfumato.errors import InputError, ReportError
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ app = typer.Typer(
 _TELLING = 100  # files of fewer reports may be equal by chance
 
 SpecPath = Annotated[Path, typer.Argument(help="Spec, a JSON file that clients and server share.")]
-Epsilon = Annotated[str, typer.Option(help="What every report costs its owner, at most 32.")]
+ReportEpsilonOption = Annotated[str, typer.Option(help="What every report costs its owner, at most 32.")]
 
 
 @app.command()
 def spec(
     kind: Annotated[str, typer.Argument(help="frequency, mean, distribution, range or heavy-hitters.")],
-    epsilon: Epsilon,
+    epsilon: ReportEpsilonOption,
     values: Annotated[
         str | None, typer.Option(help="Frequency: values, comma-separated, or @FILE with one a line.")
     ] = None,
@@ -42,12 +42,12 @@ def spec(
     method: Annotated[str, typer.Option(help="Randomizer; auto takes the least exact variance.")] = "auto",
     first_report: Annotated[str | None, typer.Option(help="RAPPOR and LOLOHA: epsilon of a single report.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Make a spec: the frozen agreement of clients and server, with its integer probability table."""
     from sfumato.local import dumps
 
-    made = _design(kind, epsilon, method, first_report, _Domain(values, size, low, high, bins, bits))
+    made = _design(kind, epsilon, method, first_report, _ValueOptions(values, size, low, high, bins, bits))
     text = json.dumps(json.loads(dumps(made)), indent=1) + "\n"
     if out is None:
         typer.echo(text, nl=False)
@@ -66,7 +66,7 @@ def randomize(
     ],
     column: Annotated[str, typer.Option(help="Its column.")],
     out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
-    overwrite: Overwrite = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Randomise a column of a table to reports: one report a row, so a row must be a person."""
     from sfumato.local import Client
@@ -87,7 +87,7 @@ def estimate(
     post: Annotated[str, typer.Option(help="none (unbiased), simplex, mle or smooth.")] = "none",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     most: Annotated[int, typer.Option(help="Heavy hitters: how many to look for.")] = 20,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate from files of reports, with confidence intervals.
 
@@ -129,7 +129,7 @@ def amplify(
     path: SpecPath,
     reports: Annotated[int, typer.Option(help="Number of honest reports that are shuffled together.")],
     delta: Annotated[str, typer.Option(help="Delta of the shuffled batch.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what an anonymous, shuffled batch of reports guarantees."""
     from sfumato.local import amplify as amplified
@@ -144,7 +144,7 @@ def amplify(
 
 
 @app.command()
-def audit(path: SpecPath, as_json: Json = False) -> None:
+def audit(path: SpecPath, as_json: JsonOption = False) -> None:
     """Prove the epsilon of a spec from its integers, and by enumeration where the table is small enough."""
     from sfumato.local import audit as audited
 
@@ -165,7 +165,7 @@ def audit(path: SpecPath, as_json: Json = False) -> None:
     result(value, text, as_json=as_json)
 
 
-class _Domain:
+class _ValueOptions:
     """What the options say about the values."""
 
     def __init__(
@@ -205,7 +205,7 @@ class _Domain:
             raise InputError(f"cannot read the values in {text[1:]}", culprit=text) from None
 
 
-def _design(kind: str, epsilon: str, method: str, first_report: str | None, domain: _Domain) -> Spec:
+def _design(kind: str, epsilon: str, method: str, first_report: str | None, domain: _ValueOptions) -> Spec:
     from sfumato.local import Distribution, Frequency, HeavyHitters, Mean, Range
     from sfumato.local.specs.frequency import Method
     from sfumato.local.specs.mean import MeanMethod

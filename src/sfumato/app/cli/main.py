@@ -10,13 +10,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.app.cli import domain, ledger, local
+from sfumato.app.cli import domain_file, journal, local
 from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
-from sfumato.app.cli.data import data
-from sfumato.app.cli.demo import demo
+from sfumato.app.cli.bundled import data, demo, lab
+from sfumato.app.cli.conventions import remark
 from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
-from sfumato.app.cli.lab import lab
-from sfumato.app.cli.output import remark
 from sfumato.app.cli.query import query
 from sfumato.app.cli.serve import serve
 from sfumato.app.cli.synthesize import sample, synthesize
@@ -34,8 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(domain.app, name="domain")
-app.add_typer(ledger.app, name="ledger")
+app.add_typer(domain_file.app, name="domain")
+app.add_typer(journal.app, name="ledger")
 app.add_typer(local.app, name="local")
 app.add_typer(hierarchies, name="hierarchy")
 app.command()(query)

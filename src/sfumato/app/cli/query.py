@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.options import (
+from sfumato.app.cli.conventions import (
     AnalystOption,
     CreateOption,
     DatasetOption,
     DeltaOption,
     DomainOption,
     EpsilonOption,
+    JsonOption,
     LedgerOption,
     LimitOption,
     RhoOption,
+    Source,
     TableArgument,
-    vault_for,
+    columns,
+    remark,
+    result,
+    working,
 )
-from sfumato.app.cli.output import Json, columns, remark, result, working
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.errors import InputError
 
@@ -70,13 +74,13 @@ def query(
     limit: LimitOption = None,
     create: CreateOption = False,
     analyst: AnalystOption = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
 
     A question that was answered before at the same loss returns its stored answer and costs nothing.
     """
-    from sfumato.app.requests.questions import AskRequest, CostRequest
+    from sfumato.app.requests.queries import AskRequest, CostRequest
     from sfumato.domain import load
     from sfumato.privacy.loss import plain
     from sfumato.query import too_small
@@ -121,9 +125,10 @@ def query(
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
     for warning in too_small(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
-    vault = vault_for(
-        table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=first, analyst=analyst, create=create
+    source = Source(
+        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
     )
+    vault = source.vault(first=first)
     with working("Asking"):
         answer = request.answer(vault, parsed)
     result(answer.to_json(), _text(answer), as_json=as_json)

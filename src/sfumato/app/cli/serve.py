@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.output import remark
+from sfumato.app.cli.conventions import database, remark, remark_log
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -32,7 +32,6 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.cli.options import database, remark_log
     from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.monitoring import SHARED
     from sfumato.app.http.processes import run

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.options import (
+from sfumato.app.cli.conventions import (
     AnalystOption,
     CreateOption,
     DatasetOption,
     DeltaOption,
     DomainOption,
     EpsilonOption,
+    JsonOption,
     LedgerOption,
     LimitOption,
+    OverwriteOption,
     RhoOption,
+    Source,
     TableArgument,
-    vault_for,
+    refuse_clashes,
+    remark,
+    result,
+    working,
 )
-from sfumato.app.cli.output import Json, Overwrite, refuse_clashes, remark, result, working
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.releases import SynthesisMethod, SynthesizeRequest
 from sfumato.errors import InputError
@@ -71,14 +76,13 @@ def synthesize(
     limit: LimitOption = None,
     create: CreateOption = False,
     analyst: AnalystOption = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
     from sfumato.synthesize import NoisyTotal, PublicTotal, too_small
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.release import save_text, writable
-    from sfumato.vault.vault import beside
 
     spent = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
     loss = spent.loss()
@@ -89,10 +93,11 @@ def synthesize(
     request = filled(SynthesizeRequest, asked | {"zeros": zeros})
     request.refuse_unused()
     writable(out, overwrite=overwrite)
-    refuse_clashes([out, html, model], inputs=[table, domain, ledger or beside(domain), zeros], overwrite=overwrite)
-    vault = vault_for(
-        table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, first=loss, analyst=analyst, create=create
+    source = Source(
+        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
     )
+    refuse_clashes([out, html, model], inputs=[*source.files(), zeros], overwrite=overwrite)
+    vault = source.vault(first=loss)
     if rows is not None:
         refuse_large(rows, len(vault.domain))
     for warning in too_small(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
@@ -107,8 +112,7 @@ def synthesize(
         save(release, model, overwrite=overwrite)
         remark(f"Wrote the model {model}.")
     if html is not None:
-        from sfumato.report.page import render
-        from sfumato.report.release_page import release_page
+        from sfumato.report.page import release_page, render
 
         save_text(html, render(release_page(f"Synthetic table {out.name}", release)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
@@ -147,8 +151,8 @@ def sample(
             "For models of aim, annealed and mst."
         ),
     ] = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
     from sfumato.synthesize.synthetic import load

@@ -19,7 +19,7 @@ from sfumato.app.http.monitoring import timed
 from sfumato.app.http.overspent import explained
 from sfumato.app.http.service import Service
 from sfumato.app.http.tables import Loaded
-from sfumato.app.requests.questions import AskRequest
+from sfumato.app.requests.queries import AskRequest
 from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Loss
 from sfumato.query import Query

@@ -12,7 +12,7 @@ from sfumato.app.http.asking import Asked, answered
 from sfumato.app.http.overspent import spent_by
 from sfumato.app.http.strict import StrictRoute
 from sfumato.app.http.tables import Loaded
-from sfumato.app.requests.questions import AskRequest, CostRequest
+from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
 

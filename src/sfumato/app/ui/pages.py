@@ -14,7 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from sfumato.app.http.access import COOKIE, Doorkeeper, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.ui import question_pages, release_pages, steward_pages
+from sfumato.app.ui import dataset_pages, steward_pages
 from sfumato.app.ui.rendering import gauge, known, page, show_errors
 from sfumato.ledger.registry import Scope
 
@@ -42,7 +42,7 @@ def mount(app: FastAPI) -> None:
     static = resources.files("sfumato.app.ui").joinpath("static")
     app.mount("/static", StaticFiles(directory=str(static)), name="static")
     app.include_router(router)
-    for pages in (question_pages.router, steward_pages.router, release_pages.router):
+    for pages in (dataset_pages.router, steward_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])
     show_errors(app)
 

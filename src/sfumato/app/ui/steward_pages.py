@@ -17,7 +17,7 @@ from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.stewards import KeyRequest, described, entries, entry, remarks
 from sfumato.app.requests.fields import limit_of
-from sfumato.app.ui.question_pages import Short
+from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError

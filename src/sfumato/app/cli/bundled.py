@@ -1,21 +1,120 @@
-"""``sfumato lab``: run a published experiment, as printed and done honestly."""
+"""Commands on bundled and published data: ``sfumato demo``, ``data`` and ``lab``."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.output import Json, columns, remark, result, working
+from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, folder, remark, result, working
 from sfumato.errors import InputError
-from sfumato.extras import require
+from sfumato.extras import missing, require
 
 if TYPE_CHECKING:
+    from sfumato.app.demonstration import Demonstration
     from sfumato_labs.lab import LabResult, Options, Settings
 
+_TABLES = {
+    "census": "a synthetic census of 32 573 people: a release of UCI Adult by aim, with its guarantee",
+    "child_mental_health": "1 013 184 children by age and satisfaction, published counts",
+    "medical": "2 182 patients by age band",
+    "zoo": "216 animals and the carrots they eat a day",
+}
 Numbers = list[str] | None
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the rows, the ledger and the page.")] = Path("sfumato-demo"),
+    as_json: JsonOption = False,
+) -> None:
+    """Release two bundled tables, a million children and a census of 15 columns, and show how wrong the releases are.
+
+    Both go out under epsilon 1.  A second run in the same folder returns the stored releases and spends nothing.
+    """
+    from sfumato.app.demonstration import demonstrate_census, demonstrate_children
+    from sfumato.report.page import write
+
+    folder(out)
+    with working("Releasing a synthetic table of a million children"):
+        children = demonstrate_children(out)
+    rows = out / "synthetic.parquet"
+    children.release.rows.to_parquet(rows, overwrite=True)
+    with working("Releasing a synthetic census"):
+        census = demonstrate_census(out)
+    found = {**_found(children), "rows": str(rows)}
+    of_census = {**_found(census), "rows": str(out / "census-synthetic.parquet")}
+    page: Path | None = None
+    census_page: Path | None = None
+    if absent := missing("plots"):
+        remark(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
+    else:
+        page = write(children.page(), out, found)
+        census_page = write(census.page(), out / "census", of_census)
+    text = (
+        f"A million children\n{_shown(children)}\n"
+        f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"
+        f"Errors against the published truth, in people\n{columns(children.errors)}\n\n"
+        f"Rows: {rows}{_line(page)}\n\n"
+        f"A census of 15 columns\n{_shown(census)}\n\n"
+        f"Share of people in the wrong cell\n{columns(census.errors)}\n\n"
+        f"Rows: {of_census['rows']}{_line(census_page)}"
+    )
+    pages = [None if each is None else str(each) for each in (page, census_page)]
+    result({**found, "page": pages[0], "census": {**of_census, "page": pages[1]}}, text, as_json=as_json)
+
+
+def _found(shown: Demonstration) -> dict[str, Any]:
+    return {**shown.release.statement(), "errors": list(shown.errors), "account": shown.account}
+
+
+def _line(page: Path | None) -> str:
+    return "" if page is None else f"\nPage: {page}"
+
+
+def _shown(shown: Demonstration) -> str:
+    return f"Guarantee: {shown.release.guarantee}\nCost: {shown.release.cost}\nLedger: {shown.account}"
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(help="Which; without one, the tables are listed.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a bundled table as NAME.parquet with its accepted domain NAME.yaml.
+
+    The census is itself a release: census.json beside it says of what, under which promise, and by which command.
+    """
+    from sfumato import data as bundled
+    from sfumato.vault.release import Rows, free, save_text
+
+    if name is None:
+        text = columns([{"table": table, "holds": content} for table, content in _TABLES.items()])
+        result(_TABLES, text, as_json=False)
+        return
+    if name not in _TABLES:
+        raise InputError(f"no bundled table {name!r}; there are {', '.join(_TABLES)}", culprit=name)
+    tables = {
+        "census": bundled.census,
+        "child_mental_health": bundled.child_mental_health,
+        "medical": bundled.medical,
+        "zoo": bundled.zoo,
+    }
+    rows, description = out / f"{name}.parquet", out / f"{name}.yaml"
+    statement = out / f"{name}.json" if name == "census" else None
+    for path in (rows, description, statement):
+        if path is not None:
+            free(path, overwrite=overwrite)
+    Rows(tables[name]()).write(rows, overwrite=overwrite)
+    save_text(description, bundled.domain_text(name), overwrite=overwrite)
+    remark(f"Wrote {rows} and {description}.")
+    if statement is not None:
+        text = json.dumps(bundled.census_release(), indent=2, ensure_ascii=False)
+        save_text(statement, text + "\n", overwrite=overwrite)
+        remark(f"Wrote {statement}: what these rows are a release of, the promise made, and the command.")
+        typer.echo(text)
 
 
 def lab(
@@ -39,7 +138,7 @@ def lab(
     columns_: Annotated[Numbers, typer.Option("--columns", help="Columns that the lab is about.")] = None,
     range_: Annotated[Numbers, typer.Option("--range", help="Ranges to count, LOW:HIGH, without their end.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for a page with the tables and plots.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a published experiment, as printed and done honestly, on published data.
 

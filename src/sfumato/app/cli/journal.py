@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.options import DeltaOption, EpsilonOption, RhoOption, database, existing
-from sfumato.app.cli.output import Json, columns, remark, result
+from sfumato.app.cli.conventions import (
+    DeltaOption,
+    EpsilonOption,
+    JsonOption,
+    RhoOption,
+    columns,
+    database,
+    existing,
+    remark,
+    result,
+)
 from sfumato.app.requests.fields import limit_of, loss_of
 from sfumato.errors import InputError
 
@@ -38,7 +47,7 @@ def create(
 
 
 @app.command()
-def show(ledger: Url, dataset: DatasetName = "default", as_json: Json = False) -> None:
+def show(ledger: Url, dataset: DatasetName = "default", as_json: JsonOption = False) -> None:
     """Show the journal: every release, what it promised and cost, and what is left."""
     from sfumato.privacy.accountant import guarantee
 
@@ -65,7 +74,7 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that no entry was changed, removed or inserted, and that the account is the sum of the journal."""
     with existing(ledger, dataset) as opened:
@@ -81,7 +90,7 @@ def verify(
 def backup(
     ledger: Url,
     out: Annotated[Path, typer.Argument(help="File of the copy, which must not exist.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Copy a ledger while it is in use, whole; prints the last hash of each dataset, to be kept elsewhere."""
     from sfumato.ledger.backup import back_up
@@ -101,7 +110,7 @@ def restore(
     head: Annotated[
         list[str] | None, typer.Option(help="Last hash that you kept, of each dataset: an older copy is refused.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Put a copy in the place of a lost ledger, after checking it; an existing file is never replaced.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.output import Json, Overwrite, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, refuse_clashes, remark, result, working
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -29,7 +29,7 @@ def draft(
     trim: Annotated[
         bool | None, typer.Option(help="Whether blanks around the fields of CSV are left out; else found out.")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
 
@@ -77,7 +77,7 @@ def accept(
     path: DomainPath,
     by: Annotated[str, typer.Option(help="Who accepts it: a name that the file and the journal keep.")],
     table: Annotated[str | None, typer.Option(help="Also look for what was read off this table.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Accept a domain as it stands, after a look at what is risky in it.
 
@@ -106,7 +106,7 @@ def accept(
 def check(
     path: DomainPath,
     table: Annotated[str | None, typer.Option(help="Also count how its values fit: for the owner's eyes only.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a domain file, and how the values of a table fit it."""
     from sfumato.domain import load
@@ -151,7 +151,7 @@ def check(
 def show(
     path: DomainPath,
     cells: Annotated[str | None, typer.Option(help="List the cells of this attribute, as --given names them.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a domain: attributes, their cells, the unit of privacy."""
     from sfumato.domain import load

@@ -1,4 +1,4 @@
-"""Asking a server: thin and typed.
+"""A typed client of the server.
 
 Every request that may spend carries an Idempotency-Key, and repetitions after a lost connection or a
 busy ledger carry the same one, so that a question is never paid for twice.
@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypedDict, cast
 
-import httpx
-
 from sfumato.errors import InputError, SfumatoError
+from sfumato.extras import require
 from sfumato.privacy.loss import Number as Exact
 from sfumato.privacy.loss import exact, plain
+
+require("client", "the HTTP client")
+
+import httpx  # noqa: E402  (after it was found to be there)
 
 _ATTEMPTS = 4
 _AGAIN = frozenset({502, 503, 504})

@@ -1,0 +1,187 @@
+"""What commands share: options, the table, domain and ledger that they name, and what is said and written, and where.
+
+Results go to standard output, everything else to standard error; files are checked before anything is spent, and
+never written over what is read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.app.requests.fields import limit_of
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.ledger import Ledger
+    from sfumato.privacy.loss import Loss
+    from sfumato.vault.vault import Vault
+
+EpsilonOption = Annotated[str | None, typer.Option("--epsilon", help="Pure epsilon, or with --delta approximate.")]
+DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --epsilon.")]
+RhoOption = Annotated[str | None, typer.Option("--rho", help="Zero-concentrated loss, instead of --epsilon.")]
+LimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--limit",
+        help="Privacy budget of a new ledger, the most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.",
+    ),
+]
+TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")]
+DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of the table, a YAML file.")]
+LedgerOption = Annotated[
+    str | None, typer.Option("--ledger", help="Ledger, a SQLite file or a database URL; beside the domain without.")
+]
+DatasetOption = Annotated[str, typer.Option("--dataset", help="Journal, where the ledger keeps several.")]
+AnalystOption = Annotated[str | None, typer.Option("--analyst", help="Who asks, where the ledger caps analysts.")]
+CreateOption = Annotated[
+    bool, typer.Option("--create", help="Begin the ledger, with --limit or the loss of this release as its limit.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A table with its domain, and the ledger that its releases go to, as a command names them."""
+
+    table: str
+    domain: Path
+    ledger: str | None
+    dataset: str
+    limit: str | None
+    create: bool
+    analyst: str | None
+
+    def files(self) -> tuple[str | Path, ...]:
+        """What no output may take the place of."""
+        from sfumato.vault.vault import beside
+
+        return self.table, self.domain, self.ledger or beside(self.domain)
+
+    def vault(self, *, first: Loss | None) -> Vault:
+        """Open the table; its ledger is opened by the release.
+
+        With ``create``, the release makes it, limited to ``limit`` or ``first``.
+        """
+        from sfumato.engine.table_files import shown
+        from sfumato.ledger.deferred import DeferredLedger
+        from sfumato.vault.vault import beside, open_vault_later
+
+        url = beside(self.domain) if self.ledger is None else database(self.ledger)
+        remark_log(url)
+        limit = limit_of(self.limit)
+        deferred = DeferredLedger(url, self.dataset, limit=limit, limit_if_new=first, create=self.create)
+        deferred.refuse_missing()
+        with working(f"Reading {shown(self.table)}"):
+            return open_vault_later(self.table, domain=self.domain, ledger=deferred, analyst=self.analyst)
+
+
+def existing(ledger: str, dataset: str) -> Ledger:
+    """Open a ledger that must exist."""
+    from sfumato.ledger import open_ledger
+
+    url = database(ledger)
+    remark_log(url)
+    return open_ledger(url, dataset=dataset, limit=None)
+
+
+def remark_log(url: str) -> None:
+    """Say that a copy of the ledger's file alone would lack releases, where that is so."""
+    from sfumato.ledger.store import left_in_log
+
+    log = left_in_log(url)
+    if log is not None:
+        remark(
+            f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
+            "open, or was killed. Copy a ledger with: sfumato ledger backup"
+        )
+
+
+def database(ledger: str) -> str:
+    """The database URL of a ledger named by a file or by a URL."""
+    return ledger if "://" in ledger else f"sqlite:///{Path(ledger)}"
+
+
+def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
+    """Print a result: ``value`` as JSON, or ``text`` for people."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else text)
+
+
+def remark(text: str) -> None:
+    """Say something on standard error."""
+    typer.echo(text, err=True)
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as an aligned plain-text table with a header."""
+    if not rows:
+        return "(none)"
+    names = list(rows[0])
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+@contextmanager
+def working(description: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on; what is yielded takes the step that begins, in a few words."""
+    if not sys.stderr.isatty():
+        remark(f"{description} ...")
+        yield lambda step: remark(f"  {step} ...")
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(description) as status:
+        yield lambda step: status.update(f"{description}: {step}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def folder(path: Path) -> None:
+    """Make a folder to write to, with those around it, unless it is there.
+
+    Raises:
+        InputError: a file is in its place, or permission is denied.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to the folder {path}: {error.strerror}", culprit=path) from None
+
+
+def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Path | None], overwrite: bool) -> None:
+    """Refuse outputs that cannot be written, that are one file, or that are the table, domain or ledger in use.
+
+    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what Spark reads.
+
+    Raises:
+        InputError: as said; nothing was touched.
+    """
+    from sfumato.vault.release import free
+
+    taken = {_file(place) for place in inputs if place is not None}
+    for output in outputs:
+        if output is None:
+            continue
+        free(output, overwrite=overwrite)
+        place = output.resolve()
+        if place in taken:
+            raise InputError(f"{output} is read, or written already, by this command; choose another name")
+        taken.add(place)
+
+
+def _file(place: str | Path) -> Path:
+    return Path(str(place).removeprefix("sqlite:///").removeprefix("spark:")).resolve()
