@@ -10,7 +10,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "plots": ("altair", "vl_convert", "jinja2"),
     "evaluate": ("sklearn",),
     "server": ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "jinja2"),
-    "client": ("httpx",),
+    "client": ("httpx", "pydantic"),
     "postgres": ("psycopg",),
     "mysql": ("pymysql",),
     "spark": ("pyspark",),

@@ -252,6 +252,34 @@ def test_a_program_that_is_told_to_end_leaves_nothing_half_written(long: Path) -
     assert not [path.name for path in long.iterdir() if "out.csv" in path.name]
 
 
+# DuckDB makes a RuntimeError of whatever a handler raises while it counts, and leaves what was raised behind
+COUNTING = """
+import os, sys, threading, time, duckdb
+from sfumato.app.cli import main
+
+@main.app.command()
+def count():
+    threading.Timer(0.5, os.kill, (os.getpid(), NUMBER)).start()
+    try:
+        duckdb.sql("SELECT SUM(a.range % 7 * b.range) FROM range(10000000) a, range(10000000) b").fetchall()
+    finally:
+        print("left in order", flush=True)
+
+sys.argv = ["sfumato", "count"]
+main.run()
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_count_of_the_engine_with_its_own_code(number: int, code: int) -> None:
+    script = COUNTING.replace("NUMBER", str(int(number)))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == "left in order\n"
+    assert done.stderr == ("sfumato: interrupted; nothing was charged\n" if code == 130 else "")
+
+
 def test_the_commands_are_there() -> None:
     assert {"anonymize", "apply", "risk"} <= {
         command.callback.__name__ for command in app.registered_commands if command.callback

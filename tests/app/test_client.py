@@ -3,13 +3,64 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 from tests.app.http.serving import free_port
 
 from sfumato.app.client import HttpClient, ServerError
+from sfumato.app.requests import queries
 from sfumato.errors import InputError
+from sfumato.query import sql_condition
+
+# what a client has: HTTP and the models of requests, nothing that reads or protects tables
+ALONE = """
+import sys
+from importlib.metadata import requires
+from packaging.requirements import Requirement
+needed = [Requirement(text) for text in requires("sfumato")]
+absent = {each.name.replace("-", "_") for each in needed if each.marker is None} - {"pydantic"}
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in absent | {"yaml"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+from sfumato.app.client import HttpClient
+assert len(absent) > 8, absent
+HttpClient("http://127.0.0.1:9", "key").close()
+loaded = {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
+assert loaded == {"app", "errors", "extras", "privacy"}, loaded
+"""
+
+
+def test_the_client_loads_no_engine_and_needs_nothing_of_the_base_but_its_models():
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_statements_have_one_longest_length():
+    assert queries.LONGEST == sql_condition.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"epsilon": "1" * 61}, "epsilon"),
+        ({"epsilon": "1", "confidence": "2"}, "confidence"),
+        ({"epsilon": "1", "truncation": 0}, "truncation"),
+        ({"epsilon": "1", "gamma": 1}, "gamma"),
+    ],
+)
+def test_what_has_not_the_right_form_is_refused_before_it_is_sent(wrong, place):
+    with (
+        HttpClient(f"http://127.0.0.1:{free_port()}", "key") as client,
+        pytest.raises(InputError, match=f"^{place}: "),
+    ):
+        client.ask("people", "SELECT COUNT(*) FROM t", **wrong)
 
 
 @pytest.mark.parametrize("key", ["", "sfumato_analyst_x\n", "two words", "schlüssel"])

@@ -1,5 +1,6 @@
 """A typed client of the server.
 
+It states requests by the models that the server reads them with, so what has not the right form is refused unsent.
 Every request that may spend carries an Idempotency-Key, and repetitions after a lost connection or a
 busy ledger carry the same one, so that a question is never paid for twice.
 """
@@ -10,16 +11,20 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypedDict, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
 from sfumato.privacy.loss import Number as Exact
-from sfumato.privacy.loss import exact, plain
 
 require("client", "the HTTP client")
 
 import httpx  # noqa: E402  (after it was found to be there)
+
+from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest  # noqa: E402
+from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
+from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields  # noqa: E402
+from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields  # noqa: E402
 
 _ATTEMPTS = 4
 _AGAIN = frozenset({502, 503, 504})
@@ -80,6 +85,30 @@ class Cost:
     notes: tuple[str, ...]
 
 
+class LossTerms(TypedDict, total=False):
+    """What something may cost: ``epsilon``, ``epsilon`` with ``delta``, or ``rho``; text or numbers, read exactly."""
+
+    epsilon: Exact
+    delta: Exact
+    rho: Exact
+
+
+class CostTerms(LossTerms, total=False):
+    """What is supposed: rows in each group, the confidence of intervals, rows of a unit beyond the bound to count."""
+
+    rows: int
+    confidence: Exact
+    truncation: int
+
+
+class AskTerms(LossTerms, total=False):
+    """How to answer: at which confidence, in non-negative integers, counting rows of a unit beyond the bound."""
+
+    confidence: Exact
+    whole: bool
+    truncation: int
+
+
 class HttpClient:
     """A server at an address, asked with a key.
 
@@ -112,41 +141,45 @@ class HttpClient:
         """What is left."""
         return self._call("GET", f"/v1/datasets/{name}/budget")
 
-    def accuracy(self, name: str, sql: str, *, rows: int | None = None, **loss: Exact) -> list[dict[str, Any]]:
+    def accuracy(self, name: str, sql: str, **terms: Unpack[CostTerms]) -> list[dict[str, Any]]:
         """How wrong the answers would be at a loss (``epsilon=``, ``delta=``, ``rho=``); spends nothing."""
-        body = {"sql": sql, "loss": _texts(loss), "rows": rows}
+        body = _body(CostRequest, {"sql": sql, **_with_loss(terms)})
         return cast("list[dict[str, Any]]", self._call("POST", f"/v1/datasets/{name}/cost", body)["expected"])
 
-    def cost(self, name: str, sql: str, *, error: Exact, rows: int | None = None) -> Cost:
+    def cost(self, name: str, sql: str, *, error: Exact, **terms: Unpack[CostTerms]) -> Cost:
         """The epsilon that keeps every answer within ``error``, and what it supposes; spends nothing."""
-        body = {"sql": sql, "error": _text(error), "rows": rows}
-        found = self._call("POST", f"/v1/datasets/{name}/cost", body)
+        found = self._call(
+            "POST", f"/v1/datasets/{name}/cost", _body(CostRequest, {"sql": sql, "error": error, **terms})
+        )
         return Cost(str(found["epsilon"]), tuple(found["notes"]))
 
-    def ask(self, name: str, sql: str, *, retry_key: str | None = None, **loss: Exact) -> Reply:
+    def ask(self, name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Reply:
         """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
-        return self._ask(name, {"sql": sql, "loss": _texts(loss)}, retry_key)
+        return self._ask(name, _body(AskRequest, {"sql": sql, **_with_loss(terms)}), retry_key)
 
-    def query(self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **loss: Exact) -> Reply:
+    def query(
+        self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
+    ) -> Reply:
         """Answer a question stated as aggregates, groups and conditions."""
-        return self._ask(name, {"query": query, "loss": _texts(loss)}, retry_key)
+        stated = filled(QueryFields, query)
+        return self._ask(name, _body(AskRequest, {"query": stated, **_with_loss(terms)}), retry_key)
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """The journal: a steward's whole, an analyst's own."""
         return cast("list[dict[str, Any]]", self._call("GET", f"/v1/datasets/{name}/journal")["entries"])
 
-    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: Exact) -> str:
+    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: Unpack[LossTerms]) -> str:
         """Ask for a synthetic table in the background; returns the id of the job."""
-        body = {"method": method, "attributes": list(attributes), "loss": _texts(loss)}
+        body = _body(SynthesisFields, {"method": method, "attributes": list(attributes), **_with_loss(loss)})
         return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
 
     def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
         """Ask for an anonymised table in the background (stewards); returns the id of the job.
 
-        ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``missing``, ``hierarchies`` and
-        ``seconds``, as ``sfumato anonymize`` takes them.
+        ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``missing``, ``hierarchies``,
+        ``seconds`` and ``cut``, as ``sfumato anonymize`` takes them.
         """
-        body = {"method": method, "quasi": list(quasi), "k": k, **more}
+        body = _body(AnonymizeRequest, {"method": method, "quasi": list(quasi), "k": k, **more})
         return str(self._call("POST", f"/v1/datasets/{name}/anonymizations", body)["job"])
 
     def progress(self, job: str) -> dict[str, Any]:
@@ -178,21 +211,22 @@ class HttpClient:
             second_budget: confirms that a table which is registered under another name gets a second budget,
                 although what is released under both names adds up.
         """
-        body = {"name": name, "source": source, "domain": domain, "limit": limit}
+        said = {"name": name, "source": source, "domain": dict(domain), "limit": limit}
         more = {"discoverable": list(discoverable), "second_budget": second_budget}
-        return self._call("POST", "/v1/datasets", body | more)
+        return self._call("POST", "/v1/datasets", _body(DatasetRequest, said | more))
 
     def read_again(self, name: str) -> dict[str, Any]:
         """Have a table read again and its content confirmed, after it has changed (stewards)."""
         return self._call("POST", f"/v1/datasets/{name}/reading")
 
-    def cap(self, name: str, analyst: str, **loss: Exact) -> dict[str, Any]:
+    def cap(self, name: str, analyst: str, **loss: Unpack[LossTerms]) -> dict[str, Any]:
         """Set what an analyst may spend; without a loss, lift the cap (stewards)."""
-        return self._call("PUT", f"/v1/datasets/{name}/caps", {"analyst": analyst, "loss": _texts(loss) or None})
+        body = _body(CapRequest, {"analyst": analyst, **(_with_loss(loss) if loss else {"loss": None})})
+        return self._call("PUT", f"/v1/datasets/{name}/caps", body)
 
     def issue(self, name: str, *, scope: str, days: int) -> dict[str, Any]:
         """Issue a key; the secret is in the reply and nowhere else (stewards)."""
-        return self._call("POST", "/v1/keys", {"name": name, "scope": scope, "days": days})
+        return self._call("POST", "/v1/keys", _body(KeyRequest, {"name": name, "scope": scope, "days": days}))
 
     def revoke(self, key_id: str) -> None:
         """End a key (stewards)."""
@@ -250,13 +284,19 @@ class HttpClient:
         return {"title": f"no reply from {address}", "detail": detail, "status": 0}
 
 
-def _text(number: Exact) -> str:
-    """A number as text that the server reads exactly; text is sent as it is, for the server to judge."""
-    return number if isinstance(number, str) else plain(exact(number))
+def _body(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as JSON, by the model with which the server reads it.
+
+    Raises:
+        InputError: a field that it does not have, or one beyond its limits; nothing was sent.
+    """
+    return filled(kind, fields).model_dump(mode="json", exclude_unset=True)
 
 
-def _texts(loss: Mapping[str, Exact]) -> dict[str, str]:
-    return {name: _text(number) for name, number in loss.items()}
+def _with_loss(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms with what they say of the loss in a field of its own."""
+    loss = {name: terms[name] for name in LossFields.model_fields if name in terms}
+    return {"loss": filled(LossFields, loss), **{name: term for name, term in terms.items() if name not in loss}}
 
 
 def _problem(reply: httpx.Response) -> Mapping[str, Any]:

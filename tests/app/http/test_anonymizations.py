@@ -7,9 +7,12 @@ import io
 import time
 from collections import Counter
 
+import httpx
 import pytest
 
 from sfumato.app.client import ServerError
+from sfumato.errors import InputError
+from sfumato.ledger.registry import Scope
 
 TOWNS = {"attribute": "sex", "rows": [["F", "*"], ["M", "*"], ["(missing)", "*"]]}
 
@@ -61,14 +64,10 @@ def test_an_analyst_cannot_ask_for_a_release_without_guarantee(analyst):
     "wrong",
     [
         {"quasi": ["nothing"]},
-        {"quasi": []},
-        {"k": 0},
-        {"method": "magic"},
         {"method": "k-member", "suppression": "0.1"},
         {"method": "samarati", "seconds": 1.0},
         {"suppression": "2"},
         {"suppression": "0.1", "suppress_rows": 1},
-        {"suppress_rows": -1},
         {"criteria": ["nonsense"]},
         {"hierarchies": [{"attribute": "sex"}]},
         {"hierarchies": [TOWNS, TOWNS]},
@@ -80,6 +79,29 @@ def test_what_cannot_be_anonymised_is_refused_before_a_job_is_made(steward, wron
         steward.anonymize("people", **({"method": "optimal", "quasi": ["sex"], "k": 5} | wrong))
     assert caught.value.problem["status"] == 422
     assert caught.value.problem["charged"] is False
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"quasi": []}, {"k": 0}, {"method": "magic"}, {"suppress_rows": -1}, {"cut": "anywhere"}, {"more": 1}]
+)
+def test_what_has_not_the_right_form_is_refused_here_and_there(server, steward, wrong):
+    body = {"method": "optimal", "quasi": ["sex"], "k": 5} | wrong
+    with pytest.raises(InputError, match=f"^{next(iter(wrong))}: "):
+        steward.anonymize("people", **body)
+    headers = {"Authorization": f"Bearer {server.key('raw', Scope.STEWARD)}"}
+    address = f"{server.address}/v1/datasets/people/anonymizations"
+    found = httpx.post(address, json=body, headers=headers, trust_env=False).json()
+    assert (found["type"], found["charged"]) == ("/problems/invalid-request", False)
+    assert found["errors"][0]["place"] == f"body.{next(iter(wrong))}"
+
+
+def test_mondrian_cuts_where_a_request_says(steward):
+    entries = []
+    for cut in ("strict", "relaxed"):
+        asked = {"method": "mondrian", "quasi": ["sex", "income"], "k": 40, "cut": cut}
+        assert finished(steward, steward.anonymize("people", **asked))["state"] == "done"
+        entries.append(steward.journal("people")[-1]["parameters"])
+    assert [entry["cut"] for entry in entries] == ["strict", "relaxed"]
 
 
 def test_a_search_that_finds_nothing_says_so(steward):

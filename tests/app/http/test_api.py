@@ -15,6 +15,7 @@ import pytest
 from tests.app.http.serving import DOMAIN, ROWS
 
 from sfumato.app.client import HttpClient, ServerError
+from sfumato.errors import InputError
 from sfumato.ledger.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people"
@@ -75,8 +76,10 @@ def test_a_loss_may_be_a_number_and_is_read_as_it_is_written(server, analyst):
     assert analyst.ask("people", "SELECT COUNT(*) FROM people WHERE age < 7", epsilon=0.1).cost == "epsilon 0.1"
     assert spent(server) - before == Fraction(1, 10)
     assert float(analyst.cost("people", COUNT, error=8).epsilon) < 0.6
-    with pytest.raises(ServerError, match=r"loss\.epsilonn"):
+    with pytest.raises(InputError, match=r"^epsilonn: "):
         analyst.ask("people", COUNT, epsilonn=1)
+    status, found = posted(server, "datasets/people/query", {"sql": COUNT, "loss": {"epsilonn": 1}})
+    assert (status, found["errors"][0]["place"]) == (422, "body.loss.epsilonn")
 
 
 def posted(server, path, body, method="POST", **headers):

@@ -85,21 +85,39 @@ def _importer() -> str:
     return "" if frame is None else str(frame.f_globals.get("__name__"))
 
 
-def _terminate(_: int, __: FrameType | None) -> NoReturn:
-    """Leave by way of every ``finally``, so that nothing half-written stays."""
-    sys.exit(_TERMINATED)
-
-
 def _interruptible() -> None:
-    before = signal.signal(signal.SIGTERM, _terminate)
+    """Run the command line; a signal that ends it leads by way of every ``finally``, so nothing stays half-written.
+
+    What raises inside a call of compiled code may come out as another error, or as a sentence about the table that
+    could not be read: DuckDB makes a RuntimeError of it.  So the signals are noted as well.
+    """
+    noted: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        noted.append(number)
+        _leave(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as it is for what shells start in the background
+            signal.signal(number, end)
     try:
         app()
-    except SystemExit as end:
-        if end.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code == _INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt from None
+        if noted:
+            _leave(noted[0])
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(_TERMINATED)
 
 
 def run() -> None:

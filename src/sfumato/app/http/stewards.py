@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
 
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import budgets, summary
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.app.http.strict import StrictRoute
-from sfumato.app.requests.fields import LossFields, Name, StrictModel
+from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest
 from sfumato.ledger import Entry
 from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.guarantee import entry_cost
 
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
-
-
-class DatasetRequest(StrictModel):
-    """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released."""
-
-    name: Name
-    source: Annotated[str, Field(min_length=1, max_length=2000)]
-    domain: dict[str, Any]
-    limit: Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
-    rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    discoverable: Annotated[list[Name], Field(max_length=64)] = []
-    second_budget: bool = False  # confirms that a table may be registered under a second name
-
-
-class CapRequest(StrictModel):
-    """What an analyst may spend of a dataset; no loss lifts the cap."""
-
-    analyst: Name
-    loss: LossFields | None = None
-
-
-class KeyRequest(StrictModel):
-    """A key to issue."""
-
-    name: Name
-    scope: Literal["steward", "analyst"]
-    days: Annotated[int, Field(ge=1, le=3650)]
 
 
 @router.post("/datasets", status_code=201)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sfumato.errors import InputError, LossError
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact, plain
 
 _LEAST, _MOST = 1e-12, 1e6
 _PLACES = 10**18
@@ -19,7 +20,17 @@ Filled = TypeVar("Filled", bound="StrictModel")
 
 def _spelled(value: object) -> object:
     """A number as the shortest decimal that prints it; text stays as it is."""
-    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    match value:
+        case bool():
+            return value
+        case float():
+            return repr(float(value))  # of NumPy's as well
+        case int():
+            return repr(int(value))
+        case Decimal() | Fraction():
+            return plain(exact(value))
+        case _:
+            return value
 
 
 _Text = Annotated[str, Field(max_length=60)]

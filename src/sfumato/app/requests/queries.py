@@ -1,28 +1,32 @@
-"""Questions to a table: the loss, the question itself, what it would cost, and asking it."""
+"""Questions to a table: the loss, the question itself, what it would cost, and asking it.
+
+What stands at the top of this file needs no engine, so that the client states its questions by the same models.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from sfumato.app.requests.fields import Confidence, LossFields, Name, NumberText, StrictModel
-from sfumato.domain import Domain
-from sfumato.domain.predicate import All
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, exact
-from sfumato.query import Answer, accuracy, ask, cost, non_negative_integers, too_small
-from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Expected, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
-from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
-from sfumato.query.sql_condition import LONGEST
-from sfumato.query.three_valued import Comparison, Condition, compare, missing
-from sfumato.vault.vault import Vault
 
+if TYPE_CHECKING:
+    from sfumato.domain import Domain
+    from sfumato.query import Answer
+    from sfumato.query.aggregate import Aggregate, Expected
+    from sfumato.query.question import Query
+    from sfumato.query.three_valued import Condition
+    from sfumato.vault.vault import Vault
+
+LONGEST = 10_000
+"""Characters of a statement; the parser refuses longer ones as well."""
+StatementField = Annotated[str, Field(max_length=LONGEST)]
 TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
 """Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
 
@@ -38,6 +42,9 @@ class AggregateFields(StrictModel):
 
     def read(self) -> Aggregate:  # noqa: C901  (one case an aggregate)
         """The aggregate."""
+        from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+        from sfumato.query.hierarchical_histogram import Extreme, Quantile
+
         if (self.probability is not None) != (self.aggregate == "quantile"):
             raise QueryError("a quantile, and nothing else, has a probability")
         match self.aggregate, self.of:
@@ -74,6 +81,8 @@ class ConditionFields(StrictModel):
 
     def read(self, domain: Domain) -> Condition:
         """Where it is true and false."""
+        from sfumato.query.three_valued import Comparison, compare, missing
+
         if self.comparison in ("missing", "present"):
             if self.values:
                 raise QueryError(f"{self.comparison!r} takes no value")
@@ -97,6 +106,9 @@ class QueryFields(StrictModel):
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         """The question."""
+        from sfumato.domain.predicate import All
+        from sfumato.query.question import Query
+
         parts = tuple(condition.read(domain).true for condition in self.where)
         return Query(
             tuple(each.read() for each in self.aggregates),
@@ -109,7 +121,7 @@ class QueryFields(StrictModel):
 class AskRequest(StrictModel):
     """A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be."""
 
-    sql: Annotated[str, Field(max_length=LONGEST)] | None = None
+    sql: StatementField | None = None
     query: QueryFields | None = None
     loss: LossFields
     confidence: Confidence = "0.95"
@@ -122,6 +134,8 @@ class AskRequest(StrictModel):
 
     def answer(self, vault: Vault, query: Query, *, retry_key: str | None = None) -> Answer:
         """Ask it: charged before the data is touched."""
+        from sfumato.query import ask, non_negative_integers
+
         loss, confidence = self.loss.loss(), self.confidence
         found = ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key)
         return non_negative_integers(found) if self.whole else found
@@ -139,7 +153,7 @@ class Foreseen:
 class CostRequest(StrictModel):
     """A question, and either a loss, to be told the error, or an error, to be told the loss."""
 
-    sql: Annotated[str, Field(max_length=LONGEST)] | None = None
+    sql: StatementField | None = None
     query: QueryFields | None = None
     loss: LossFields | None = None
     error: NumberText | None = None
@@ -163,6 +177,8 @@ class CostRequest(StrictModel):
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
         """
+        from sfumato.query.accuracy import accuracy, cost, too_small
+
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
         rows, confidence = self.rows or rows, self.confidence
@@ -207,6 +223,8 @@ def question(
     Raises:
         QueryError: in none or both, or outside the language.
     """
+    from sfumato.query.select_statement import parse
+
     if sql is not None and query is None:
         return replace(parse(sql, domain, discoverable=discoverable), truncation=truncation).check(domain)
     if query is not None and sql is None:

@@ -214,7 +214,7 @@ class AnonymizeRequest(StrictModel):
     missing: Literal["category", "suppress"] = "category"
     hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
     seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
-    cut: CutOption | None = None
+    cut: Annotated[CutOption, Field(strict=False)] | None = None
 
     def read(self) -> Anonymization:
         """What is asked of the method, with the hierarchies that the request holds.

@@ -19,7 +19,14 @@ from sfumato.app.http.problems import problem
 from sfumato.app.http.stewards import entries, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
-from sfumato.app.requests.queries import AggregateFields, AskRequest, ConditionFields, CostRequest, QueryFields
+from sfumato.app.requests.queries import (
+    AggregateFields,
+    AskRequest,
+    ConditionFields,
+    CostRequest,
+    QueryFields,
+    StatementField,
+)
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page, refused
 from sfumato.domain import Categorical, Domain
@@ -29,7 +36,6 @@ from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
 from sfumato.query.aggregate import Aggregate
 from sfumato.query.answer import NoisyValue
-from sfumato.query.sql_condition import LONGEST
 
 _MORE = "with more, the error is smaller in proportion"
 _SHOWN = 50  # questions of the history
@@ -49,7 +55,7 @@ class QuestionForm(BaseModel):
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
-    sql: Annotated[str, Field(max_length=LONGEST)] = ""
+    sql: StatementField = ""
     aggregate: Short = "count"
     of: Short = ""
     by: Annotated[list[Short], Field(max_length=32)] = []

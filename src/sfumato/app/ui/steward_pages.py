@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
-from sfumato.app.http.stewards import KeyRequest, described, entries, entry, remarks
+from sfumato.app.http.stewards import described, entries, entry, remarks
+from sfumato.app.requests.administration import KeyRequest
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
