@@ -49,6 +49,18 @@ def write_people(path: Path, seed: int = 2) -> Path:
     return path
 
 
+VISITS = {**DOMAIN, "unit": {"id": "person", "rows": 1}}
+
+
+def write_visits(path: Path) -> Path:
+    """Three rows of each of 300 people, of whom the domain ``VISITS`` keeps one."""
+    people = np.repeat(np.arange(300), 3)
+    parquet.write_table(
+        pa.table({"person": people, "age": people % 90, "sex": ["F"] * 900, "income": [1.0] * 900}), path
+    )
+    return path
+
+
 def free_port() -> int:
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import httpx
 import pytest
-from tests.app.http.serving import DOMAIN, ROWS
+from tests.app.http.serving import DOMAIN, ROWS, VISITS, write_visits
 
 from sfumato.app.client import HttpClient, ServerError
 from sfumato.errors import InputError
@@ -121,6 +121,69 @@ def test_a_mean_says_what_was_supposed_of_its_rows(analyst):
     assert many.notes == ("mean(age): supposing 1,000 rows in each group.",)
     assert float(many.epsilon) < float(alone.epsilon) / 100
     assert analyst.cost("people", COUNT, error="1").notes == ()
+
+
+@pytest.fixture(scope="module")
+def visits(server, tmp_path_factory):
+    """A dataset with three rows of each of 300 people, one of which counts, and a budget at which noise is nothing."""
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_visits(tmp_path_factory.mktemp("visits") / "visits.parquet"))
+        client.register("visits", source=source, domain=VISITS, limit="1e5")
+
+
+@pytest.mark.usefixtures("visits")
+def test_what_the_bound_leaves_out_is_counted_where_that_is_asked(server, analyst):
+    with server.ledger("visits") as ledger:
+        before = ledger.spent().epsilon
+    foreseen = analyst.accuracy("visits", COUNT, epsilon="1e4", truncation=5)
+    left_out = ["rows left out by the bound", "units with rows left out by the bound"]
+    assert [each["name"] for each in foreseen] == ["count(*)", *left_out]
+    with server.ledger("visits") as ledger:
+        assert ledger.spent().epsilon == before
+    found = analyst.ask("visits", COUNT, epsilon="1e4", truncation=5)  # noise, but for once in e^1000
+    assert found.rows[0]["values"][0]["estimate"] == 300
+    said = found.document["truncation"]
+    assert (said["rows"]["estimate"], said["units"]["estimate"], said["most"]) == (600, 300, 5)
+    assert any("bound" in each for each in found.document["remarks"])
+    assert found.cost == "epsilon 10000"
+    form = {"aggregates": [{"aggregate": "count"}]}
+    assert analyst.query("visits", form, epsilon="1e4", truncation=5).rows == found.rows
+    assert "nothing" in analyst.query("visits", form, epsilon="1e4", truncation=5).cost
+    assert "truncation" not in analyst.ask("visits", COUNT, epsilon="1e3").document
+
+
+def test_where_no_bound_leaves_rows_out_counting_them_is_refused_and_free(server, analyst):
+    before = spent(server)
+    for call in (analyst.ask, analyst.accuracy):
+        found = refusal(lambda: call("people", COUNT, epsilon="0.1", truncation=5))  # noqa: B023
+        assert (found["type"], found["status"], found["charged"]) == ("/problems/query-refused", 422, False)
+        assert "no bound leaves any out" in found["detail"]
+    for odd in (0, -1, 2.5, "5", True, 10**7):
+        body = {"sql": COUNT, "loss": {"epsilon": "0.1"}, "truncation": odd}
+        for path in ("query", "cost"):
+            status, found = posted(server, f"datasets/people/{path}", body)
+            assert (status, found["type"], found["charged"]) == (422, "/problems/invalid-request", False)
+            assert found["errors"][0]["place"].startswith("body.truncation")
+    assert spent(server) == before
+
+
+def test_noise_that_outweighs_the_table_is_said_before_it_is_charged(server, analyst):
+    before = spent(server)
+    body = {"sql": COUNT, "loss": {"epsilon": "0.0001"}}
+    status, found = posted(server, "datasets/people/cost", body)
+    assert (status, found["charged"]) == (200, False)
+    (said,) = found["notes"]
+    assert said.startswith("count(*): at this loss noise may outweigh ")
+    assert said.endswith("of fewer rows the answer says nothing")
+    _, found = posted(server, "datasets/people/cost", body | {"rows": ROWS})
+    assert found["notes"] == [
+        "count(*): at this loss noise may outweigh all of 1,000 rows; the answer would say nothing"
+    ]
+    _, found = posted(server, "datasets/people/cost", body | {"loss": {"epsilon": "1"}, "rows": ROWS})
+    assert found["notes"] == []
+    assert spent(server) == before
+    assert said in analyst.ask("people", COUNT, epsilon="0.0001").document["remarks"]
+    assert spent(server) - before == Fraction(1, 10000)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
@@ -347,7 +410,7 @@ def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people
         found = refusal(lambda: steward.register(name, source=source, domain=domain, limit=limit))  # noqa: B023
         assert found["status"] == (409 if name == "people" else 422)
         assert found["charged"] is False
-    assert [each["name"] for each in steward.datasets()] == ["people"]
+    assert not {"new", "no name"} & {each["name"] for each in steward.datasets()}
 
 
 def test_operation_endpoints_tell_nothing_about_people(server, analyst):

@@ -8,7 +8,7 @@ import re
 
 import httpx
 import pytest
-from tests.app.http.serving import DOMAIN, serving, write_people
+from tests.app.http.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
 from sfumato.ledger.registry import Scope
 
@@ -103,6 +103,46 @@ def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
     assert "mean(age): supposing one row in each group" in text
     _, text = post("/datasets/people/preview", sql="SELECT COUNT(*) FROM people", **statement)
     assert "supposing" not in text
+
+
+def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_the_charge(server, post):
+    before = spent(server)
+    fields = {"aggregate": "count", "how": "builder"}
+    status, text = post("/datasets/people/preview", epsilon="0.0001", **fields)
+    assert status == 200
+    assert "count(*): at this loss noise may outweigh" in text
+    assert "of fewer rows the answer says nothing" in text
+    assert "Nothing was spent" in text
+    assert "outweigh" not in post("/datasets/people/preview", epsilon="1", **fields)[1]
+    assert spent(server) == before
+    assert (
+        "Note: count(*): at this loss noise may outweigh" in post("/datasets/people/ask", epsilon="0.0001", **fields)[1]
+    )
+
+
+def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_visits(tmp_path / "visits.parquet"))
+        client.register("visits", source=source, domain=VISITS, limit="1e5")
+    asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t", "epsilon": "1e4"}
+    _, text = post("/datasets/visits/preview", **asked, truncation="5")
+    assert "units with rows left out by the bound" in text
+    assert "left out by the bound" not in post("/datasets/visits/preview", **asked, truncation=" ")[1]
+    _, text = post("/datasets/visits/ask", **asked, truncation=" 5 ")
+    said = (
+        "Note: the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit, of 300 (300 to 300) units."
+    )
+    assert f"Note: {said}" in text
+    assert "each interval holds the exact answer of the bounded table" in text
+    again = {"how": "builder", "aggregate": "count", "epsilon": "1e4", "truncation": "5"}
+    assert "nothing: asked and answered before" in post("/datasets/visits/ask", **again)[1]
+    before = spent(server, "visits")
+    for odd in ("0", "-1", "2.5", "five", "10000000", "\u0665"):
+        status, text = post("/datasets/visits/ask", **asked | {"truncation": odd, "epsilon": "1"})
+        assert (status, "Nothing was spent" in text) == (422, True)
+    status, text = post("/datasets/people/ask", **asked | {"truncation": "5", "epsilon": "0.1"})
+    assert (status, "no bound leaves any out" in text) == (422, True)
+    assert spent(server, "visits") == before
 
 
 def test_a_cap_of_a_name_without_a_key_is_set_with_a_warning(server, post):

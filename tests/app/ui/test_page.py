@@ -8,7 +8,7 @@ import httpx
 import pytest
 import yaml
 from playwright.sync_api import Page, expect, sync_playwright
-from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.app.http.serving import DOMAIN, VISITS, Server, write_people, write_visits
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
@@ -255,6 +255,33 @@ def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(
     expect(page.locator("#result")).to_contain_text("Nothing was spent")
     expect(page.locator("#result")).to_contain_text("Half-width")
     expect(page.locator("#result")).not_to_contain_text("Half that error")
+
+
+def test_rows_beyond_the_bound_are_counted_and_drowned_answers_announced(registered, browser, tmp_path):
+    started, _ = registered
+    with started.client("stew", Scope.STEWARD) as client:
+        source = str(write_visits(tmp_path / "visits.parquet"))
+        client.register("visits", source=source, domain=VISITS, limit="1e5")
+    page = enter(browser, started, "vera", Scope.ANALYST)
+    page.get_by_role("link", name="people").click()
+    expect(page.locator("#builder").get_by_label("Epsilon")).to_be_visible()
+    expect(page.get_by_label("Also count rows beyond the bound")).to_have_count(0)  # a row is a person there
+    page.goto(f"{started.address}/datasets/visits")
+    expect(page.get_by_label("Also count rows beyond the bound, of one person at most")).to_have_count(2)
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_label("Epsilon").fill("0.0001")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("at this loss noise may outweigh")
+    expect(result).to_contain_text("Nothing was spent")
+    builder.get_by_label("Epsilon").fill("10000")
+    builder.get_by_label("Also count rows beyond the bound").fill("5")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("rows left out by the bound")
+    expect(result).not_to_contain_text("outweigh")
+    accessible(page)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit")
+    accessible(page)
 
 
 def test_the_page_is_used_with_the_keyboard_alone(registered, browser):

@@ -55,6 +55,7 @@ class QuestionForm(BaseModel):
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
+    truncation: Short = ""
     sql: StatementField = ""
     aggregate: Short = "count"
     of: Short = ""
@@ -70,12 +71,23 @@ class QuestionForm(BaseModel):
             QueryError, InputError: a field says nothing, or too much.
         """
         spent = {name: getattr(self, name).strip() or None for name in ("epsilon", "delta", "rho")}
-        loss = filled(LossFields, spent)
+        terms = {"loss": filled(LossFields, spent), "truncation": self._truncation()}
         if self.how == "sql":
-            return filled(AskRequest, {"sql": self.sql, "loss": loss})
+            return filled(AskRequest, {"sql": self.sql, **terms})
         aggregate = filled(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
         by, where = [name for name in self.by if name], self._conditions(loaded.domain)
-        return filled(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), "loss": loss})
+        return filled(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
+
+    def _truncation(self) -> int | None:
+        """Of one unit at most so many of the rows that its bound leaves out are counted; None: they are not asked for.
+
+        Raises:
+            QueryError: no whole number.
+        """
+        text = self.truncation.strip()
+        if text and not (text.isascii() and text.isdigit()):
+            raise QueryError("the rows of one unit that are counted beyond the bound are a whole number, such as 20")
+        return int(text) if text else None
 
     def _conditions(self, domain: Domain) -> list[ConditionFields]:
         """The condition, if there is one.
@@ -148,6 +160,7 @@ def dataset(name: str, key: Anyone, worker: Worker) -> Response:
         dataset=summary(loaded),
         attributes=attributes,
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
+        identified=loaded.domain.unit.column,
         gauge=gauge(loaded.ledger.remaining()),
         own=gauge(loaded.ledger.remaining(key.name)),
         history=_history(worker, name, key),
@@ -254,7 +267,7 @@ def preview(loaded: Loaded, form: QuestionForm) -> dict[str, Any]:
     """What the question would cost and how wrong its answers would be."""
     request = form.request(loaded)
     query, loss = request.read(loaded.domain, loaded.dataset.discoverable), request.loss.loss()
-    asked = {"sql": request.sql, "query": request.query}
+    asked = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
     rows = loaded.dataset.rows
     found = filled(CostRequest, asked | {"loss": request.loss}).foresee(loaded.domain, query, rows=rows, more=_MORE)
     halved = None
