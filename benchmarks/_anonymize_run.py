@@ -33,8 +33,7 @@ def sfumato_mondrian(table, k, _, cutter="greedy"):
 
     from sfumato.anonymize.clustering import mondrian_cuts
     from sfumato.anonymize.clustering.space import Intervals, Space
-    from sfumato.anonymize.microdata import Microdata
-    from sfumato.anonymize.tuple_keys import group, pack
+    from sfumato.anonymize.microdata import Microdata, group, pack
 
     read = pyarrow.csv.read_csv(table)
     values = np.stack([column.to_numpy() for column in read.columns], axis=1)
@@ -94,10 +93,9 @@ def sfumato_optimal(table, k, hierarchies):
 
     from sfumato.anonymize.criteria.criterion import KAnonymity
     from sfumato.anonymize.hierarchy.levels import read_folder
-    from sfumato.anonymize.microdata import Microdata
+    from sfumato.anonymize.microdata import Microdata, group, pack
     from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
     from sfumato.anonymize.search.lattice_search import least_loss
-    from sfumato.anonymize.tuple_keys import group, pack
 
     read = pyarrow.csv.read_csv(table)
     names = read.column_names

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError, TableError
-from sfumato.local.accounting.bounds import proven
 from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.randomizer import proven
 from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
 from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy

@@ -19,7 +19,7 @@ from sfumato.anonymize.clustering.space import Intervals
 from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
 from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.release.microdata_reader import raw_classes
+from sfumato.anonymize.release.request import raw_classes
 from sfumato.engine.open import open_table
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError

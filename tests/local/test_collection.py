@@ -19,14 +19,13 @@ from sfumato.errors import InputError, ReportError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Server, Several
 from sfumato.local.estimators import Post
 from sfumato.local.protocol.device import FileMemo, Reports, simulate
-from sfumato.local.protocol.reports import from_arrow, read_column, read_reports, to_arrow, write_reports
+from sfumato.local.protocol.reports import from_arrow, loads, read_column, read_reports, to_arrow, write_reports
 from sfumato.local.protocol.server import ServerState, empty, summary
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
 from sfumato.local.specs.hiera import DIVISIONS
 from sfumato.local.specs.mean import MeanMethod
 from sfumato.local.specs.multi_attribute import NumericBounds, Sharing
-from sfumato.local.specs.reader import loads
 from sfumato.local.specs.spec import Spec, dumps, fingerprint
 
 PEOPLE = 60

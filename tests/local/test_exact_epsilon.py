@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError, LossError, SizeError
-from sfumato.local.accounting.bounds import DENOMINATOR, exp_below, proven
-from sfumato.local.accounting.guarantees import audit, enumerate_ratio
+from sfumato.local.guarantees import audit, enumerate_ratio
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
+from sfumato.local.randomizers.randomizer import DENOMINATOR, exp_below, proven
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
 from sfumato.local.randomizers.unary_encoding import Coins, CountMeanSketch, Unary
 from sfumato.local.specs.distribution import Distribution, Range

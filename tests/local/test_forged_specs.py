@@ -40,11 +40,11 @@ from sfumato.local import (
     loads,
 )
 from sfumato.local.protocol.device import simulate
+from sfumato.local.protocol.reports import restore
 from sfumato.local.randomizers.composite import Joint, Labelled, Sampled
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.mean import MeanMethod
-from sfumato.local.specs.reader import restore
 from sfumato.local.specs.spec import Spec
 
 UNIT = 1 << 64

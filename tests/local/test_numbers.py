@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sfumato.local.randomizers.table_sampling import smallest
+from sfumato.local.randomizers.integer_table import smallest
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
 from sfumato.local.specs.frequency import Frequency, Method, geometries, hash_designs
 from sfumato.local.specs.graded import GradedMean

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.local.randomizers.finite_field import Hashed, Projective, finite_field, points, prime_of, prime_powers
-from sfumato.local.randomizers.table_sampling import column_counts
+from sfumato.local.randomizers.integer_table import column_counts
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, _Subsets, transform
 from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.privacy.entropy import SimulatedEntropy

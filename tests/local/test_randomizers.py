@@ -11,8 +11,8 @@ import pytest
 from sfumato.local.estimators import Post
 from sfumato.local.protocol.device import simulate
 from sfumato.local.randomizers.composite import Sampled
+from sfumato.local.randomizers.integer_table import Sampler, below, coins
 from sfumato.local.randomizers.longitudinal import Rappor
-from sfumato.local.randomizers.table_sampling import Sampler, below, coins
 from sfumato.local.randomizers.two_valued import Subset, TwoValued
 from sfumato.local.randomizers.unary_encoding import unpack
 from sfumato.local.specs.distribution import Distribution, Range

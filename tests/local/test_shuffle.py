@@ -10,7 +10,7 @@ from math import factorial, prod
 
 import pytest
 
-from sfumato.local.accounting.guarantees import amplify, divergence
+from sfumato.local.guarantees import amplify, divergence
 from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.local.specs.mean import Mean, MeanMethod
 

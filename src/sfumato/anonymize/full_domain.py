@@ -11,8 +11,14 @@ from typing import cast
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, full_domain_decision
-from sfumato.anonymize.release.microdata_reader import microdata, share_of_rows
-from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, RowLimit, read_quasi
+from sfumato.anonymize.release.request import (
+    AnonymizationRequest,
+    Quasi,
+    RowLimit,
+    microdata,
+    read_quasi,
+    share_of_rows,
+)
 from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
 from sfumato.anonymize.search.lattice_search import Certificate, TieBreak, least_loss, lowest_height, nearest
 from sfumato.arguments import expect, expect_all

@@ -18,13 +18,11 @@ from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.clustering.space import Intervals, Partition, Space
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
-from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.microdata import Integers, Microdata, Reals
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, local_decision
-from sfumato.anonymize.release.microdata_reader import microdata
-from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, read_quasi
+from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
 from sfumato.anonymize.search.lattice import check_criteria
-from sfumato.anonymize.tuple_keys import Integers, Reals
 from sfumato.arguments import expect, expect_all, whole
 from sfumato.domain import Attribute, Categorical
 from sfumato.engine.port import Recodable

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.local.accounting.guarantees import amplify, audit
     from sfumato.local.estimators import Post
+    from sfumato.local.guarantees import amplify, audit
     from sfumato.local.protocol.device import Client, FileMemo, Reports, simulate
-    from sfumato.local.protocol.reports import Folding
+    from sfumato.local.protocol.reports import Folding, loads
     from sfumato.local.protocol.server import Server, ServerState, summary
     from sfumato.local.specs.distribution import Distribution, Range
     from sfumato.local.specs.frequency import Frequency, Method
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sfumato.local.specs.key_value import KeyValue
     from sfumato.local.specs.mean import Mean, MeanMethod
     from sfumato.local.specs.multi_attribute import NumericBounds, Several, Sharing
-    from sfumato.local.specs.reader import loads
     from sfumato.local.specs.spec import dumps
 
 _HOMES = {
@@ -49,10 +48,10 @@ _HOMES = {
     "Several": "specs.multi_attribute",
     "Sharing": "specs.multi_attribute",
     "ServerState": "protocol.server",
-    "amplify": "accounting.guarantees",
-    "audit": "accounting.guarantees",
+    "amplify": "guarantees",
+    "audit": "guarantees",
     "dumps": "specs.spec",
-    "loads": "specs.reader",
+    "loads": "protocol.reports",
     "simulate": "protocol.device",
     "summary": "protocol.server",
 }

@@ -17,10 +17,10 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criteria_text import CRITERIA as DECLARED
-from sfumato.anonymize.criteria.criteria_text import parse_criterion
 from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, DeltaPresence, KAnonymity, KMap, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.release.request import CRITERIA as DECLARED
+from sfumato.anonymize.release.request import parse_criterion
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 

@@ -19,8 +19,8 @@ from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, pars
 from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.full_domain import Extent
 from sfumato.anonymize.hierarchy.builders import flat
-from sfumato.anonymize.release.microdata_reader import population
 from sfumato.anonymize.release.recoding import FullDomainRecoding, load_recoding, parse_recoding
+from sfumato.anonymize.release.request import population
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InfeasibleError, InputError, SfumatoError

@@ -66,7 +66,7 @@ def test_the_journal_holds_the_share_that_it_is(vault: Vault) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 1000, ROWS - 1, ROWS])
 def test_each_number_of_rows_allows_itself_and_not_one_more(rows: int, vault: Vault) -> None:
-    reached = anonymize.release.microdata_reader.share_of_rows(vault.encoded, RowLimit(rows))
+    reached = anonymize.release.request.share_of_rows(vault.encoded, RowLimit(rows))
     assert rows <= Fraction(reached) * ROWS < rows + 1
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
 from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
-from sfumato.anonymize.tuple_keys import Integers, group, pack
+from sfumato.anonymize.microdata import Integers, group, pack
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.hierarchy.levels import Hierarchy, Level
-from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.tuple_keys import Integers, Reals
+from sfumato.anonymize.microdata import Integers, Microdata, Reals
 from sfumato.errors import InputError, SizeError
 
 LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribute

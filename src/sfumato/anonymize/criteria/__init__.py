@@ -7,7 +7,6 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criteria_text import parse_criterion
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 
@@ -25,5 +24,4 @@ __all__ = [
     "KMap",
     "RecursiveDiversity",
     "TCloseness",
-    "parse_criterion",
 ]

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.tuple_keys import Grouping, Integers
+from sfumato.anonymize.microdata import Grouping, Integers, Microdata
 from sfumato.arguments import expect, whole
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError

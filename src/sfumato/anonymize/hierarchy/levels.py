@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sfumato.anonymize.tuple_keys import Integers, Reals
+from sfumato.anonymize.microdata import Integers, Reals
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_json import read_json
 

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from sfumato.anonymize.criteria.criteria_text import parse_criterion
 from sfumato.anonymize.release.decision import Decision, applied_decision
-from sfumato.anonymize.release.microdata_reader import microdata
 from sfumato.anonymize.release.recoding import Recoding
 from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
-from sfumato.anonymize.release.request import AnonymizationRequest, read_quasi
+from sfumato.anonymize.release.request import AnonymizationRequest, microdata, parse_criterion, read_quasi
 from sfumato.arguments import expect, expect_all
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode

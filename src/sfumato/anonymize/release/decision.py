@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from sfumato.anonymize.clustering.space import Partition, Scale, Space
 from sfumato.anonymize.criteria.criterion import Criterion, finest, safe
 from sfumato.anonymize.hierarchy.levels import Level
-from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.microdata import Integers, Keys, Microdata, Reals, group, pack
 from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_partition
 from sfumato.anonymize.release.recount import Recount, count, refuse_unsafe
 from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, suppressed_codes
 from sfumato.anonymize.search.lattice import Lattice, Vector
 from sfumato.anonymize.search.lattice_search import Certificate
-from sfumato.anonymize.tuple_keys import Integers, Keys, Reals, group, pack
 from sfumato.domain import Domain
 from sfumato.engine.port import Recode
 

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.anonymize.clustering.space import Partition
-from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.tuple_keys import Integers, Reals
+from sfumato.anonymize.microdata import Integers, Microdata, Reals
 from sfumato.engine.port import Recode
 from sfumato.errors import InputError
 from sfumato.strict_json import read_json

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity, finest, safe
 from sfumato.anonymize.hierarchy.levels import Hierarchy
-from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.tuple_keys import Reals, group, pack
+from sfumato.anonymize.microdata import Microdata, Reals, group, pack
 from sfumato.errors import InfeasibleError, InputError
 
 Vector = tuple[int, ...]  # one level a quasi-identifier

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.errors import InputError, SizeError
+from sfumato.local.randomizers.integer_table import below
 from sfumato.local.randomizers.randomizer import (
     InputCodes,
     Layout,
@@ -22,7 +23,6 @@ from sfumato.local.randomizers.randomizer import (
     from_bytes,
     to_bytes,
 )
-from sfumato.local.randomizers.table_sampling import below
 from sfumato.privacy.entropy import Entropy
 
 MOST_PARTS = 256

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SizeError
+from sfumato.local.randomizers.integer_table import below
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check, count_outputs, derive
-from sfumato.local.randomizers.table_sampling import below
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
 

@@ -1,7 +1,14 @@
-"""Randomizers given by a full table of integers: mean, square wave, graded and optimal mechanisms."""
+"""Exact draws from integer probability tables, the randomizers given by a full table, and counts of packed bits.
+
+A draw compares a uniform 64-bit word with integer numerators over 2^64.  Only the leading bits of a word
+are fetched; the rest follow for the few draws that they decide, which changes no probability.  Mean, square wave,
+graded and optimal mechanisms are full tables.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -11,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR, exp_below
 from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
     InputCodes,
     Layout,
     Numerator,
@@ -22,9 +29,147 @@ from sfumato.local.randomizers.randomizer import (
     all_below,
     count_outputs,
     derive,
+    exp_below,
 )
-from sfumato.local.randomizers.table_sampling import Sampler, smallest
 from sfumato.privacy.entropy import Entropy
+
+Unsigned = NDArray[np.unsignedinteger]
+
+_GUIDE_ENTRIES = 1 << 20  # entries of a guide table: it should stay in the second-level cache
+_LOW_BITS = 48
+_LOW_MASK = (1 << _LOW_BITS) - 1
+_CHUNK_BYTES = 1 << 19  # the working set of one reduction of bits stays in the second-level cache
+
+
+def smallest(outcomes: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest unsigned type that numbers so many outcomes.
+
+    >>> smallest(256), smallest(257)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.dtype(np.min_scalar_type(max(outcomes - 1, 0)))
+
+
+def leading(entropy: Entropy, size: int, dtype: type[np.unsignedinteger]) -> Unsigned:
+    """``size`` uniform integers of the given width, packed without waste out of 64-bit words."""
+    per_word = 8 // np.dtype(dtype).itemsize
+    return entropy.words(-(-size // per_word)).view(dtype)[:size]
+
+
+def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
+    """Independent coins, true with probability ``numerator`` / 2^64; shape ``(size,)``."""
+    if numerator >= DENOMINATOR:
+        return np.ones(size, dtype=np.bool_)
+    first = numerator >> _LOW_BITS
+    word = leading(entropy, size, np.uint16)
+    heads: NDArray[np.bool_] = word < np.uint16(first)
+    ties = np.flatnonzero(word == np.uint16(first))
+    if ties.size:
+        heads[ties] = (entropy.words(ties.size) >> np.uint64(64 - _LOW_BITS)) < np.uint64(numerator & _LOW_MASK)
+    return heads
+
+
+def below(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int) -> Unsigned:
+    """Uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one a draw below 2^31.
+
+    Multiply and reject (Lemire 2019, Algorithm 5), so that every integer is exactly as likely as every other.
+    """
+    if isinstance(bounds, int):
+        if bounds & (bounds - 1) == 0 and bounds <= 1 << 16:
+            return leading(entropy, size, np.uint16) & np.uint16(bounds - 1)
+        if bounds >= 1 << 31:
+            return _below_wide(entropy, bounds, size)
+    narrow = isinstance(bounds, int) and bounds <= 1 << 8
+    return _multiply_and_reject(entropy, bounds, size, narrow=narrow)
+
+
+def _multiply_and_reject(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:
+    part, whole, bits = (np.uint16, np.uint32, 16) if narrow else (np.uint32, np.uint64, 32)
+    limits: Unsigned = np.full(1, bounds, dtype=np.uint32) if isinstance(bounds, int) else bounds
+    product: Unsigned = np.multiply(leading(entropy, size, part), limits, dtype=whole)
+    drawn: Unsigned = (product >> np.uint8(bits)).astype(part)
+    low: Unsigned = product.astype(part)
+    suspects = np.flatnonzero(low < limits)  # only these can lie in the part that is rejected
+    while suspects.size:
+        mine = limits if limits.size == 1 else limits[suspects]
+        uneven = (1 << bits) % mine.astype(np.int64)
+        low = product[suspects].astype(part)
+        again = suspects[low < uneven]
+        product[again] = np.multiply(
+            leading(entropy, again.size, part), limits if limits.size == 1 else limits[again], dtype=whole
+        )
+        drawn[again] = product[again] >> np.uint8(bits)
+        suspects = again
+    return drawn
+
+
+def _below_wide(entropy: Entropy, bound: int, size: int) -> Unsigned:
+    """Words cut to the bit length of ``bound`` and drawn again while they reach it."""
+    shift = np.uint64(64 - (bound - 1).bit_length())
+    drawn = entropy.words(size) >> shift
+    again = np.flatnonzero(drawn >= np.uint64(bound))
+    while again.size:
+        drawn[again] = entropy.words(again.size) >> shift
+        again = again[drawn[again] >= np.uint64(bound)]
+    return drawn
+
+
+class Sampler:
+    """Draws outputs of an integer table, row by row.
+
+    Args:
+        rows: numerators over 2^64, ``(inputs, outputs)``; every row sums to 2^64 exactly.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        self._outputs = len(rows[0])
+        bits = _GUIDE_ENTRIES // (2 * len(rows))
+        self._bits = min(16, max(4, bits.bit_length()))
+        ends = np.empty((len(rows), self._outputs), dtype=np.uint64)
+        for index, row in enumerate(rows):
+            total = 0
+            for output, numerator in enumerate(row):
+                total += numerator
+                ends[index, output] = min(total, DENOMINATOR) - 1  # the last word of this output
+            assert total == DENOMINATOR
+        self._ends = ends.ravel()
+        self._unsure = np.iinfo(smallest(self._outputs + 1)).max
+        self._guide = self._guided(ends)
+
+    def draw(self, codes: NDArray[np.integer], entropy: Entropy) -> Unsigned:
+        """One output for every code; shape ``(len(codes),)``, the smallest type that holds an output."""
+        word = leading(entropy, codes.size, np.uint16)
+        place = codes.astype(np.uint32) << np.uint32(self._bits)
+        place |= word >> np.uint16(16 - self._bits)
+        drawn = self._guide.take(place)
+        unsure = np.flatnonzero(drawn == self._unsure)
+        if unsure.size:
+            low = entropy.words(unsure.size) >> np.uint64(64 - _LOW_BITS)
+            words = (word[unsure].astype(np.uint64) << np.uint64(_LOW_BITS)) | low
+            drawn[unsure] = self._search(codes[unsure].astype(np.int64) * self._outputs, words)
+        return drawn
+
+    def _search(self, starts: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """First output of each row whose last word is not below ``words``, by bisection."""
+        low = np.zeros(words.size, dtype=np.int64)
+        high = np.full(words.size, self._outputs - 1)
+        for _ in range(self._outputs.bit_length()):
+            middle = (low + high) >> 1
+            right = self._ends[starts + middle] < words
+            low = np.where(right, np.minimum(middle + 1, high), low)
+            high = np.where(right, high, middle)
+        return low
+
+    def _guided(self, ends: NDArray[np.uint64]) -> Unsigned:
+        """For every row and leading bits the one possible output, or a mark that more bits must decide."""
+        cells = np.arange(1 << self._bits, dtype=np.uint64) << np.uint64(64 - self._bits)
+        last = cells + np.uint64((1 << (64 - self._bits)) - 1)
+        guide = np.empty((len(ends), cells.size), dtype=smallest(self._outputs + 1))
+        for index, row in enumerate(ends):
+            first = np.searchsorted(row, cells, side="left")
+            guide[index] = np.where(first == np.searchsorted(row, last, side="left"), first, self._unsure)
+        return guide.ravel()
+
 
 _FLOAT_BITS = 53
 
@@ -127,3 +272,50 @@ def _window(start: int, length: int, outputs: int, limit: Fraction) -> tuple[Num
     for place in range(start, start + spare):
         row[place] += 1
     return tuple(map(Numerator, row))
+
+
+def column_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """How many rows of ``packed`` ``(rows, bytes)`` have each bit set; shape ``(8 * bytes,)``.
+
+    Bits are little-endian within a byte, as ``numpy.packbits(..., bitorder="little")`` leaves them.  Rows are
+    added bitwise, 64 columns a word, by a tree of full adders (Harley and Seal), so a word costs five logical
+    operations instead of 64 additions.
+
+    >>> column_counts(np.array([[0b101], [0b100]], dtype=np.uint8)).tolist()
+    [1, 0, 2, 0, 0, 0, 0, 0]
+    """
+    rows, width = packed.shape
+    group = math.lcm(width, 8) // width  # so many reports fill whole words
+    counts = np.zeros(8 * width, dtype=np.int64)
+    whole = rows - rows % group
+    words = np.ascontiguousarray(packed[:whole]).reshape(-1).view(np.uint64).reshape(-1, width * group // 8)
+    step = max(1, _CHUNK_BYTES // (width * group))
+    for start in range(0, len(words), step):
+        columns = _added_bits(words[start : start + step])
+        counts += columns.reshape(group, -1).sum(axis=0)
+    return counts + _bit_counts(packed[whole:])
+
+
+def _bit_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
+    counted: NDArray[np.int64] = np.unpackbits(packed, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return counted
+
+
+def _added_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Column counts of ``(rows, words)``: three rows of one weight become a sum and a carry of the next weight."""
+    counts = np.zeros(64 * words.shape[1], dtype=np.int64)
+    weight = 1
+    rows = words
+    while len(rows):
+        carries = []
+        while len(rows) > 2:  # noqa: PLR2004
+            third = len(rows) // 3
+            a, b, c = rows[:third], rows[third : 2 * third], rows[2 * third : 3 * third]
+            half = a ^ b
+            carries.append((a & b) | (half & c))
+            half ^= c
+            rows = np.concatenate([half, rows[3 * third :]]) if len(rows) % 3 else half
+        counts += weight * _bit_counts(np.ascontiguousarray(rows).view(np.uint8))
+        rows = np.concatenate(carries) if carries else words[:0]
+        weight *= 2
+    return counts

@@ -14,10 +14,17 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR
 from sfumato.local.randomizers.finite_field import Hashed
-from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Numerator, ReportArray, Tally, derive
-from sfumato.local.randomizers.table_sampling import below, coins
+from sfumato.local.randomizers.integer_table import below, coins
+from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
+    FrequencyOracle,
+    InputCodes,
+    Numerator,
+    ReportArray,
+    Tally,
+    derive,
+)
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, unpack
 from sfumato.privacy.entropy import Entropy

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR, exp_below
+from sfumato.local.randomizers.integer_table import Sampler, below, coins, column_counts, smallest
 from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
     FrequencyOracle,
     InputCodes,
     Layout,
@@ -32,8 +33,8 @@ from sfumato.local.randomizers.randomizer import (
     check_enumerable,
     count_outputs,
     derive,
+    exp_below,
 )
-from sfumato.local.randomizers.table_sampling import Sampler, below, coins, column_counts, smallest
 from sfumato.privacy.entropy import Entropy
 
 _BLOCK = 16  # positions of one block: its subsets are tabulated

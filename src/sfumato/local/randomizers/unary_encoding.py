@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR
 from sfumato.local.randomizers.finite_field import LARGEST_TALLY, Hashed
+from sfumato.local.randomizers.integer_table import below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
     FrequencyOracle,
     InputCodes,
     Layout,
@@ -33,7 +34,6 @@ from sfumato.local.randomizers.randomizer import (
     derive,
     to_bytes,
 )
-from sfumato.local.randomizers.table_sampling import below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
 
@@ -44,6 +44,8 @@ class Coins:
 
     one: Numerator
     zero: Numerator
+
+    kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.zero < self.one < DENOMINATOR:

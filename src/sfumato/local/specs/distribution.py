@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import whole
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Tally, derive
+from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Tally, claimed, derive
 from sfumato.local.specs.frequency import Method, codes_of, oracle
 from sfumato.local.specs.mean import check_bounds, check_table, numbers
 from sfumato.local.specs.spec import Spec

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError, LossError
-from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
 from sfumato.local.randomizers.finite_field import (
     LARGEST_GEOMETRY,
@@ -28,7 +27,15 @@ from sfumato.local.randomizers.finite_field import (
     prime_powers,
 )
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
-from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Numerator, Tally
+from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
+    FrequencyOracle,
+    InputCodes,
+    Numerator,
+    Tally,
+    claimed,
+    exp_below,
+)
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, TwoValued
 from sfumato.local.randomizers.unary_encoding import BucketRun, Coins, CountMeanSketch, HadamardSketch, Unary
 from sfumato.local.specs.spec import Spec

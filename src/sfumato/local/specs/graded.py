@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed, exp_below, proven
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.composite import Labelled
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import InputCodes, Tally, derive
+from sfumato.local.randomizers.randomizer import InputCodes, Tally, claimed, derive, exp_below, proven
 from sfumato.local.specs.frequency import codes_of
 from sfumato.local.specs.hiera import check_division, levels_of
 from sfumato.local.specs.mean import Mean, average, check_table, grid_codes, numbers, worst_variance

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import whole
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, sampled
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.finite_field import Hashed
-from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally
+from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, claimed
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy

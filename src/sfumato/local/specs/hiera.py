@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed, proven
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, derive
+from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, claimed, derive, proven
 from sfumato.local.specs.mean import check_table, grid_codes, numbers
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy

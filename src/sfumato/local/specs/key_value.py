@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import whole
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below
 from sfumato.local.estimators import Estimate, Post
+from sfumato.local.randomizers.integer_table import below, coins, column_counts
 from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
     InputCodes,
     Layout,
     Numerator,
@@ -23,9 +24,10 @@ from sfumato.local.randomizers.randomizer import (
     ReportArray,
     Tally,
     check_enumerable,
+    claimed,
     derive,
+    exp_below,
 )
-from sfumato.local.randomizers.table_sampling import below, coins, column_counts
 from sfumato.local.randomizers.unary_encoding import flips
 from sfumato.local.specs.frequency import codes_of, size_of_domain
 from sfumato.local.specs.mean import check_bounds, numbers

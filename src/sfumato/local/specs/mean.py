@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed, exp_below
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally
+from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, claimed, exp_below
 from sfumato.local.specs.optimal import Solution, optimal, unbiased
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy

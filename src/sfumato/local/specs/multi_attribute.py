@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import claimed
 from sfumato.local.estimators import Estimate, Post, frequencies, sampled
 from sfumato.local.randomizers.composite import Composite, Joint, Sampled
-from sfumato.local.randomizers.randomizer import InputCodes, Tally, derive
+from sfumato.local.randomizers.randomizer import InputCodes, Tally, claimed, derive
 from sfumato.local.specs.frequency import Frequency
 from sfumato.local.specs.mean import Mean
 from sfumato.local.specs.spec import Spec

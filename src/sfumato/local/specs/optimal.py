@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InfeasibleError
-from sfumato.local.accounting.bounds import exp_below
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import Numerator, RealArray
+from sfumato.local.randomizers.randomizer import Numerator, RealArray, exp_below
 
 GRID = 21
 """Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""

@@ -15,20 +15,39 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
+from inspect import isabstract
 from types import UnionType
-from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from sfumato.arguments import expect
 from sfumato.errors import InputError
-from sfumato.local.accounting.bounds import DENOMINATOR, claimed, exp_below, proven
 from sfumato.local.estimators import Estimate, Post
-from sfumato.local.randomizers.randomizer import InputCodes, Numerator, Randomizer, Tally
+from sfumato.local.randomizers.randomizer import (
+    DENOMINATOR,
+    InputCodes,
+    Numerator,
+    Randomizer,
+    Tally,
+    claimed,
+    exp_below,
+    proven,
+)
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import exact, plain
 
 VERSION = 1
 
-T = TypeVar("T")
+P = TypeVar("P", bound="Part")
+
+
+class Part(Protocol):
+    """A dataclass that stands in a document, as a spec or as a part of one.
+
+    Attributes:
+        kind: its name in documents; empty where the type of its field alone says what stands there.
+    """
+
+    kind: ClassVar[str]
 
 
 class Spec(ABC):
@@ -122,9 +141,9 @@ def _check_kinds(value: object) -> None:
             raise InputError(f"{type(value).__name__} takes another kind of {name}", culprit=value)
 
 
-def _body(value: Any) -> dict[str, Any]:  # noqa: ANN401 -- any dataclass
+def _body(value: Part) -> dict[str, Any]:
     body = {key: _written(hint, getattr(value, name)) for name, key, hint in _fields(type(value))}
-    return {"kind": value.kind, **body} if hasattr(value, "kind") else body
+    return {"kind": value.kind, **body} if value.kind else body
 
 
 def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
@@ -137,19 +156,20 @@ def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
             inner = next(each for each in _choices(hint) if get_origin(each) is tuple)
             return [_written(get_args(inner)[0], each) for each in value]
         case _ if is_dataclass(value):
-            return _body(value)
+            return _body(cast("Part", value))
         case _:
             return str(value) if hint is Numerator else value
 
 
-def from_json(kind: type[T], document: dict[str, Any]) -> T:
+def from_json(kind: type[P], document: dict[str, Any]) -> P:
     """A dataclass from a document that has its fields, no more and no less.
 
     Raises:
         WrongFormError: another set of fields, or a field that its type does not admit.
     """
     wanted = _fields(kind)
-    if set(document) - {"kind"} != {key for _, key, _ in wanted} or ("kind" in document) != hasattr(kind, "kind"):
+    named = {"kind"} if kind.kind else set[str]()
+    if set(document) != {key for _, key, _ in wanted} | named:
         raise WrongFormError
     return kind(*(_read(hint, document[key]) for _, key, hint in wanted))
 
@@ -175,7 +195,7 @@ def _read_as(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JS
     if isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(document, str):
         return next((each for each in hint if each.value == document), None)
     if isinstance(hint, type) and isinstance(document, dict):
-        kind = next((each for each in _kinds(hint) if getattr(each, "kind", None) == document.get("kind")), None)
+        kind = next((each for each in _kinds(hint) if each.kind == document.get("kind", "")), None)
         return None if kind is None else from_json(kind, document)
     return document
 
@@ -197,10 +217,10 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- a type
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _kinds(base: type[Any]) -> Iterator[type[Any]]:
+def _kinds(base: type[Any]) -> Iterator[type[Part]]:
     """The dataclasses that a type stands for: itself, or those derived from it."""
-    if is_dataclass(base):
-        yield base
+    if is_dataclass(base) and not isabstract(base):
+        yield cast("type[Part]", base)
     for each in base.__subclasses__():
         yield from _kinds(each)
 

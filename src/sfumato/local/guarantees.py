@@ -22,8 +22,8 @@ import numpy as np
 
 from sfumato.arguments import expect, whole
 from sfumato.errors import InputError, LossError, SizeError
-from sfumato.local.accounting.bounds import exp_below, proven
 from sfumato.local.randomizers.composite import Labelled
+from sfumato.local.randomizers.randomizer import exp_below, proven
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.loss import Number, exact
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.anonymize.tuple_keys import Keys, group, pack
+from sfumato.anonymize.microdata import Keys, group, pack
 
 
 @given(

@@ -1,1 +1,0 @@
-"""What specs prove and guarantee."""
