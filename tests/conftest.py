@@ -14,6 +14,14 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests are dealt to several processes, those of a file go to one, which makes what they share once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data: ``SFUMATO_DATA``, or ``shared/data`` beside the checkout."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
 
@@ -25,21 +23,6 @@ from sfumato.privacy.loss import Epsilon
 ANALYSTS = ("ann", "bob", "cyd")
 _PATIENCE = 300  # sixteen processes that start at once on a busy machine take more than a minute
 chance = random.SystemRandom()
-_PRELOAD = (
-    "__main__",
-    "tests.ledger.contenders",
-    "alembic.command",
-    "psycopg",
-    "sqlalchemy.dialects.sqlite",
-    "sqlalchemy.dialects.postgresql.psycopg",
-)
-
-
-def processes() -> ForkServerContext:
-    """A server that has imported what the children need, and forks them from there."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(_PRELOAD))
-    return context
 
 
 def outcome(call: Callable[[], object]) -> object:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 from tests.ledger.asking import ROW, TENTH, question, spent_epsilon
-from tests.ledger.contenders import processes
+from tests.processes import processes
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import Kind, Ledger, open_ledger

@@ -16,8 +16,8 @@ from tests.ledger.contenders import (
     chance,
     deliver_forever,
     price,
-    processes,
 )
+from tests.processes import processes
 
 from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.loss import Epsilon

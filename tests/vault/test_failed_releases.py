@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.ledger.contenders import processes
+from tests.processes import processes
 from tests.vault.tables import table
 
 from sfumato.errors import BudgetError

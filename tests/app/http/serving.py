@@ -18,6 +18,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
+from tests.processes import Forked
 
 from sfumato.app.client import HttpClient
 from sfumato.app.http.asgi import LEDGER
@@ -86,10 +87,11 @@ class Server:
     url: str
     workers: int
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     clients: list[HttpClient] = field(default_factory=list)
     folder: Path | None = None
     mutant: str | None = None  # the application of tests.app.http.mutants that runs in its place
+    fresh: bool = False  # begun as users begin it, and its workers as it does, not forked
 
     @property
     def address(self) -> str:
@@ -99,31 +101,43 @@ class Server:
         with closing(Store(self.url)) as store:
             store.prepare(create=True)
         # a session of its own, so that a kill takes the workers as well and nothing else
-        self.process = subprocess.Popen(
-            self._command,
-            env=os.environ | {LEDGER: self.url, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        self.process = self._fresh() if self.fresh else self._forked()
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port)):
+                    pass
+                if httpx.get(f"{self.address}/readyz", trust_env=False).is_success:
+                    return self
+            except (ConnectionError, httpx.TransportError):
+                time.sleep(0.02)
+        self.kill()
+        raise AssertionError("the server did not come up")
+
+    def _forked(self) -> Forked:
+        program = "sfumato.app.cli.main:run" if self.mutant is None else "uvicorn.main:main"
+        return Forked(program, ["server", *self._arguments], environment=self._environment, folder=self.folder)
+
+    def _fresh(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [Path(sys.executable).parent / ("sfumato" if self.mutant is None else "uvicorn"), *self._arguments],
+            env=self._environment,
             start_new_session=True,
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None and time.monotonic() < deadline:
-            try:
-                if httpx.get(f"{self.address}/readyz", trust_env=False).is_success:
-                    return self
-            except httpx.TransportError:
-                time.sleep(0.05)
-        self.kill()
-        raise AssertionError("the server did not come up")
 
     @property
-    def _command(self) -> list[str]:
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {LEDGER: self.url, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+
+    @property
+    def _arguments(self) -> list[str]:
         where = ["--port", str(self.port), "--workers", str(self.workers)]
         if self.mutant is not None:
-            return [sys.executable, "-m", "uvicorn", f"tests.app.http.mutants:{self.mutant}", "--factory", *where]
-        sample = "--sample" if self.folder else "--no-sample"
-        return [str(Path(sys.executable).parent / "sfumato"), "serve", sample, "--ledger", self.url, *where]
+            return [f"tests.app.http.mutants:{self.mutant}", "--factory", *where]
+        return ["serve", "--sample" if self.folder else "--no-sample", "--ledger", self.url, *where]
 
     def kill(self) -> None:
         """Kill -9 of every process of the server."""

@@ -53,7 +53,7 @@ def marked():
 
 @pytest.fixture
 def server(people, postgres, marked):
-    started = Server(f"{postgres}&application_name={marked}", workers=1).start()
+    started = Server(f"{postgres}&application_name={marked}", workers=1, fresh=True).start()
     with started.client("stew", Scope.STEWARD) as steward:
         steward.register("people", source=str(people), domain=DOMAIN, limit="1")
     yield started
@@ -93,7 +93,7 @@ def test_questions_under_way_when_the_server_ends_are_answered(server, postgres,
 
 
 def test_workers_end_when_their_parent_was_killed(tmp_path):
-    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
+    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2, fresh=True).start()
     group = started.process.pid
     try:
         started.process.kill()  # it alone, and it can tell nobody

@@ -43,7 +43,7 @@ def test_an_address_of_another_machine(tmp_path):
 
 
 def test_a_single_worker_counts_its_requests_too(tmp_path):
-    server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1).start()
+    server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1, fresh=True).start()
     try:
         before, after = (
             float(re.search(COUNTED, httpx.get(f"{server.address}/metrics", trust_env=False).text)[1]) for _ in range(2)
@@ -56,7 +56,7 @@ def test_a_single_worker_counts_its_requests_too(tmp_path):
 def test_a_file_of_the_users_is_left_alone_and_the_server_starts(tmp_path):
     own = tmp_path / "children.parquet"
     own.write_text("mine")
-    server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1, folder=tmp_path).start()
+    server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1, fresh=True, folder=tmp_path).start()
     try:
         assert own.read_text() == "mine"
         with server.client("ana") as analyst:
