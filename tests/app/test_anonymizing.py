@@ -110,6 +110,28 @@ def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
     assert uniques["why"] in said
 
 
+def test_risk_is_told_of_csv_however_it_is_written(desk: Path) -> None:
+    rows = [(age, town) for age in (20, 30, 40) for town in ("Orléans", "Brest")] * 2 + [(50, "Aix, sud")]
+    usual = "".join(f'{age},"{town}"\n' for age, town in rows)
+    odd = "".join(f"{age} ; {town} ; 1.234,5\n" for age, town in rows)
+    (desk / "usual.csv").write_text(f"age,town\n{usual}")
+    (desk / "odd.csv").write_bytes(f"age;town;income\n{odd}".encode("cp1252"))
+    asked = ("--quasi", "age,town", "--json")
+    done = sfumato("risk", "odd.csv", *asked, cwd=desk)
+    found = json.loads(done.stdout)
+    assert found == json.loads(sfumato("risk", "usual.csv", *asked, cwd=desk).stdout)
+    assert (found["rows"], found["classes"], found["sample_uniques"]) == (13, 7, 1)
+    for told in ("fields stand apart by ';'", "text is cp1252, not UTF-8", "blanks around its fields are left out"):
+        assert told in done.stderr
+    said = ("--delimiter", ";", "--encoding", "cp1252", "--trim", "--decimal", ",", "--thousands", ".")
+    pq.write_table(pa.table({"age": [str(age) for age, _ in rows], "town": [town for _, town in rows]}), desk / "p.pq")
+    (desk / "p.pq").rename(desk / "known.parquet")
+    with_people = sfumato("risk", "odd.csv", *asked, *said, "--population-table", "known.parquet", cwd=desk)
+    assert json.loads(with_people.stdout)["journalist"]["highest"] == 1
+    assert "no column 'age'" in sfumato("risk", "odd.csv", *asked, "--delimiter", "|", cwd=desk, code=2).stderr
+    assert "is no CSV file" in sfumato("risk", "known.parquet", *asked, *said, cwd=desk, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sfumato.app.cli.local import app
-from sfumato.errors import InputError, LossError, ReportError
+from sfumato.errors import InputError, LossError, ReportError, TableError
 
 RUNNER = CliRunner()
 
@@ -61,6 +61,26 @@ def test_every_kind_end_to_end(
     say("randomize", spec, people, "--column", column, "--out", reports)
     assert labels <= {row["value"] for row in json.loads(say("estimate", spec, reports, "--json"))["estimates"]}
     assert "reports, epsilon 4 each" in say("estimate", spec, reports)
+
+
+def test_csv_is_randomised_however_it_is_written(tmp_path: Path) -> None:
+    odd = tmp_path / "odd.csv"
+    odd.write_bytes(("ville;revenu\n" + "Orléans;1.234,5\nBrest;1.265,5\n" * 500).encode("cp1252"))
+    spec, reports = tmp_path / "spec.json", tmp_path / "r.parquet"
+    say("spec", "mean", "--epsilon", "32", "--low", 0, "--high", 2500, "--method", "duchi", "--out", spec)
+    ran = RUNNER.invoke(app, ["randomize", str(spec), str(odd), "--column", "revenu", "--out", str(reports)])
+    assert "its numbers have a decimal comma" in ran.stderr
+    (found,) = json.loads(say("estimate", spec, reports, "--json"))["estimates"]
+    assert abs(found["estimate"] - 1250) < 320  # 8 standard errors of two outputs at 0 and 2500
+    towns, more = tmp_path / "towns.json", tmp_path / "t.parquet"
+    say("spec", "frequency", "--epsilon", "32", "--values", "Orléans,Brest", "--out", towns)
+    said = ("--delimiter", ";", "--encoding", "cp1252")
+    say("randomize", towns, odd, "--column", "ville", "--out", more, *said)
+    shares = [row["estimate"] for row in json.loads(say("estimate", towns, more, "--json"))["estimates"]]
+    assert shares == pytest.approx([0.5, 0.5], abs=1e-6)  # at epsilon 32 all but surely nobody lies
+    with pytest.raises(TableError, match="no column 'ville'"):
+        say("randomize", towns, odd, "--column", "ville", "--out", tmp_path / "n.parquet", "--delimiter", "|")
+    assert not (tmp_path / "n.parquet").exists()
 
 
 def test_damaged_files_are_counted_and_not_estimated_from(tmp_path: Path, people: Path) -> None:

@@ -24,6 +24,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+
 from sfumato.domain import CsvFormat
 from sfumato.engine.dialect import numeral
 from sfumato.engine.table_files import Stamps, literal_path, quoted, refuse_repeats, shown, stamps
@@ -342,3 +344,27 @@ def _numerals(records: list[list[str]], form: CsvFormat) -> CsvFormat:
     }
     decimal, thousands = max(held, key=lambda pair: held[pair])  # of equals the first
     return replace(form, decimal=decimal, thousands=thousands)
+
+
+def in_numbers(texts: pa.ChunkedArray, form: CsvFormat) -> pa.ChunkedArray:
+    """A column of text in numbers where every value is a numeral as the format writes it; other text stays as it is.
+
+    >>> in_numbers(pa.chunked_array([["1.234,5", "7", None]]), CsvFormat(decimal=",", thousands=".")).to_pylist()
+    [1234.5, 7.0, None]
+    >>> in_numbers(pa.chunked_array([["1.234", " 7"]]), CsvFormat(decimal=",", thousands=".")).to_pylist()
+    [1234, 7]
+    >>> in_numbers(pa.chunked_array([["1.234", "7b"]]), CsvFormat(decimal=",", thousands=".")).to_pylist()
+    ['1.234', '7b']
+    """
+    import pyarrow.compute as pc
+
+    numerals = pc.match_substring_regex(texts, f"^({numeral(form.decimal, form.thousands)})$")
+    if not pc.all(numerals).as_py():  # also where there is no value at all
+        return texts
+    digits = pc.utf8_trim(texts, f"{BLANKS}+")
+    digits = pc.replace_substring(digits, form.thousands, "") if form.thousands else digits
+    digits = pc.replace_substring(digits, form.decimal, ".")
+    try:
+        return digits.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return digits.cast(pa.float64())

@@ -19,7 +19,7 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
             pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
-            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, or a Spark DataFrame.
+            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, a Spark DataFrame; or a table that is open.
         csv: how a CSV file is written, as its domain says; without, as usual for its name.
 
     Raises:
@@ -30,6 +30,8 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
     from sfumato.engine.duckdb.duck_sources import file_source, frame_source
     from sfumato.engine.duckdb.duck_table import DuckTable
 
+    if isinstance(source, ProtectedTable):
+        return source
     if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
         from sfumato.engine.spark.spark_table import SparkTable
 

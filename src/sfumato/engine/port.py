@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -129,6 +129,7 @@ class Recode:
         return last - self.rows + 1, last
 
 
+@runtime_checkable
 class ProtectedTable(Protocol):
     """A protected table where it lies.
 

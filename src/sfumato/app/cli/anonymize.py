@@ -14,13 +14,19 @@ import typer
 from sfumato.app.cli.conventions import (
     AnalystOption,
     CreateOption,
+    CsvOptions,
     DatasetOption,
+    DecimalOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
     LedgerOption,
     LimitOption,
     OverwriteOption,
     Source,
     TableArgument,
+    ThousandsOption,
+    TrimOption,
     columns,
     folder,
     refuse_clashes,
@@ -215,6 +221,11 @@ def risk(
         int | None,
         typer.Option(min=1, help="People of whom the table is a random sample: estimates uniques."),
     ] = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
+    trim: TrimOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how likely a match by quasi-identifiers is right, before or after anonymisation.
@@ -224,10 +235,12 @@ def risk(
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
     from sfumato.engine.table_files import shown
 
-    known = names(quasi)
+    known, options = names(quasi), CsvOptions(delimiter, decimal, thousands, encoding, trim)
     with working(f"Reading {shown(table)}"):
-        found = assess_table(table, quasi=known, threshold=threshold, population=population_table)
-        uniques = None if population is None else estimate_uniques(table, quasi=known, population=population)
+        opened = options.open(table)
+        people = None if population_table is None else options.of_csv(population_table).open(population_table)
+        found = assess_table(opened, quasi=known, threshold=threshold, population=people)
+        uniques = None if population is None else estimate_uniques(opened, quasi=known, population=population)
     remark("Exact figures, for the owner of the table.")
     lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
     if found.journalist is not None:

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,8 @@ from sfumato.app.requests.fields import limit_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
+    from sfumato.engine.csv_file import Written
+    from sfumato.engine.port import ProtectedTable
     from sfumato.ledger import Ledger
     from sfumato.privacy.loss import Loss
     from sfumato.vault.vault import Vault
@@ -46,6 +48,62 @@ CreateOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]
+
+
+DelimiterOption = Annotated[
+    str | None, typer.Option("--delimiter", help="What stands between the fields of CSV; else found out.")
+]
+DecimalOption = Annotated[
+    str | None, typer.Option("--decimal", help="Decimal sign of CSV, '.' or ','; else found out.")
+]
+ThousandsOption = Annotated[
+    str | None, typer.Option("--thousands", help="What divides thousands in CSV, '' for nothing; else found out.")
+]
+EncodingOption = Annotated[
+    str | None, typer.Option("--encoding", help="Encoding of CSV, such as cp1252; else found out.")
+]
+TrimOption = Annotated[
+    bool | None,
+    typer.Option("--trim/--no-trim", help="Whether blanks around fields of CSV are left out; else found out."),
+]
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """What a command was told of how its CSV files are written; what is None is found out."""
+
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    trim: bool | None = None
+
+    def written(self, table: str) -> Written:
+        """How a table's file is written, where it is not as usual, with what was found out in sentences.
+
+        Raises:
+            InputError, DomainError, TableError: as :func:`sfumato.engine.csv_file.how_written` says.
+        """
+        from sfumato.engine.csv_file import how_written
+
+        said = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
+        return how_written(table, {name: each for name, each in said.items() if each is not None})
+
+    def of_csv(self, table: str) -> CsvOptions:
+        """What is said of a further table: nothing where it is no CSV file."""
+        from sfumato.engine.csv_file import CSV_SUFFIXES
+
+        return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()
+
+    def open(self, table: str) -> ProtectedTable:
+        """Open a table that no domain describes, and say how its file is written, where it is not as usual."""
+        from sfumato.engine.open import open_table
+        from sfumato.engine.table_files import shown
+
+        found = self.written(table)
+        for told in found.remarks:
+            remark(f"{shown(table)}: {told}.")
+        return open_table(table, csv=found.format)
 
 
 @dataclass(frozen=True, kw_only=True)

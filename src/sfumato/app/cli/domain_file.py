@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import (
+    CsvOptions,
+    DecimalOption,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    OverwriteOption,
+    TableArgument,
+    ThousandsOption,
+    TrimOption,
+    columns,
+    refuse_clashes,
+    remark,
+    result,
+    working,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -16,19 +31,13 @@ DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
 
 @app.command()
 def draft(
-    table: Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")],
+    table: TableArgument,
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="What stands between the fields of CSV; else found out.")
-    ] = None,
-    decimal: Annotated[str | None, typer.Option(help="Decimal sign of CSV, '.' or ','; else found out.")] = None,
-    thousands: Annotated[
-        str | None, typer.Option(help="What divides thousands in CSV, '' for nothing; else found out.")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of CSV, such as cp1252; else found out.")] = None,
-    trim: Annotated[
-        bool | None, typer.Option(help="Whether blanks around the fields of CSV are left out; else found out.")
-    ] = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
+    trim: TrimOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
@@ -38,22 +47,15 @@ def draft(
     is written, and every command that is given the domain reads the file so.
     """
     from sfumato.domain import dump
-    from sfumato.engine.csv_file import how_written
     from sfumato.engine.domain_fit import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import shown
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
-    options = {
-        "delimiter": "\t" if delimiter == "\\t" else delimiter,
-        "decimal": decimal,
-        "thousands": thousands,
-        "encoding": encoding,
-        "trim": trim,
-    }
+    options = CsvOptions(delimiter, decimal, thousands, encoding, trim)
     with working(f"Reading {shown(table)}"):
-        written = how_written(table, {name: said for name, said in options.items() if said is not None})
+        written = options.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = dump(drafted.domain)
     for told in written.remarks:

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import (
+    CsvOptions,
+    DecimalOption,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    OverwriteOption,
+    ThousandsOption,
+    TrimOption,
+    columns,
+    refuse_clashes,
+    remark,
+    result,
+    working,
+)
 from sfumato.errors import InputError, ReportError
 
 if TYPE_CHECKING:
@@ -66,6 +80,11 @@ def randomize(
     ],
     column: Annotated[str, typer.Option(help="Its column.")],
     out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
+    trim: TrimOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Randomise a column of a table to reports: one report a row, so a row must be a person."""
@@ -74,8 +93,9 @@ def randomize(
 
     agreed = _read(path)
     refuse_clashes([out], inputs=[path, table], overwrite=overwrite)
+    options = CsvOptions(delimiter, decimal, thousands, encoding, trim)
     with working(f"Randomising {column}"):
-        reports = Client(agreed).randomize_batch(_column(table, column))
+        reports = Client(agreed).randomize_batch(_column(table, column, options))
         write_reports(out, reports)
     remark(f"Wrote {len(reports)} reports to {out}.")
 
@@ -253,15 +273,20 @@ def _read(path: Path) -> Spec:
         raise InputError(f"cannot read the spec {path}", culprit=path) from None
 
 
-def _column(table: str, column: str) -> Any:  # noqa: ANN401 -- a NumPy array of whatever the column holds
-    """The values of a column, one a person."""
+def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN401 -- a NumPy array of whatever it holds
+    """The values of a column, one a person; numbers in CSV that is not written as usual are read as it writes them."""
+    from sfumato.engine.csv_file import in_numbers
+    from sfumato.engine.open import open_table
+    from sfumato.engine.table_files import shown
     from sfumato.local.protocol.reports import complete_column, read_column
 
-    if "://" not in table and not table.startswith("spark:"):
+    written = options.written(table)
+    if "://" not in table and not table.startswith("spark:") and written.format is None:
         return read_column(table, column)
-    from sfumato.engine.open import open_table
-
-    return complete_column(open_table(table).values(column), column)
+    for told in written.remarks:
+        remark(f"{shown(table)}: {told}.")
+    values = open_table(table, csv=written.format).values(column)
+    return complete_column(values if written.format is None else in_numbers(values, written.format), column)
 
 
 def _rows(found: Estimate, confidence: float) -> list[dict[str, Any]]:
