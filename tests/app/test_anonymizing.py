@@ -194,6 +194,21 @@ def test_wrong_recodings_and_risks_are_refused(desk: Path) -> None:
     assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=desk, code=2).stderr
 
 
+def test_json_has_the_size_of_a_hierarchy_and_the_recoding_its_cells(desk: Path) -> None:
+    sfumato("hierarchy", "draft", "people.yaml", "age", "--out", "levels", cwd=desk)
+    asked = ("--k", "3", "--suppression", "0.1", "--hierarchies", "levels", "--out", "out.csv", "--recoding", "r.json")
+    shown = anonymize(desk, *asked, "--json").stdout
+    age, town = json.loads(shown)["provenance"]["parameters"]["quasi"]
+    assert (age["name"], age["hierarchy"]["values"]) == ("age", 40)
+    assert (town["name"], town["hierarchy"]) == ("town", None)
+    assert "20..24" not in shown
+    assert "20..24" in (desk / "r.json").read_text()
+    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)["entries"][-1]
+    assert len(journal["parameters"]["quasi"][0]["hierarchy"]["rows"]) == 40
+    again = json.loads(sfumato("apply", "r.json", "people.csv", "--out", "again.csv", "--json", cwd=desk).stdout)
+    assert again["facts"]["rows"] == 300
+
+
 def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(desk: Path) -> None:
     asked = ("--k", "3", "--suppression", "0.1", "--criterion", "distinct-diversity:l=2,sensitive=ill")
     said = "distinct 2-diversity of ill costs utility and protects nothing, as ill is not among --keep"

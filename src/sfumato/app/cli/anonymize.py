@@ -167,8 +167,22 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
     if "certificate" in facts:
         lines.append(_certificate(facts["certificate"]))
-    value = {"out": str(out), "facts": dict(facts), **release.statement()}
+    value = {"out": str(out), "facts": dict(facts), **_in_short(release.statement())}
     result(value, "\n".join([*lines, columns(losses)]), as_json=as_json)
+
+
+def _in_short(statement: dict[str, Any]) -> dict[str, Any]:
+    """The statement with the size of each hierarchy in its place; all its cells are in the journal and the recoding."""
+    provenance = statement["provenance"]
+    parameters = provenance["parameters"]
+    if "quasi" not in parameters:
+        return statement
+    quasi = [each | {"hierarchy": _size(each["hierarchy"])} for each in parameters["quasi"]]
+    return statement | {"provenance": provenance | {"parameters": parameters | {"quasi": quasi}}}
+
+
+def _size(hierarchy: dict[str, Any] | None) -> dict[str, int] | None:
+    return hierarchy and {"values": len(hierarchy["rows"]), "levels": len(hierarchy["rows"][0])}
 
 
 def _certificate(certificate: dict[str, Any]) -> str:
