@@ -428,7 +428,7 @@ def test_labs_are_listed_and_an_unknown_one_is_refused(desk: Path) -> None:
 def test_the_command_line_starts_without_heavy_libraries() -> None:
     code = (
         "import sys, sfumato.app.cli.main as m\n"
-        "heavy = 'numpy', 'pyarrow', 'duckdb', 'sqlalchemy', 'altair', 'jinja2', 'scipy'\n"
+        "heavy = 'numpy', 'pyarrow', 'duckdb', 'sqlalchemy', 'altair', 'jinja2', 'scipy', 'pydantic', 'yaml'\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -34,8 +34,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.requests.fields import filled
-from sfumato.app.requests.releases import AnonymizationMethod, AnonymizeRequest, CutOption, MissingValues
+from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ def anonymize(
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
     from sfumato.anonymize.hierarchy.levels import read_folder
+    from sfumato.app.requests.fields import filled
+    from sfumato.app.requests.releases import AnonymizeRequest
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
@@ -97,12 +98,12 @@ def anonymize(
     )
     refuse_clashes([out, recoding], inputs=source.files(), overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
-    asked = {"method": method.value, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
+    asked = {"method": method, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {
         "suppress_rows": suppress_rows,
         "criteria": criterion or [],
         "keep": list(names(keep)),
-        "missing": missing.value,
+        "missing": missing,
         "seconds": seconds,
         "cut": cut,
     }

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.requests.fields import limit_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,6 +128,7 @@ class Source:
 
         With ``create``, the release makes it, limited to ``limit`` or ``first``.
         """
+        from sfumato.app.requests.fields import limit_of
         from sfumato.engine.table_files import shown
         from sfumato.ledger.deferred import DeferredLedger
         from sfumato.vault.vault import beside, open_vault_later

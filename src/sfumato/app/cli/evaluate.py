@@ -24,7 +24,6 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.requests.fields import loss_of
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -193,6 +192,7 @@ def audit(
 
     All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
     """
+    from sfumato.app.requests.fields import loss_of
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen, subjects
     from sfumato.evaluate.audit.subjects import subject_from_text

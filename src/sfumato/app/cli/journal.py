@@ -18,7 +18,6 @@ from sfumato.app.cli.conventions import (
     remark,
     result,
 )
-from sfumato.app.requests.fields import limit_of, loss_of
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ def create(
     dataset: DatasetName = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
+    from sfumato.app.requests.fields import limit_of
     from sfumato.engine.table_files import shown
     from sfumato.ledger import open_ledger
 
@@ -142,6 +142,8 @@ def cap(
     dataset: DatasetName = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
+    from sfumato.app.requests.fields import loss_of
+
     if lift and any(part is not None for part in (epsilon, delta, rho)):
         raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")
     with existing(ledger, dataset) as opened:

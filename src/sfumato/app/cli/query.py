@@ -25,7 +25,6 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.requests.fields import LossFields, filled
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ def query(
 
     A question that was answered before at the same loss returns its stored answer and costs nothing.
     """
+    from sfumato.app.requests.fields import LossFields, filled
     from sfumato.app.requests.queries import AskRequest, CostRequest
     from sfumato.domain import load
     from sfumato.privacy.loss import plain

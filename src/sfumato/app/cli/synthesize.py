@@ -26,8 +26,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.requests.fields import LossFields, filled
-from sfumato.app.requests.releases import SynthesisMethod, SynthesizeRequest
+from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -80,6 +79,8 @@ def synthesize(
     as_json: JsonOption = False,
 ) -> None:
     """Release a synthetic table under differential privacy."""
+    from sfumato.app.requests.fields import LossFields, filled
+    from sfumato.app.requests.releases import SynthesizeRequest
     from sfumato.synthesize import NoisyTotal, PublicTotal, too_small
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.release import save_text, writable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictModel
+from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues, SynthesisMethod
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,19 +29,6 @@ _MOST_NAMES = 1000
 _MOST_SECONDS = 86_400
 
 Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
-
-
-class SynthesisMethod(StrEnum):
-    """How a synthetic table is made."""
-
-    AUTO = "auto"
-    HISTOGRAM = "histogram"
-    MARGINALS = "marginals"
-    MATRIX = "matrix"
-    MWEM = "mwem"
-    MST = "mst"
-    AIM = "aim"
-    ANNEALED = "annealed"
 
 
 _TAKEN = {
@@ -170,32 +157,6 @@ class SynthesizeRequest(StrictModel):
         return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=self.workload, schedule=schedule)
 
 
-class AnonymizationMethod(StrEnum):
-    """How classes are found."""
-
-    OPTIMAL = "optimal"
-    SAMARATI = "samarati"
-    MONDRIAN = "mondrian"
-    K_MEMBER = "k-member"
-
-
-class CutOption(StrEnum):
-    """Where Mondrian cuts; the published variant tries attributes in their order."""
-
-    GREEDY = "greedy"
-    BALANCED = "balanced"
-    RELAXED = "relaxed"
-    STRICT = "strict"
-    IN_ORDER = "in-order"
-
-
-class MissingValues(StrEnum):
-    """What becomes of a row whose quasi-identifier is missing or unknown."""
-
-    CATEGORY = "category"
-    SUPPRESS = "suppress"
-
-
 class AnonymizeRequest(StrictModel):
     """An anonymised table: what ``sfumato anonymize`` takes.
 
@@ -204,14 +165,14 @@ class AnonymizeRequest(StrictModel):
     in rows; ``seconds`` end the optimal search early; ``cut`` says where Mondrian cuts.
     """
 
-    method: Literal["optimal", "samarati", "mondrian", "k-member"]
+    method: Annotated[AnonymizationMethod, Field(strict=False)]
     quasi: Annotated[list[Name], Field(min_length=1, max_length=64)]
     k: Annotated[int, Field(ge=1, le=10**9)]
     suppression: NumberText | None = None
     suppress_rows: Annotated[int, Field(ge=0)] | None = None
     criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
     keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
-    missing: Literal["category", "suppress"] = "category"
+    missing: Annotated[MissingValues, Field(strict=False)] = MissingValues.CATEGORY
     hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
     seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
     cut: Annotated[CutOption, Field(strict=False)] | None = None
@@ -240,9 +201,9 @@ class AnonymizeRequest(StrictModel):
         if self.suppression is not None and self.suppress_rows is not None:
             raise InputError("say how much may be suppressed as a share or in rows, not both")
         share = "0" if self.suppression is None else self.suppression
-        missing = Missing(self.missing)
+        missing = Missing(self.missing.value)
         wanted = Anonymization(
-            method=AnonymizationMethod(self.method),
+            method=self.method,
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
             criteria=[KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)],
             suppression=share if self.suppress_rows is None else RowLimit(self.suppress_rows),

@@ -19,6 +19,7 @@ from sfumato.app.http.problems import problem
 from sfumato.app.http.stewards import entries, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
+from sfumato.app.requests.methods import AnonymizationMethod
 from sfumato.app.requests.queries import (
     AggregateFields,
     AskRequest,
@@ -133,7 +134,7 @@ class SynthesisForm(BaseModel):
 class AnonymizationForm(BaseModel):
     """What the form for an anonymised table sends; ``criteria`` are one a line."""
 
-    method: Literal["optimal", "samarati", "mondrian", "k-member"]
+    method: AnonymizationMethod
     quasi: Annotated[Chosen, Field(min_length=1)]
     k: Annotated[int, Field(ge=1, le=10**9)]
     suppression: Short = "0"

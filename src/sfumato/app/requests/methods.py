@@ -1,0 +1,47 @@
+"""By which methods a table can be made, and what some of them are told: the words of every front end.
+
+Nothing is imported here, as the command line shows these words before it loads anything.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SynthesisMethod(StrEnum):
+    """How a synthetic table is made."""
+
+    AUTO = "auto"
+    HISTOGRAM = "histogram"
+    MARGINALS = "marginals"
+    MATRIX = "matrix"
+    MWEM = "mwem"
+    MST = "mst"
+    AIM = "aim"
+    ANNEALED = "annealed"
+
+
+class AnonymizationMethod(StrEnum):
+    """How classes are found."""
+
+    OPTIMAL = "optimal"
+    SAMARATI = "samarati"
+    MONDRIAN = "mondrian"
+    K_MEMBER = "k-member"
+
+
+class CutOption(StrEnum):
+    """Where Mondrian cuts; the published variant tries attributes in their order."""
+
+    GREEDY = "greedy"
+    BALANCED = "balanced"
+    RELAXED = "relaxed"
+    STRICT = "strict"
+    IN_ORDER = "in-order"
+
+
+class MissingValues(StrEnum):
+    """What becomes of a row whose quasi-identifier is missing or unknown."""
+
+    CATEGORY = "category"
+    SUPPRESS = "suppress"
