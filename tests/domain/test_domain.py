@@ -135,7 +135,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         load(tmp_path / "broken.yaml")
     for text in ("[" * 5000, "{a: " * 5000, "a: 2024-99-99\n"):
         (tmp_path / "odd.yaml").write_text(text)
-        with pytest.raises(DomainError, match="holds what no domain does"):
+        with pytest.raises(DomainError, match="holds what no document does"):
             load(tmp_path / "odd.yaml")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Hashable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -16,38 +14,10 @@ import yaml
 
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, InputError
+from sfumato.strict_documents import read_yaml
 
 _QUOTED = 60  # characters of a wrong value that a message may repeat
-
-
-class _RepeatedKey(yaml.YAMLError):
-    def __init__(self, line: int) -> None:
-        super().__init__()
-        self.line = line
-
-
-class _Reader(yaml.SafeLoader):
-    """YAML in which only true and false are booleans (as in YAML 1.2), and no key is said twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                break  # what constructs the mapping says so
-            if key in seen:
-                raise _RepeatedKey(key_node.start_mark.line + 1)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_BOOLEAN = "tag:yaml.org,2002:bool"
-_Reader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load(path: str | Path) -> Domain:
@@ -62,17 +32,10 @@ def load(path: str | Path) -> Domain:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise DomainError(f"cannot read the domain {path}: {reason}", culprit=path) from None
     try:
-        return parse(yaml.load(text, Loader=_Reader))  # noqa: S506  (a safe loader, made stricter)
-    except _RepeatedKey as error:
-        raise DomainError(f"{path} says a key twice, at line {error.line}", culprit=path) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise DomainError(f"{path} is not YAML{where}", culprit=path) from None
-    except (ValueError, RecursionError):  # a date of no calendar, a number or a nesting beyond all reason
-        raise DomainError(
-            f"{path} holds what no domain does: a wrong date, or too deep a nesting", culprit=path
-        ) from None
+        document = read_yaml(text, name=str(path))
+    except InputError as error:
+        raise DomainError(str(error), culprit=path) from None
+    return parse(document)
 
 
 def dump(domain: Domain) -> str:
@@ -95,7 +58,7 @@ def accept(path: str | Path, *, by: str) -> str:
     acceptance = Acceptance(by.strip(), at, domain.hash)
     accepted = replace(domain, draft=False, acceptance=acceptance)
     text = Path(path).read_text(encoding="utf-8")
-    root: Any = yaml.compose(text, Loader=_Reader)
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     if root.flow_style:  # JSON, or written like it
         return json.dumps(accepted.describe(), indent=2, ensure_ascii=False) + "\n"
     places = {

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect_all
 from sfumato.domain import Domain
-from sfumato.errors import QueryError, SizeError
+from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import refuse_larger
 from sfumato.model.row_sampling import CodeArray, sample
+from sfumato.strict_documents import read_yaml_texts
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
@@ -188,8 +188,12 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
         DomainError: an attribute that the domain does not have.
     """
     try:
-        tables = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # noqa: S506  (texts alone)
-    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        tables = read_yaml_texts(Path(path).read_text(encoding="utf-8"), name=str(path))
+    except InputError as error:
+        if error.__cause__ is None:  # it says a key twice
+            raise QueryError(str(error), culprit=path) from None
+        tables = None
+    except (OSError, UnicodeDecodeError):
         tables = None
     if not isinstance(tables, list) or not tables or not all(_is_table(table) for table in tables):
         raise QueryError(  # nothing of the file is quoted: it may be the protected table by mistake

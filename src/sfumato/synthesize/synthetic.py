@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import yaml
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain, dump, parse
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.factor import FloatArray
 from sfumato.model.row_sampling import CodeArray, generator
+from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product, refuse_large, to_arrow
 from sfumato.vault.interface import Settled, decode, encode
@@ -148,7 +148,7 @@ def rows_for(domain: Domain, workload: Workload) -> str:
 _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}
 
 _DAMAGED = (
-    *(OSError, SfumatoError, yaml.YAMLError, RecursionError),
+    *(OSError, SfumatoError, RecursionError),
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError),
 )
 """What reading a file that somebody made up can fail with."""
@@ -199,7 +199,7 @@ def load(path: str | Path) -> Synthetic:
             raise InputError("a byte was changed, lost or added since it was saved")
         payload = decode(stored)
         release = payload["release"]
-        model = _KINDS[release["kind"]].restore(parse(yaml.safe_load(release["domain"])), payload)
+        model = _KINDS[release["kind"]].restore(parse(read_yaml(release["domain"])), payload)
         loaded = Synthetic(**release["statement"], model=model, seed=release["seed"])
         _refuse_odd(loaded)
         return loaded  # noqa: TRY300 - what is odd is refused in the same words

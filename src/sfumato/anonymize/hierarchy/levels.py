@@ -20,7 +20,7 @@ import yaml
 
 from sfumato.anonymize.microdata import Integers, Reals
 from sfumato.errors import DomainError, InputError
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json, read_yaml
 
 TOP = "*"
 EXTRA = ("(missing)", "(other)")  # labels of a domain's cells for missing and unknown values
@@ -97,11 +97,11 @@ class Hierarchy:
         if path.suffix == ".csv":
             return _from_csv(text, attribute or path.stem)
         try:
-            document = read_json(text, name=str(path)) if path.suffix == ".json" else yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, RecursionError, InputError) as error:
-            if isinstance(error, InputError) and error.__cause__ is None:
+            document = (read_json if path.suffix == ".json" else read_yaml)(text, name=str(path))
+        except InputError as error:
+            if error.__cause__ is None:
                 raise DomainError(str(error), culprit=path) from None
-            where = _where(error.__cause__ or error, text)
+            where = _where(error.__cause__, text)
             raise DomainError(f"{path} is neither YAML nor JSON{where}", culprit=path) from None
         return cls.parse(document)
 

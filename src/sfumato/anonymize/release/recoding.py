@@ -20,7 +20,7 @@ from sfumato.anonymize.clustering.space import Partition
 from sfumato.anonymize.microdata import Integers, Microdata, Reals
 from sfumato.engine.port import Recode
 from sfumato.errors import InputError
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json
 
 VERSION = 1
 

@@ -10,11 +10,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from sfumato.errors import InputError
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json
 
 
 class StrictRoute(APIRoute):
-    """A route whose bodies are read by :func:`sfumato.strict_json.read_json`."""
+    """A route whose bodies are read by :func:`sfumato.strict_documents.read_json`."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """What answers a request."""

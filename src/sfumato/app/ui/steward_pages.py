@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-import yaml
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
@@ -21,9 +20,10 @@ from sfumato.app.requests.fields import limit_of
 from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, InputError
 from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
+from sfumato.strict_documents import read_yaml
 
 router = APIRouter(include_in_schema=False)
 
@@ -172,9 +172,9 @@ def document(text: str) -> dict[str, Any]:
         DomainError: it is not YAML, or no mapping.
     """
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise DomainError("the domain is not YAML") from None
+        found = read_yaml(text, name="the domain")
+    except InputError as error:
+        raise DomainError(str(error)) from None
     if not isinstance(found, dict):
         raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")
     return found

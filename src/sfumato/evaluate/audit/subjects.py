@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Loss
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json
 
 Outputs: TypeAlias = NDArray[np.float64]  # (draws, coordinates)
 Draw: TypeAlias = Callable[[int], NDArray[np.number]]

@@ -18,7 +18,7 @@ from sfumato.local.randomizers.longitudinal import TwoRounds
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray
 from sfumato.local.specs.spec import Spec, fingerprint
 from sfumato.privacy.entropy import Entropy, OsEntropy, SimulatedEntropy
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json
 
 _CHUNK_BITS = 1 << 21  # report bits randomised at a time: their words stay in the second-level cache
 _LONGEST_CHUNK = 1 << 15

@@ -31,7 +31,7 @@ from sfumato.local.specs.key_value import KeyValue
 from sfumato.local.specs.mean import Mean
 from sfumato.local.specs.multi_attribute import Several
 from sfumato.local.specs.spec import VERSION, Spec, WrongFormError, canonical, dumps, fingerprint, from_json
-from sfumato.strict_json import read_json
+from sfumato.strict_documents import read_json
 
 _KINDS: dict[str, type[Spec]] = {
     each.kind: each

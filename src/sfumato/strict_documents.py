@@ -1,0 +1,122 @@
+"""JSON and YAML as documents of this project are read: what could mean two things is refused.
+
+Python's reader of JSON and PyYAML take the last of two equal keys; the first accepts ``NaN``, the second reads ``yes``
+and ``off`` as booleans.  Whoever checks a document with one reader and uses it with another would then see two
+documents, and whoever reads it with their eyes another one still.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+from yaml.constructor import BaseConstructor
+
+from sfumato.errors import InputError
+
+
+def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 -- JSON
+    """The value of a JSON text; ``name`` says in a refusal what was read.
+
+    Raises:
+        InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, or a nesting or number beyond all
+            reason; where Python says why, that is the cause.  The message quotes nothing of the text.
+
+    >>> read_json('{"a": [1, 2.5, null]}')
+    {'a': [1, 2.5, None]}
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except _RepeatedKeyError:
+        raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is no JSON", culprit=text) from error
+
+
+def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
+    """The value of a YAML (or JSON) text, in which only true and false are booleans, as in YAML 1.2.
+
+    Raises:
+        InputError: no YAML, a key twice in one mapping, a date of no calendar, or a nesting or number beyond all
+            reason; where PyYAML says why, that is the cause.  The message quotes nothing of the text.
+
+    >>> read_yaml("{a: [1, yes, true]}")
+    {'a': [1, 'yes', True]}
+    """
+    return _loaded(text, _Reader, name)
+
+
+def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
+    """As :func:`read_yaml`, with every number, boolean and date as the text that stands there.
+
+    >>> read_yaml_texts("{a: [1, yes, 2024-01-01]}")
+    {'a': ['1', 'yes', '2024-01-01']}
+    """
+    return _loaded(text, _TextReader, name)
+
+
+class _RepeatedKeyError(Exception):
+    """Two equal keys in one object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _RepeatedKeyError
+    return made
+
+
+def _no_constant(_: str) -> None:
+    raise ValueError
+
+
+_BOOLEAN, _MERGE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge"
+
+
+class _OnceEach(BaseConstructor):
+    """Mappings in which no key is said twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen = set()
+        for key_node, _ in node.value:
+            merged = key_node.tag == _MERGE  # "<<", which takes in another mapping's keys, where these say nothing
+            key = "<<" if merged else self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # what constructs the mapping says so
+            if key in seen:
+                raise _RepeatedKeyError(key_node.start_mark.line + 1)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+class _Reader(_OnceEach, yaml.SafeLoader):
+    pass
+
+
+class _TextReader(_OnceEach, yaml.BaseLoader):
+    pass
+
+
+_Reader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
+def _loaded(text: str, reader: type[_Reader | _TextReader], name: str) -> Any:  # noqa: ANN401 -- YAML
+    try:
+        return yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
+    except _RepeatedKeyError as error:
+        raise InputError(f"{name} says a key twice, at line {error}", culprit=text) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        raise InputError(f"{name} is not YAML{where}", culprit=text) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{name} holds what no document does: a wrong date, or too deep a nesting", culprit=text
+        ) from error

@@ -1,0 +1,155 @@
+"""Documents mean one thing: keys twice, NaN and nonsense are refused, wherever a document is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.anonymize.hierarchy import Hierarchy
+from sfumato.app.ui.steward_pages import document
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.domain import load as load_domain
+from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError
+from sfumato.privacy.loss import Epsilon
+from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts
+from sfumato.synthesize import NoisyTotal, histogram
+from sfumato.synthesize.graphical import load_zeros
+from sfumato.synthesize.synthetic import load as load_release
+from sfumato.synthesize.synthetic import save
+from sfumato.vault.interface import decode, encode
+from sfumato.vault.simulated import SimulatedVault
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_what_python_writes_is_read_back(value: object) -> None:
+    assert read_json(json.dumps(value)) == value
+    assert read_json(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 1}',
+        '[{"b": {"a": 1, "c": 2, "a": 3}}]',
+        '{"a": 1, "\\u0061": 2}',
+        "NaN",
+        "[-Infinity]",
+        '{"a": Infinity}',
+        "",
+        "{",
+        "[1,]",
+        "[" * 100_000,
+        "1" * 5_000,
+        b"\xff\xfe\xfa",
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_what_is_not_one_document_is_refused_in_one_sentence(text: str | bytes) -> None:
+    with pytest.raises(InputError) as caught:
+        read_json(text, name="the request")
+    assert str(caught.value).startswith("the request ")
+    assert "\n" not in str(caught.value)
+
+
+@given(VALUES)
+def test_what_is_written_as_yaml_is_read_back(value: object) -> None:
+    assert read_yaml(yaml.safe_dump(value, allow_unicode=True)) == value
+
+
+@pytest.mark.parametrize("read", [read_yaml, read_yaml_texts])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\na: 1\n", "a key twice, at line 2"),
+        ("x:\n- {b: {a: 1,\n  a: 3}}", "a key twice, at line 3"),
+        ('{"a": 1, "\\u0061": 2}', "a key twice, at line 1"),
+        ("a: !!set {b, b}", "a key twice, at line 1"),
+        ("a: 1\nb: {", "not YAML at line 2"),
+        ("[" * 5_000, "too deep a nesting"),
+    ],
+)
+def test_yaml_that_is_not_one_document_is_refused_at_its_line(read: Callable, text: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"^the file .*{says}$"):
+        read(text, name="the file")
+
+
+@pytest.mark.parametrize("text", ["a: 2024-99-99", "1: a\n1.0: b", "n: " + "1" * 5_000])
+def test_values_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        read_yaml(text)
+
+
+def test_what_yaml_may_repeat_is_read() -> None:
+    assert read_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\nz: [{a: yes}, {a: off}]") == {
+        "x": {"a": 1},
+        "y": {"a": 2},
+        "z": [{"a": "yes"}, {"a": "off"}],
+    }
+
+
+DOMAIN = Domain((Integer(name="a", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
+DOCUMENT = "sfumato: 1\nunit: row\n{}attributes:\n  a: {{type: integer, minimum: 0, maximum: 3, unknown: clamp}}\n"
+
+
+def _file(read: Callable[[Path], object], name: str, text: str) -> Callable[[Path, str], object]:
+    def entrance(folder: Path, said: str) -> object:
+        path = folder / name
+        path.write_text(text.format(said), encoding="utf-8")
+        return read(path)
+
+    return entrance
+
+
+def _saved_model(folder: Path, said: str) -> object:
+    """A saved release in which somebody has edited the domain, and computed its digest anew."""
+    table = ArrayTable(DOMAIN, np.zeros((10, 1), dtype=np.int64))
+    save(
+        histogram(SimulatedVault(table, seed=1), loss=Epsilon(1), total=NoisyTotal()), folder / "model", overwrite=True
+    )
+    payload = decode((folder / "model").read_bytes()[32:])
+    payload["release"]["domain"] = DOCUMENT.format(said)
+    stored = encode(payload)
+    (folder / "edited").write_bytes(hashlib.sha256(stored).digest() + stored)
+    return load_release(folder / "edited")
+
+
+ROWS = "rows: [['0', '*'], ['1', '*']]\n"
+ENTRANCES = {
+    "a domain in YAML": (_file(load_domain, "a.yaml", DOCUMENT), "draft: true\n"),
+    "a domain in JSON": (_file(load_domain, "a.json", json.dumps(
+        {"sfumato": 1, "unit": "row", "attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 3,
+         "unknown": "clamp"}}}).replace("{", "{{").replace("}", "}}").replace("{{", "{{{}", 1)), '"draft": true, '),
+    "a domain on the page": (lambda _, said: document(DOCUMENT.format(said)), "draft: true\n"),
+    "a domain in a saved model": (_saved_model, "draft: false\n"),
+    "a hierarchy in YAML": (_file(Hierarchy.read, "a.yaml", "attribute: a\n{}"), ROWS),
+    "a hierarchy in JSON": (_file(Hierarchy.read, "a.json", '{{{}"attribute": "a"}}'), '"rows": [["0", "*"]], '),
+    "structural zeros": (
+        _file(lambda path: load_zeros(path, DOMAIN), "z.yaml", "- attributes: [a]\n{}"),
+        "  impossible: [['0']]\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_key_said_twice_is_refused_wherever_a_document_comes_in(entrance: str, tmp_path: Path) -> None:
+    enter, key = ENTRANCES[entrance]
+    enter(tmp_path, key)
+    with pytest.raises(InputError) as refused:
+        enter(tmp_path, 2 * key)
+    said = refused.value if entrance != "a domain in a saved model" else refused.value.__cause__
+    assert "says a key twice" in str(said)
