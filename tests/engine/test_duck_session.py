@@ -17,10 +17,9 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unit, Unknown
 from sfumato.engine.duckdb.duck_session import shared_session
-from sfumato.engine.duckdb.duck_sources import Frame
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
-from sfumato.engine.open import open_table
+from sfumato.engine.open import Frame, open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import EngineError
 
@@ -53,7 +52,7 @@ MEMORY = """
     import gc, sys
     from pathlib import Path
     from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
-    from sfumato.engine.duckdb.duck_sources import file_source
+    from sfumato.engine.open import file_source
     from sfumato.engine.duckdb.duck_table import DuckTable
 
     folder, shared, tables = sys.argv[1], sys.argv[2] == "shared", int(sys.argv[3])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import glob
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from sfumato.domain import CsvFormat
+from sfumato.engine.csv_file import CSV_SUFFIXES, CsvFile, csv_file
 from sfumato.engine.port import ProtectedTable
-from sfumato.engine.table_files import shown
-from sfumato.errors import InputError
+from sfumato.engine.table_files import PARQUET_SUFFIXES, Stamps, literal_path, quoted, refuse_repeats, shown, stamps
+from sfumato.errors import InputError, TableError
 
 _DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
 
@@ -27,7 +33,6 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
         EngineError: the database does not answer, or gives no permission.
         TableError: it cannot be read, has no rows, or has two columns of one name.
     """
-    from sfumato.engine.duckdb.duck_sources import file_source, frame_source
     from sfumato.engine.duckdb.duck_table import DuckTable
 
     if isinstance(source, ProtectedTable):
@@ -57,3 +62,131 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
             culprit=shown(source),
         )
     return DuckTable(file_source(source, csv))
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Parquet files that match a pattern."""
+
+    pattern: str
+
+    @property
+    def title(self) -> str:
+        """The pattern."""
+        return self.pattern
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
+        """A ``read_parquet`` without columns made from directory names."""
+        return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
+
+    def stamps(self) -> Stamps:
+        """Of every file that matches now."""
+        return stamps(self.pattern)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An Arrow table in memory."""
+
+    table: pa.Table
+    title: str
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
+        """A view of the table, without copying it."""
+        connection.register("sfumato_frame", self.table)
+        return "sfumato_frame"
+
+    def stamps(self) -> Stamps:
+        """None: nobody else writes to it."""
+        return ()
+
+
+def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | ParquetFiles:
+    """The source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
+
+    Raises:
+        TableError: nothing is there, it cannot be read, or it is not what its name says.
+        InputError: the name does not say what it is.
+    """
+    text, path = str(path), Path(path)
+    try:
+        if path.is_dir():
+            if not any(path.glob("*.parquet")):
+                raise TableError(f"{text} is a directory without .parquet files", culprit=path)
+            return parquet_files(f"{literal_path(path)}/*.parquet")
+        if path.is_file():
+            path.open("rb").close()
+        elif glob.has_magic(text) and text.endswith(PARQUET_SUFFIXES):
+            return parquet_files(text)
+        else:
+            raise TableError(f"there is no file {text}", culprit=path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no path"
+        raise TableError(f"cannot read {text[:200]!r}: {reason}", culprit=path) from None
+    if text.lower().endswith(CSV_SUFFIXES):
+        return csv_file(path, csv)
+    if text.lower().endswith(PARQUET_SUFFIXES):
+        return parquet_files(literal_path(path))
+    known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
+    raise InputError(f"cannot tell what {text} is by its name; it should end in one of {known}", culprit=path)
+
+
+def parquet_files(pattern: str) -> ParquetFiles:
+    """The Parquet files that match a pattern.
+
+    Raises:
+        TableError: no file matches, the first is not Parquet, or repeats a column.
+    """
+    import pyarrow.parquet as pq
+
+    first = min(glob.glob(pattern, recursive=True), default=None)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if first is None:
+        raise TableError(f"no file matches {pattern}", culprit=pattern)
+    try:
+        names = pq.read_schema(first).names
+    except (pa.ArrowInvalid, OSError):
+        raise TableError(f"{first} is not a Parquet file", culprit=pattern) from None
+    refuse_repeats(names, first)
+    return ParquetFiles(pattern)
+
+
+def frame_source(frame: object) -> Frame:
+    """A pandas, polars or Arrow frame as an Arrow table; the frame itself is not touched.
+
+    Raises:
+        InputError: not a frame.
+        TableError: a column that Arrow cannot hold, such as one of mixed types.
+    """
+    library = type(frame).__module__.partition(".")[0]
+    title = f"the {library} frame"
+    try:
+        table = _arrow_table(frame, library)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+    except TableError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
+        raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
+    if table is not None and not table.num_columns:
+        raise TableError(f"{title} has no columns", culprit=frame)
+    if table is None:
+        raise InputError(
+            f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
+            culprit=frame,
+        )
+    refuse_repeats(table.column_names, title)
+    return Frame(table, title)
+
+
+def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
+    """The frame as an Arrow table, by the interface that libraries of frames share; None where it is no frame."""
+    name = type(frame).__name__
+    if (library, name) == ("polars", "LazyFrame"):
+        frame = frame.collect()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if (library, name) == ("pandas", "DataFrame"):
+        refuse_repeats([str(each) for each in frame.columns], "the pandas frame")
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    stream = getattr(frame, "__arrow_c_stream__", None)
+    return None if stream is None or name == "Series" else pa.table(frame)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -20,18 +20,34 @@ from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
-from sfumato.engine.duckdb.duck_session import DuckSession, shared_session
-from sfumato.engine.duckdb.duck_sources import DIALECT, DuckSource, column
-from sfumato.engine.duckdb.relabelling import relabelled
+from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
 from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
+from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
 BUCKET_ROWS = 4_000_000  # rows bounded at once: a window over all of a large table would spill
+
+
+class DuckSource(Protocol):
+    """Something that a DuckDB connection can read."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        ...
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
+        """What stands after FROM, on this connection."""
+        ...
+
+    def stamps(self) -> Stamps:
+        """See :func:`stamps`."""
+        ...
 
 
 class DuckTable:

@@ -35,7 +35,7 @@ from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.spark.spark_rewriting import SparkRewriting
+from sfumato.engine.rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
 from sfumato.engine.table_files import PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
 from sfumato.errors import EngineError, InputError, TableError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.engine.duckdb.relabelling import ClassAssignment, Shuffle, Tuples, relabelled
 from sfumato.engine.port import Recode
+from sfumato.engine.rewriting import ClassAssignment, Shuffle, Tuples, relabelled
 
 SCHEMA = pa.schema([("class", pa.uint32()), ("r0", pa.string())])
 
@@ -79,7 +79,7 @@ def mixed(rows: list[str], folder, batch: int) -> list[str]:
 @pytest.mark.parametrize("bucket", [2, 100])
 def test_every_order_is_equally_likely(bucket: int, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     # 1 200 orders of three rows: 200 each, within 8 standard deviations, whether one bucket holds them or not
-    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", bucket)
+    monkeypatch.setattr("sfumato.engine.rewriting.BUCKET_ROWS", bucket)
     seen = Counter(tuple(mixed(["a", "b", "c"], tmp_path, 2)) for _ in range(1200))
     assert set(seen) == set(permutations("abc"))
     assert max(abs(number - 200) for number in seen.values()) < 8 * (1200 * 5 / 36) ** 0.5
@@ -87,7 +87,7 @@ def test_every_order_is_equally_likely(bucket: int, tmp_path, monkeypatch: pytes
 
 
 def test_many_buckets_hold_every_row_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", 97)
+    monkeypatch.setattr("sfumato.engine.rewriting.BUCKET_ROWS", 97)
     rows = [str(number) for number in range(5000)]
     found = mixed(rows, tmp_path, 333)
     assert sorted(found) == sorted(rows)
@@ -96,7 +96,7 @@ def test_many_buckets_hold_every_row_once(tmp_path, monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_left_behind_by_a_failure(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engine.duckdb.relabelling.BUCKET_ROWS", 2)
+    monkeypatch.setattr("sfumato.engine.rewriting.BUCKET_ROWS", 2)
 
     def broken():
         yield pa.record_batch({"c0": pa.array([0, 1, 1], pa.uint8())})
