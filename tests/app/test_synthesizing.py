@@ -208,7 +208,7 @@ def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
     ) as running:
         assert running.stderr is not None
         while "Measuring" not in running.stderr.readline():
-            pass
+            assert running.poll() is None
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130

@@ -97,6 +97,11 @@ def faults(url, delivered):
     return {fault for fault, fine in checks.items() if not fine}
 
 
+def on_credit(delivered):
+    """Whether many answers were delivered on credit, of which hardly all were paid for by somebody else."""
+    return sum(body == number.to_bytes(16, "big") for number, _, body in delivered) > 30
+
+
 def contradictory(delivered):
     """Whether two answers to one question were delivered."""
     return len({(number, body) for number, _, body in delivered}) > len({number for number, _, _ in delivered})
@@ -121,7 +126,8 @@ def test_many_killed_writers_lose_nothing_and_get_nothing_free(url):
 
 
 def test_the_loop_catches_a_mutant_that_answers_on_credit(url):
-    assert "delivered but not in the journal" in faults(url, kill_loop(url, 5, answer_on_credit))
+    delivered = kill_loop(url, 40, answer_on_credit, enough=on_credit)
+    assert "delivered but not in the journal" in faults(url, delivered)
 
 
 def test_the_loop_catches_a_mutant_that_hands_out_what_it_did_not_store(url):

@@ -24,7 +24,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-expect.set_options(timeout=20_000)
+PATIENCE = 240_000  # milliseconds, on a machine that does much else
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def visitor(browser, server) -> Page:
         lambda address: not address.startswith((server.address, "data:")), lambda route: pytest.fail(route.request.url)
     )
     page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     return page
 
 

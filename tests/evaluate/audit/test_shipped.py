@@ -9,20 +9,19 @@ from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.noise import DiscreteGaussian
 
 NAMES = tuple(subjects(OsEntropy()))
+ERROR = 1e-3 / len(NAMES)
+IDLE = {"gaussian-rho", "stability-new-key"}  # whose bound stays far below the claim
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_shipped_mechanism_passes(name):
-    """Fresh randomness at each run: all of them pass with probability above 0.999."""
-    finding = audit(subjects(OsEntropy())[name], draws=6400, error=1e-3 / len(NAMES))
+def test_every_shipped_mechanism_passes_an_audit_that_has_power(name):
+    """The bound comes near the claim, so a mechanism with a fifth of its loss would not give it.
+
+    The draws are the same at each run, so there is no false alarm; the long audit has fresh ones.
+    """
+    finding = audit(subjects(SimulatedEntropy(7))[name], draws=6400, error=ERROR)
     assert finding.passed, finding
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in {"gaussian-rho", "stability-new-key"}])
-def test_every_audit_has_power(name):
-    """The bound comes near the claim, so a mechanism with a fifth of its loss would not give it."""
-    finding = audit(subjects(SimulatedEntropy(7))[name], draws=6400, error=1e-3 / len(NAMES))
-    assert finding.proven > finding.claimed / 5, finding
+    assert name in IDLE or finding.proven > finding.claimed / 5, finding
 
 
 @pytest.mark.slow
