@@ -23,7 +23,7 @@ from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ran
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, Settled
+from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
@@ -210,7 +210,7 @@ def _honest(
     total = PublicTotal(int(experiment.counts.sum()))
     simulation = _Simulation(vault)
 
-    def released(method: Callable[[ProtectedTable], Synthetic]) -> Floats:
+    def released(method: Callable[[VaultInterface], Synthetic]) -> Floats:
         return np.array([method(simulation).model.cells(experiment.domain.names) for _ in range(RELEASES)])
 
     found: dict[str, list[Floats]] = {"mwem": [], "mwem_average": [], "histogram": [], "auto": []}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfumato.errors import TableError
-from sfumato.evaluate.released import Answered, Perturbed, Released, Rows, onto_simplex
+from sfumato.evaluate.released import AnsweredWorkload, Perturbed, Released, Rows, onto_simplex
 
 
 @given(arrays(np.float64, st.integers(1, 6), elements=st.floats(-5, 5)))
@@ -26,7 +26,7 @@ def test_the_simplex_projection_is_nearest(values):
 def test_answered_projects_what_was_asked_and_is_uniform_elsewhere(people):
     real = Released.of(people.population(3000, seed=0))
     counts = real.marginal(("town", "job", "rich")) * 3000
-    answered = Answered(people.DOMAIN, {("town", "job", "rich"): counts, ("rooms",): real.marginal(("rooms",))})
+    answered = AnsweredWorkload(people.DOMAIN, {("town", "job", "rich"): counts, ("rooms",): real.marginal(("rooms",))})
     np.testing.assert_allclose(answered.marginal(("rich", "town")), real.marginal(("rich", "town")), atol=1e-12)
     expected = np.multiply.outer(real.marginal(("job",)), real.marginal(("rooms",)))
     np.testing.assert_allclose(answered.marginal(("job", "rooms")), expected, atol=1e-12)

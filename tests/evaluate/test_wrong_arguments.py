@@ -13,7 +13,7 @@ from sfumato import evaluate
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError, TableError
 from sfumato.evaluate.claims import parse_claim
-from sfumato.evaluate.evaluation_result import Entry
+from sfumato.evaluate.evaluation_result import ClaimedRelease
 from sfumato.evaluate.released import Released, Rows
 from sfumato.privacy.loss import Epsilon, Rho
 
@@ -22,7 +22,7 @@ NO_TEXT = tuple(odd for odd in ODD if not isinstance(odd, str))
 NO_SEED = tuple(odd for odd in ODD if odd is not ODD[1] and odd is not ODD[2])
 AGE = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP),))
 NOTHING = evaluate.Claim()
-ENTRY = Entry("half", "sample", NOTHING)
+ENTRY = ClaimedRelease("half", "sample", NOTHING)
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from sfumato.errors import InputError, SfumatoError
-from sfumato.vault.release import Rows, free, save_text, whole, writable
+from sfumato.vault.release import ReleasedRows, free, save_text, whole, writable
 
-ROWS = Rows(pa.table({"age": [3, None], "sex": ["f", "m"]}))
+ROWS = ReleasedRows(pa.table({"age": [3, None], "sex": ["f", "m"]}))
 
 
 def names(folder: Path) -> list[str]:

@@ -24,7 +24,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.report.page import Page, Plot, Row, ShownTable
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.release import Rows as PublicRows
+from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 
 CHILDREN_LOSS = Epsilon(1)
@@ -169,7 +169,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
     """
     described = domain("census")
     real_path, synthetic_path = folder / "census.parquet", folder / "census-synthetic.parquet"
-    PublicRows(census()).to_parquet(real_path, overwrite=True)
+    ReleasedRows(census()).to_parquet(real_path, overwrite=True)
     with open_ledger(
         f"sqlite:///{folder / 'census.ledger'}", dataset="census", limit=CENSUS_LOSS, create=True
     ) as ledger:

@@ -21,7 +21,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.frontier import Candidate
 from sfumato.evaluate.release_files import from_arrow
-from sfumato.evaluate.released import Answered, Perturbed, Released, Rows
+from sfumato.evaluate.released import AnsweredWorkload, Perturbed, Released, Rows
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import OsEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
@@ -114,13 +114,13 @@ def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Rel
         return from_arrow(release.rows.table, rows.domain)
 
 
-def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> Answered:
+def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> AnsweredWorkload:
     """Noisy counts of all two-way marginals, and nothing else."""
     cliques = list(combinations(rows.domain.names, 2))
     measured = _in_memory(rows).mechanisms(loss).measure([Marginal(clique) for clique in cliques], loss)
     shapes = [rows.domain.project(clique).shape for clique in cliques]
     answers = [each.values.astype(np.float64).reshape(shape) for each, shape in zip(measured, shapes, strict=True)]
-    return Answered(rows.domain, dict(zip(cliques, answers, strict=True)))
+    return AnsweredWorkload(rows.domain, dict(zip(cliques, answers, strict=True)))
 
 
 def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:

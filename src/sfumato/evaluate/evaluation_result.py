@@ -19,7 +19,7 @@ from sfumato.evaluate.audit.loss_bounds import PureOrApproximate, lower_bounds
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.intervals import Advantage, Interval, Share
 from sfumato.evaluate.population_split import PopulationSplit, Progress, no_progress
-from sfumato.evaluate.released import Marginals, Released, keys
+from sfumato.evaluate.released import MarginalSource, Released, keys
 from sfumato.evaluate.utility.query_errors import QueryErrors
 from sfumato.evaluate.utility.scorecard import Scorecard, scorecard
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
@@ -33,7 +33,7 @@ Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ClaimedRelease:
     """What a release is called, its kind of method, and what it claims."""
 
     name: str
@@ -96,7 +96,13 @@ class EvaluationResult:
 
 
 def judge(
-    release: Marginals, split: PopulationSplit, *, entry: Entry, target: str, seed: int, watch: Progress = no_progress
+    release: MarginalSource,
+    split: PopulationSplit,
+    *,
+    entry: ClaimedRelease,
+    target: str,
+    seed: int,
+    watch: Progress = no_progress,
 ) -> EvaluationResult:
     """Score and attack one release.
 
@@ -111,7 +117,7 @@ def judge(
     Raises:
         InputError: what is no release, split, entry or target.
     """
-    expect(entry, Entry, "what is judged is called by an Entry(name, family, claim)")
+    expect(entry, ClaimedRelease, "what is judged is called by an Entry(name, family, claim)")
     scored = scorecard(release, split, target=target, seed=seed, watch=watch)
     watch("attacks")
     attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
@@ -158,7 +164,7 @@ def _standard_errors(scored: Scorecard) -> dict[str, float]:
 
 
 def _samples(
-    scored: Scorecard, attacked: Attacks, release: Marginals, split: PopulationSplit
+    scored: Scorecard, attacked: Attacks, release: MarginalSource, split: PopulationSplit
 ) -> dict[str, tuple[int, int]]:
     """What was looked at, and how much there is: exact figures have all."""
     three = scored.marginals[2]
@@ -211,7 +217,7 @@ def _thinned(curve: Roc) -> tuple[tuple[float, float], ...]:
     return tuple(zip(curve.false_positive[places].tolist(), curve.true_positive[places].tolist(), strict=True))
 
 
-def _shares(source: Marginals, name: str) -> tuple[float, ...]:
+def _shares(source: MarginalSource, name: str) -> tuple[float, ...]:
     return tuple(source.marginal((name,)).tolist())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.arguments import expect, expect_all
 from sfumato.errors import InputError, SfumatoError
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.evaluation_result import Entry, EvaluationResult, judge
+from sfumato.evaluate.evaluation_result import ClaimedRelease, EvaluationResult, judge
 from sfumato.evaluate.intervals import Advantage
 from sfumato.evaluate.population_split import (
     PopulationSplit,
@@ -24,7 +24,7 @@ from sfumato.evaluate.population_split import (
     refuse_wrong_release,
     refuse_wrong_split,
 )
-from sfumato.evaluate.released import Marginals, Released, Rows
+from sfumato.evaluate.released import MarginalSource, Released, Rows
 from sfumato.model.row_sampling import generator
 
 VERSION = 4
@@ -45,10 +45,10 @@ class Candidate:
     name: str
     family: str
     claim: Claim
-    make: Callable[[Rows], Marginals]
+    make: Callable[[Rows], MarginalSource]
 
     def __post_init__(self) -> None:
-        _ = Entry(self.name, self.family, self.claim)
+        _ = ClaimedRelease(self.name, self.family, self.claim)
         if not callable(self.make):
             raise InputError("a candidate is made by a function of the members", culprit=self.make)
 
@@ -122,7 +122,7 @@ def frontier(
         found = judge(
             release,
             split,
-            entry=Entry(candidate.name, candidate.family, candidate.claim),
+            entry=ClaimedRelease(candidate.name, candidate.family, candidate.claim),
             target=target,
             seed=seed,
             watch=stage,

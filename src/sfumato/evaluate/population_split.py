@@ -16,7 +16,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.intervals import Share, newcombe
-from sfumato.evaluate.released import KeptMarginals, Marginals, Released, Rows, keys
+from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys
 from sfumato.model.row_sampling import generator, seeded
 
 FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
@@ -123,13 +123,13 @@ def refuse_wrong_people(people: Rows, domain: Domain) -> None:
     _refuse_other_domain(people.domain, domain)
 
 
-def refuse_wrong_release(release: Marginals, domain: Domain) -> None:
+def refuse_wrong_release(release: MarginalSource, domain: Domain) -> None:
     """Refuse what is no release, or one of another domain.
 
     Raises:
         InputError, TableError: as said.
     """
-    expect(release, Marginals, "a release is rows, answers or reports, such as read_release returns")
+    expect(release, MarginalSource, "a release is rows, answers or reports, such as read_release returns")
     _refuse_other_domain(release.domain, domain)
 
 

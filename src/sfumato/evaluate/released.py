@@ -102,7 +102,7 @@ _STEP = 1 << 16  # weights are multiples of 2^-16: float32 sums over 255 attribu
 
 
 @runtime_checkable
-class Marginals(Protocol):
+class MarginalSource(Protocol):
     """Whatever can say how the people are spread over the cells of a few attributes."""
 
     @property
@@ -236,7 +236,7 @@ _CELLS = 1 << 25  # cells kept in all (256 MiB); what comes after is computed ag
 class KeptMarginals:
     """A source that keeps its small marginals."""
 
-    source: Marginals
+    source: MarginalSource
     _kept: dict[tuple[str, ...], Shares] = field(default_factory=dict, repr=False)
     _cells: int = 0
 
@@ -258,7 +258,7 @@ class KeptMarginals:
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class AnsweredWorkload:
     """Noisy counts of some marginals, and nothing else.
 
     What was not asked is not known: a marginal is projected from an answered one that contains it;

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Unsigned = NDArray[np.uint64]
+EnclosureEnds = NDArray[np.uint64]
 
 COARSE_BITS = 31  # two factors of at most 2^31 multiply within 64 bits
 _DIGIT = 8
@@ -77,7 +77,7 @@ def exp_sequence(first: Fraction, step: Fraction, curvature: Fraction, count: in
     return sequence
 
 
-def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[Unsigned, Unsigned]:
+def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:
     """Enclosures of ``2^31 * exp(-unit * m)`` for an array of integers m >= 0, vectorised.
 
     exp(-unit m) is the product over the base-256 digits of m of exp(-unit 256^i digit), each looked
@@ -98,14 +98,14 @@ def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[Unsign
 
 
 @lru_cache(maxsize=64)
-def _digit_tables(unit: Fraction) -> tuple[np.int64, tuple[tuple[Unsigned, Unsigned], ...]]:
+def _digit_tables(unit: Fraction) -> tuple[np.int64, tuple[tuple[EnclosureEnds, EnclosureEnds], ...]]:
     """The first multiple whose exponent is 22 or more (2^63 - 1 at most), and a table for each of its digits."""
     last = min(-(-_NOTHING_LEFT * unit.denominator // unit.numerator), (1 << 63) - 1)
     digits = -(-last.bit_length() // _DIGIT)
     return np.int64(last), tuple(_digit_table(unit * (1 << _DIGIT * place)) for place in range(digits))
 
 
-def _digit_table(unit: Fraction) -> tuple[Unsigned, Unsigned]:
+def _digit_table(unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:
     fine = 2 * COARSE_BITS
     pairs = exp_sequence(Fraction(0), unit, Fraction(0), 1 << _DIGIT, fine)
     low = np.array([low >> (fine - COARSE_BITS) for low, _ in pairs], dtype=np.uint64)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.accountant import Charge
-from sfumato.privacy.enclosure import COARSE_BITS, Unsigned, exp_enclosure, exp_enclosures
+from sfumato.privacy.enclosure import COARSE_BITS, EnclosureEnds, exp_enclosure, exp_enclosures
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact
 from sfumato.privacy.sampler import decide, one_below, uniform_below
 
-Scores = NDArray[np.int64] | Sequence[int | Fraction]
+CandidateScores = NDArray[np.int64] | Sequence[int | Fraction]
 
 _LARGEST = 1 << 62
 _MOST_CANDIDATES = 1 << 32
@@ -72,7 +72,7 @@ class ScoreMechanism(ABC):
         return self.epsilon.value / (self.sensitivity if self.monotone else 2 * self.sensitivity)
 
     @abstractmethod
-    def choose(self, scores: Scores, entropy: Entropy) -> int:
+    def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
         """The index of the chosen candidate.
 
         Args:
@@ -98,7 +98,7 @@ class Exponential(ScoreMechanism):
 
     squares_a_rho = 8
 
-    def choose(self, scores: Scores, entropy: Entropy) -> int:
+    def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
         """See :meth:`ScoreMechanism.choose`.
 
         Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)).
@@ -108,7 +108,7 @@ class Exponential(ScoreMechanism):
         chosen, _ = self.choose_among(scores, np.ones(len(scores), dtype=np.int64), entropy)
         return chosen
 
-    def choose_among(self, scores: Scores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
+    def choose_among(self, scores: CandidateScores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
         """As :meth:`choose`, among groups of candidates that share a score: the group, and the place within it.
 
         Args:
@@ -148,7 +148,7 @@ class PermuteAndFlip(ScoreMechanism):
 
     squares_a_rho = 2
 
-    def choose(self, scores: Scores, entropy: Entropy) -> int:
+    def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
         """See :meth:`ScoreMechanism.choose`.
 
         Exact: all coins are flipped at once, and one of those that show is taken uniformly, which is the
@@ -170,8 +170,8 @@ class _Gaps:
 
     distances: Sequence[int] | NDArray[np.int64]
     unit: Fraction
-    low: Unsigned
-    high: Unsigned
+    low: EnclosureEnds
+    high: EnclosureEnds
 
     def probability(self, index: int, bits: int) -> tuple[int, int]:
         """An enclosure of exp(-unit distance)."""
@@ -184,7 +184,7 @@ class _Gaps:
         return (low - base) // width, -((base - high) // width)
 
 
-def _gaps(scores: Scores, rate: Fraction) -> _Gaps:
+def _gaps(scores: CandidateScores, rate: Fraction) -> _Gaps:
     if len(scores) == 0:
         raise InputError("a choice needs at least one candidate", culprit=scores)
     distances: list[int] | NDArray[np.int64]

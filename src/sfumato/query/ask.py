@@ -27,7 +27,7 @@ from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
 from sfumato.vault.guarantee import loss_json
-from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, Settled, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import Additive, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release
@@ -38,7 +38,7 @@ _PARTS = 4096
 
 
 def ask(
-    vault: ProtectedTable, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
+    vault: VaultInterface, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
 ) -> Answer:
     """Answer a query under one loss, charged before the data is touched.
 
@@ -76,7 +76,7 @@ def ask(
 
 
 def sql(
-    vault: ProtectedTable,
+    vault: VaultInterface,
     text: str,
     *,
     loss: Loss,
@@ -162,7 +162,7 @@ def _values(found: Estimates) -> list[NoisyValue]:
     ]
 
 
-def _discover(vault: ProtectedTable, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
+def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
     loss = _with_delta(loss)
     mechanism = _threshold(loss, vault.domain)
     columns = query.discovered
@@ -225,7 +225,7 @@ class ChosenQuantile(Release):
 
 
 def choose_quantile(
-    vault: ProtectedTable,
+    vault: VaultInterface,
     quantile: Quantile,
     *,
     loss: Loss,

@@ -17,7 +17,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.vault.interface import Mechanisms, Payload, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Marginal
 from sfumato.vault.release import Release
 from sfumato.workload import Workload
@@ -53,7 +53,7 @@ def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[Strategy
     return plan(domain, loss, workload, by_attribute(domain, workload))
 
 
-def answer_batch(vault: ProtectedTable, workload: Workload, *, loss: Loss) -> BatchAnswer:
+def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> BatchAnswer:
     """Answer all queries of a workload for one loss, by the strategy of the least expected error.
 
     Where single cells are best, the batch shares its table with any query that counts these cells.

@@ -21,7 +21,7 @@ from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price, request
 from sfumato.query.question import Query, plan, refuse_no_query
 from sfumato.vault.guarantee import loss_json as loss_in_words
-from sfumato.vault.interface import ProtectedTable, refuse_no_vault
+from sfumato.vault.interface import VaultInterface, refuse_no_vault
 
 _DIGITS, _PLACES = 15, Decimal("1e-18")  # of a part that has to be rounded; as many as a float prints
 REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
@@ -40,7 +40,7 @@ class Session:
         BudgetError: the ledger's limit would never admit all of the queries.
     """
 
-    def __init__(self, vault: ProtectedTable, *, budget: Loss, queries: int) -> None:
+    def __init__(self, vault: VaultInterface, *, budget: Loss, queries: int) -> None:
         if not isinstance(queries, int) or queries < 1:
             raise QueryError(f"a session answers a whole number of queries, at least one, not {queries}")
         refuse_no_vault(vault)
@@ -90,7 +90,7 @@ class Adaptive:
         BudgetError: it is more, in the measure of the ledger's limit, than the limit.
     """
 
-    def __init__(self, vault: ProtectedTable, *, budget: Loss) -> None:
+    def __init__(self, vault: VaultInterface, *, budget: Loss) -> None:
         refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
         if type(budget) is type(vault.limit):  # in another measure it depends on how it is divided
@@ -149,7 +149,7 @@ def _refuse_no_loss(loss: Loss, name: str) -> None:
         raise LossError(f"state a {name}: Epsilon, Rho or EpsilonDelta", culprit=loss)
 
 
-def _refuse_beyond(vault: ProtectedTable, charge: Charge) -> None:
+def _refuse_beyond(vault: VaultInterface, charge: Charge) -> None:
     """Refuse a session that the ledger could never answer to its end, before the first query is paid for."""
     if vault.limit is not None and not admits(vault.limit, NOTHING, charge):
         raise BudgetError(

@@ -57,7 +57,7 @@ from sfumato.synthesize.marginal_selection import (
 )
 from sfumato.synthesize.row_count import PublicTotal, RowCount
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
-from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
@@ -70,7 +70,7 @@ SCORES = Fraction(7, 100)
 
 
 def aim(
-    vault: ProtectedTable,
+    vault: VaultInterface,
     *,
     loss: Loss,
     total: RowCount,
@@ -131,7 +131,7 @@ def adapt(
 
 
 def as_request(
-    vault: ProtectedTable,
+    vault: VaultInterface,
     method: str,
     loss: Loss,
     total: RowCount,
@@ -244,7 +244,7 @@ _COMPARED = 1 << 26  # cells of all candidates together, half of what the vault 
 
 
 def annealed(
-    vault: ProtectedTable,
+    vault: VaultInterface,
     *,
     loss: Loss,
     total: RowCount,

@@ -27,8 +27,8 @@ from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.row_count import Bought, BudgetShare, NoisyTotal, PublicTotal, RowCount
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import ProtectedTable, refuse_no_vault
-from sfumato.vault.release import Rows
+from sfumato.vault.interface import VaultInterface, refuse_no_vault
+from sfumato.vault.release import ReleasedRows
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, refuse_no_workload
 
 ROUNDS = 30
@@ -52,7 +52,7 @@ class Option:
     error: float
     reason: str
     left_out: str
-    run: Callable[[ProtectedTable], Synthetic]
+    run: Callable[[VaultInterface], Synthetic]
 
     def __str__(self) -> str:
         if math.isinf(self.error):
@@ -90,17 +90,17 @@ class Synthesizer:
             raise InputError("nothing was released yet: fit the synthesizer to a vault first", culprit=self)
         return self._release
 
-    def fit(self, vault: ProtectedTable) -> Synthesizer:
+    def fit(self, vault: VaultInterface) -> Synthesizer:
         """Release with the method; where it raises, what was released before stays."""
         self._release = self.method(vault, **self.options)
         return self
 
-    def sample(self, rows: int | None = None) -> Rows:
+    def sample(self, rows: int | None = None) -> ReleasedRows:
         """Rows of the released model, as many as the release has without a number; costs nothing."""
         return self.release.sample(rows)
 
 
-def auto(vault: ProtectedTable, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+def auto(vault: VaultInterface, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
     """Release with the method of least expected error over ``workload``; the provenance says why.
 
     Raises:

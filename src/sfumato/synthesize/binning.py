@@ -18,7 +18,7 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.row_count import divisible
-from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.value_questions import Bins
 
 LEVELS = 5
@@ -26,7 +26,7 @@ BRANCHES = 4
 _CLEAR = 3.0  # standard deviations of a bin's noise that its count must exceed to be split
 
 
-def private_edges(vault: ProtectedTable, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
+def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
     """Edges of about ``bins`` bins that hold about as many rows each, at ``loss``.
 
     Adding or removing one row moves one bin of each level by one: each level has sensitivity one and

@@ -23,7 +23,7 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.row_count import NoisyTotal, RowCount, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle, tables
-from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Marginal
 from sfumato.workload.counting_queries import Workload, as_clique, as_cliques
@@ -35,7 +35,7 @@ MOST_OPTIMISED = 256
 
 
 def histogram(
-    vault: ProtectedTable, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None
+    vault: VaultInterface, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None
 ) -> Synthetic:
     """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
 
@@ -51,7 +51,7 @@ def histogram(
     return _release(vault, loss, total, (names,), "histogram")
 
 
-def marginals(vault: ProtectedTable, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
+def marginals(vault: VaultInterface, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
     """Release one noisy table for each set of attributes, the loss divided equally, and rows.
 
     The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
@@ -91,7 +91,7 @@ def cell_variance(domain: Domain, loss: Loss, total: RowCount, cliques: Sequence
 
 
 def _release(
-    vault: ProtectedTable, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
+    vault: VaultInterface, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
 ) -> Synthetic:
     row_count.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
@@ -127,7 +127,7 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
 
 
-def matrix(vault: ProtectedTable, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+def matrix(vault: VaultInterface, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
     """Release the cells of a workload's attributes from optimised measurements, and rows.
 
     Raises:

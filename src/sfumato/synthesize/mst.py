@@ -25,7 +25,7 @@ from sfumato.synthesize.initial_marginals import FittedState, begin, count_share
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.row_count import RowCount
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
-from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance
 from sfumato.vault.scores import MarginalErrors
 
@@ -35,7 +35,7 @@ _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that 
 
 
 def mst(
-    vault: ProtectedTable, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+    vault: VaultInterface, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 

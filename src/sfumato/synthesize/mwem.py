@@ -24,7 +24,7 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.row_count import Bought, NoisyTotal, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
-from sfumato.vault.interface import Mechanisms, ProtectedTable, Request, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Counting
 from sfumato.vault.scores import AbsoluteErrors
@@ -58,7 +58,7 @@ class Schedule:
             raise InputError("the output of MWEM is Output.LAST or Output.AVERAGE", culprit=self)
 
 
-def mwem(vault: ProtectedTable, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
+def mwem(vault: VaultInterface, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
     """Release a table that answers ``workload`` well, and rows.
 
     Each of T rounds spends 1/2T of the loss on selecting (score |q(A) - q(B)|, of sensitivity 1 under

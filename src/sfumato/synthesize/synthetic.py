@@ -23,7 +23,7 @@ from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product, refuse_large, to_arrow
 from sfumato.vault.interface import Settled, decode, encode
-from sfumato.vault.release import Release, Rows, free, whole
+from sfumato.vault.release import Release, ReleasedRows, free, whole
 from sfumato.workload.counting_queries import Marginals, Workload
 
 
@@ -64,7 +64,7 @@ class Synthetic(Release):
     seed: int
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> ReleasedRows:
         """A sample of the model in the table's own types: the same rows whenever this release is asked for again,
         by the same version of NumPy.
 
@@ -82,7 +82,7 @@ class Synthetic(Release):
         refuse_large(self.model.total, len(self.model.domain))
         return self.model.sample(generator(self.seed))
 
-    def sample(self, rows: int | None = None) -> Rows:
+    def sample(self, rows: int | None = None) -> ReleasedRows:
         """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
 
         Raises:
@@ -91,9 +91,9 @@ class Synthetic(Release):
         """
         return self._drawn(rows, generator())
 
-    def _drawn(self, rows: int | None, random: np.random.Generator) -> Rows:
+    def _drawn(self, rows: int | None, random: np.random.Generator) -> ReleasedRows:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
-        return Rows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
+        return ReleasedRows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

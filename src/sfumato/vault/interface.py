@@ -99,7 +99,7 @@ class Settled:
 
 
 @runtime_checkable
-class ProtectedTable(Protocol):
+class VaultInterface(Protocol):
     """What a method takes: a table behind mechanisms under one reserved loss, such as a vault."""
 
     @property
@@ -135,7 +135,7 @@ def refuse_no_vault(vault: object) -> None:
     Raises:
         InputError: as said.
     """
-    if not isinstance(vault, ProtectedTable):
+    if not isinstance(vault, VaultInterface):
         raise InputError(
             f"a method takes the vault that sf.open(table, domain=...) returns, not {type(vault).__name__}",
             culprit=vault,

@@ -29,7 +29,7 @@ from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 
-Integers = NDArray[np.int64]
+IntegerArray = NDArray[np.int64]
 Groups = tuple[tuple[int, ...] | None, ...]
 """A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
 
@@ -223,7 +223,7 @@ class Weighted(Measurable):
     """
 
     attributes: tuple[str, ...]
-    weights: Integers
+    weights: IntegerArray
 
     def check(self, domain: Domain) -> None:
         """See :class:`Measurable`."""
@@ -264,7 +264,7 @@ class Distance(Measurable):
     """
 
     attributes: tuple[str, ...]
-    reference: Integers
+    reference: IntegerArray
     groups: Groups | None = None
 
     def check(self, domain: Domain) -> None:
@@ -313,7 +313,7 @@ class Measurement:
     """
 
     question: Measurable
-    values: Integers
+    values: IntegerArray
     noise: Noise
 
     @property
@@ -379,7 +379,7 @@ def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | N
     return size
 
 
-def coarsen(table: Integers, shape: tuple[int, ...], groups: Groups | None) -> Integers:
+def coarsen(table: IntegerArray, shape: tuple[int, ...], groups: Groups | None) -> IntegerArray:
     """Sum a flat contingency table of ``shape`` over its groups: flat in C order over the coarser cells.
 
     >>> coarsen(np.array([1, 2, 3, 4, 5, 6]), (2, 3), (None, (0, 1, 1))).tolist()
@@ -404,7 +404,7 @@ def named_once(attributes: tuple[str, ...]) -> None:
         raise QueryError("an attribute is named twice in one question", culprit=attributes)
 
 
-def public_integers(values: Integers, count: int) -> None:
+def public_integers(values: IntegerArray, count: int) -> None:
     """Refuse what cannot be subtracted from counts without overflow.
 
     Raises:
@@ -444,7 +444,7 @@ def _groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
 
 
 def _check_rows(
-    domain: Domain, attributes: tuple[str, ...], rows: NDArray[np.bool_] | Integers, kind: np.dtype[np.generic]
+    domain: Domain, attributes: tuple[str, ...], rows: NDArray[np.bool_] | IntegerArray, kind: np.dtype[np.generic]
 ) -> None:
     named_once(attributes)
     if rows.dtype != kind or rows.ndim != _MATRIX or not len(rows):

@@ -54,7 +54,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReleasedRows:
     """A released table.  Files are written whole or not at all, and never over one that exists unless asked."""
 
     table: pa.Table
@@ -88,10 +88,10 @@ class Rows:
         whole(path, lambda partial: writer(self.table, partial))
 
 
-Writer = Callable[[pa.Table, Path], None]
+TableWriter = Callable[[pa.Table, Path], None]
 
 
-def writable(path: str | Path, *, overwrite: bool) -> Writer:
+def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
     """Check that ``path`` can be written, before anything is spent, and say how.
 
     Raises:
@@ -180,4 +180,4 @@ def _arrow(table: pa.Table, path: Path) -> None:
     feather.write_feather(table, path, compression="zstd")
 
 
-_WRITERS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}
+_WRITERS: dict[str, TableWriter] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}

@@ -21,7 +21,7 @@ from sfumato.privacy.selection import Exponential
 from sfumato.vault.questions import (
     Counting,
     Distance,
-    Integers,
+    IntegerArray,
     Measurable,
     check_size,
     digest,
@@ -90,7 +90,7 @@ class AbsoluteErrors(Scores):
     """
 
     queries: Counting
-    answers: Integers
+    answers: IntegerArray
 
     def check(self, domain: Domain) -> None:
         """See :class:`Scores`."""

@@ -5,7 +5,7 @@ import numpy as np
 from sfumato.evaluate.attacks.answer_attacks import homer_distance
 from sfumato.evaluate.attacks.suite import attack_marginals
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.released import Answered, Released
+from sfumato.evaluate.released import AnsweredWorkload, Released
 
 
 def test_homer_tells_members_of_a_small_study_from_their_means():
@@ -24,7 +24,7 @@ def test_exact_marginals_of_few_people_are_traced_and_those_of_strangers_are_not
     names = [("age", "town", "job"), ("job", "hours", "rich"), ("rich", "rooms", "age")]
     for source, low, high in ((slice(0, 300), 0.5, 1.0), (slice(300, 600), -0.2, 0.2)):
         release = Released.of(rows.take(np.arange(900)[source]))
-        answered = Answered(people.DOMAIN, {clique: release.marginal(clique) for clique in names})
+        answered = AnsweredWorkload(people.DOMAIN, {clique: release.marginal(clique) for clique in names})
         strangers = people.population(3000, seed=1)
         found = attack_marginals(answered, rows.take(np.arange(300)), strangers, claim=Claim(), seed=0)
         assert low < found.headline.value < high

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.evaluate.released import Answered, Released
+from sfumato.evaluate.released import AnsweredWorkload, Released
 from sfumato.evaluate.utility.marginal_scores import associations
 from sfumato.evaluate.utility.scorecard import scorecard
 
@@ -14,7 +14,7 @@ def test_a_scorecard_of_rows_and_one_of_answers(everyone):
     assert rows.propensity is not None
     one, two, three = (score.value for score in rows.marginals)
     assert one > two > three > 0.3
-    answered = Answered(everyone.domain, {(name,): others.marginal((name,)) for name in everyone.domain.names})
+    answered = AnsweredWorkload(everyone.domain, {(name,): others.marginal((name,)) for name in everyone.domain.names})
     answers = scorecard(answered, everyone, target="rich", seed=3)
     assert answers.learning is answers.propensity is None
     assert answers.marginals[0].value == one

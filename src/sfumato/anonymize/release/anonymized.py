@@ -21,7 +21,7 @@ from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError
 from sfumato.vault.interface import refuse_no_vault
-from sfumato.vault.release import Release, Rows, save_text, whole, writable
+from sfumato.vault.release import Release, ReleasedRows, save_text, whole, writable
 from sfumato.vault.vault import Vault
 
 
@@ -40,13 +40,13 @@ class Anonymized(Release):
     decision: Decision = field(repr=False)
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> ReleasedRows:
         """The rows in random order: quasi-identifiers as text, then the kept columns as they are.
 
         Raises:
             InfeasibleError: the rows are not those that were verified.
         """
-        return Rows(rewritten(self.source, self.decision.recode, self.decision.counted, self.keep))
+        return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.counted, self.keep))
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.

@@ -88,7 +88,7 @@ def data(
     The census is itself a release: census.json beside it says of what, under which promise, and by which command.
     """
     from sfumato import data as bundled
-    from sfumato.vault.release import Rows, free, save_text
+    from sfumato.vault.release import ReleasedRows, free, save_text
 
     if name is None:
         text = columns([{"table": table, "holds": content} for table, content in _TABLES.items()])
@@ -107,7 +107,7 @@ def data(
     for path in (rows, description, statement):
         if path is not None:
             free(path, overwrite=overwrite)
-    Rows(tables[name]()).write(rows, overwrite=overwrite)
+    ReleasedRows(tables[name]()).write(rows, overwrite=overwrite)
     save_text(description, bundled.domain_text(name), overwrite=overwrite)
     remark(f"Wrote {rows} and {description}.")
     if statement is not None:

@@ -21,7 +21,7 @@ from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, Synth
 from sfumato.errors import LedgerError
 from sfumato.ledger.jobs import Job, Jobs, State
 from sfumato.ledger.registry import Key, Scope
-from sfumato.vault.release import Rows
+from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=StrictRoute)
@@ -148,7 +148,7 @@ def anonymized(vault: Vault, wanted: Anonymization) -> Made:
     return {**made.statement(), "facts": dict(made.facts)}, as_csv(made.rows)
 
 
-def as_csv(rows: Rows) -> bytes:
+def as_csv(rows: ReleasedRows) -> bytes:
     """The rows as a file of CSV."""
     from pyarrow import csv
 

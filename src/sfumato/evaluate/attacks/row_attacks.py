@@ -22,7 +22,7 @@ from sfumato.evaluate.attacks.similarity import Similarity, Targets
 from sfumato.evaluate.intervals import Share
 from sfumato.evaluate.released import Codes, Released, Rows, Weights
 
-Scores = NDArray[np.float64]
+TargetScores = NDArray[np.float64]
 
 MEMBERSHIP_KNOWLEDGE = "the whole row of the target"
 _BANDWIDTH = 3.0  # one column of agreement multiplies a row's part in the density by e^3
@@ -32,11 +32,11 @@ _BANDWIDTH = 3.0  # one column of agreement multiplies a row's part in the densi
 class Roc:
     """True and false positive rates over all thresholds, on the testing half."""
 
-    false_positive: Scores
-    true_positive: Scores
+    false_positive: TargetScores
+    true_positive: TargetScores
 
 
-def membership_scores(close: Weights) -> tuple[Scores, Scores]:
+def membership_scores(close: Weights) -> tuple[TargetScores, TargetScores]:
     """Two scores of each target: its nearest released row, and the density of rows around it.
 
     ``close`` are similarities over all columns, shape ``(targets, rows)``.
@@ -48,7 +48,9 @@ def membership_scores(close: Weights) -> tuple[Scores, Scores]:
     return nearest, np.log(weight.sum(axis=1, dtype=np.float64)) + _BANDWIDTH * nearest
 
 
-def guess_members(fit: tuple[Scores, ...], test: tuple[Scores, ...]) -> tuple[NDArray[np.bool_], Scores]:
+def guess_members(
+    fit: tuple[TargetScores, ...], test: tuple[TargetScores, ...]
+) -> tuple[NDArray[np.bool_], TargetScores]:
     """Guesses on the testing half by the score and threshold that were best on the fitting half.
 
     Scores are for members, then as many controls.  Returned are the guesses and the score chosen.
@@ -61,7 +63,7 @@ def guess_members(fit: tuple[Scores, ...], test: tuple[Scores, ...]) -> tuple[ND
     return test[chosen] >= threshold, test[chosen]
 
 
-def roc(scores: Scores) -> Roc:
+def roc(scores: TargetScores) -> Roc:
     """The curve of scores for members, then as many controls."""
     half = len(scores) // 2
     thresholds = np.unique(scores)[::-1]
@@ -70,7 +72,7 @@ def roc(scores: Scores) -> Roc:
     return Roc(np.concatenate([[0.0], above[0]]), np.concatenate([[0.0], above[1]]))
 
 
-def _best_threshold(scores: Scores) -> tuple[float, float]:
+def _best_threshold(scores: TargetScores) -> tuple[float, float]:
     curve = roc(scores)
     gains = curve.true_positive - curve.false_positive
     place = int(np.argmax(gains))

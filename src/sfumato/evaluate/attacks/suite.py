@@ -22,7 +22,7 @@ from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
 from sfumato.evaluate.claims import Claim, advantage_bound
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
-from sfumato.evaluate.released import Marginals, Perturbed, Released, Rows
+from sfumato.evaluate.released import MarginalSource, Perturbed, Released, Rows
 from sfumato.model.row_sampling import generator, seeded
 
 _PEOPLE = 1000  # of each kind: half of them fit, half of them test
@@ -41,7 +41,7 @@ class Attacks:
         return worst(self.results)
 
 
-def attack(release: Marginals, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
+def attack(release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
     """All attacks that apply to a release: on its rows or reports where it has some, else on its marginals.
 
     Raises:
@@ -98,7 +98,7 @@ def attack_rows(
 
 
 def attack_marginals(
-    release: Marginals, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
+    release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
 ) -> Attacks:
     """Tracing members in published marginals, where there are no rows to link, infer or single out from.
 

@@ -31,7 +31,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class OutputEvent:
     """A set of outputs, said to be likelier on the first input, or on the second where ``reverse``."""
 
     name: str
@@ -49,7 +49,7 @@ class Event:
         return f"{self.name} {self.side} {self.threshold:.6g}, {order}"
 
 
-def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[Event, float]:
+def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[OutputEvent, float]:
     """The event with the largest lower bound on these outputs, and that bound.
 
     Having been chosen on them, the bound proves nothing here: it has to be taken again on other outputs.
@@ -65,7 +65,7 @@ def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: floa
                 place = int(np.argmax(bounds))
                 if best is None or bounds[place] > largest:
                     largest = float(bounds[place])
-                    best = Event(name, score, side, float(thresholds[place]), reverse)
+                    best = OutputEvent(name, score, side, float(thresholds[place]), reverse)
     assert best is not None  # there is always the likelihood ratio
     return best, largest
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
-Counts: TypeAlias = NDArray[np.intp]
+EventCounts: TypeAlias = NDArray[np.intp]
 Bounds: TypeAlias = NDArray[np.float64]
 
 _ORDERS = np.concatenate([np.linspace(1.01, 3, 40), np.geomspace(3.2, 200, 40)])
@@ -81,7 +81,7 @@ def measure_of(claim: Loss, mu: float | None) -> Measure:
             return Concentrated(float(rho))
 
 
-def lower_bounds(measure: Measure, likelier: Counts, rarer: Counts, draws: int, *, error: float) -> Bounds:
+def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, draws: int, *, error: float) -> Bounds:
     """Bounds that exceed the true loss with probability at most ``error`` each.
 
     Args:

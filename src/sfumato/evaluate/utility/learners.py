@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.released import Rows
-from sfumato.evaluate.utility.marginal_scores import Mean, mean_of
+from sfumato.evaluate.utility.marginal_scores import SampledMean, mean_of
 from sfumato.extras import require
 from sfumato.model.row_sampling import generator
 
@@ -85,7 +85,7 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     return Learning(target, "AUC", *found, len(train), len(test))
 
 
-def propensity(real: Rows, release: Rows, *, seed: int) -> Mean:
+def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
     """Propensity score mean squared error (Woo, Reiter, Oganian, Karr 2009), as a share of its maximum.
 
     Each row's probability to be released is predicted by gradient boosting that was trained on the other

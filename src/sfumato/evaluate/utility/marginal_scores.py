@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Domain
-from sfumato.evaluate.released import Marginals, Shares
+from sfumato.evaluate.released import MarginalSource, Shares
 
 
-def marginal_distance(real: Marginals, release: Marginals, attributes: tuple[str, ...]) -> float:
+def marginal_distance(real: MarginalSource, release: MarginalSource, attributes: tuple[str, ...]) -> float:
     """Total variation: half the L1 distance of the two normalised marginals, 0 to 1."""
     return float(np.abs(real.marginal(attributes) - release.marginal(attributes)).sum() / 2)
 
 
 @dataclass(frozen=True)
-class Mean:
+class SampledMean:
     """A mean over ``taken`` of ``all`` things, and its standard error: zero where all were taken.
 
     >>> mean_of([0.0, 1.0], of=2)
-    Mean(value=0.5, error=0.0, taken=2, all=2)
+    SampledMean(value=0.5, error=0.0, taken=2, all=2)
     """
 
     value: float
@@ -33,16 +33,16 @@ class Mean:
     all: int
 
 
-def mean_of(values: Sequence[float], *, of: int) -> Mean:
+def mean_of(values: Sequence[float], *, of: int) -> SampledMean:
     """The mean of ``values``, drawn without replacement from ``of`` of them."""
     taken = len(values)
     error = 0.0
     if 1 < taken < of:
         error = float(np.std(values, ddof=1)) * math.sqrt((1 - taken / of) / taken)
-    return Mean(math.fsum(values) / taken, error, taken, of)
+    return SampledMean(math.fsum(values) / taken, error, taken, of)
 
 
-def marginal_score(real: Marginals, release: Marginals, *, ways: int) -> float:
+def marginal_score(real: MarginalSource, release: MarginalSource, *, ways: int) -> float:
     """U_t = 1 - mean total variation over all marginals of ``ways`` attributes, over the domain's cells.
 
     NIST's k-marginal score (Synthetic Data Challenge 2018, over a public binning) is 1000 U_3.
@@ -51,7 +51,9 @@ def marginal_score(real: Marginals, release: Marginals, *, ways: int) -> float:
     return 1 - math.fsum(marginal_distance(real, release, clique) for clique in cliques) / len(cliques)
 
 
-def sampled_score(real: Marginals, release: Marginals, *, ways: int, most: int, generator: np.random.Generator) -> Mean:
+def sampled_score(
+    real: MarginalSource, release: MarginalSource, *, ways: int, most: int, generator: np.random.Generator
+) -> SampledMean:
     """``marginal_score`` from at most ``most`` marginals, drawn where there are more."""
     cliques = list(combinations(real.domain.names, ways))
     drawn = np.sort(generator.permutation(len(cliques))[:most])
@@ -67,7 +69,7 @@ def rescaled(score: float, *, floor: float, ceiling: float) -> float:
     return (score - floor) / (ceiling - floor) if ceiling != floor else float("nan")
 
 
-def associations(source: Marginals) -> NDArray[np.float64]:
+def associations(source: MarginalSource) -> NDArray[np.float64]:
     """Symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
 
     Numbers stand for their bin's middle.  Rows without a declared value of both are left out: a cell for missing or

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
-from sfumato.evaluate.released import Marginals, Released
+from sfumato.evaluate.released import MarginalSource, Released
 
 _WIDTH_CELLS = 1 << 20  # conjunctions are drawn over marginals of at most so many cells
 _SANITY = 0.001  # relative errors are taken to at least one row in a thousand
@@ -24,7 +24,7 @@ class Conjunction:
     attributes: tuple[str, ...]
     allowed: tuple[NDArray[np.bool_], ...]
 
-    def answer(self, source: Marginals) -> float:
+    def answer(self, source: MarginalSource) -> float:
         """The share of people that satisfy every condition."""
         if isinstance(source, Released):
             return source.share(self.attributes, self.allowed)
@@ -85,7 +85,7 @@ def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Genera
     return tuple(drawn)
 
 
-def query_errors(real: Marginals, release: Marginals, queries: Sequence[Conjunction]) -> QueryErrors:
+def query_errors(real: MarginalSource, release: MarginalSource, queries: Sequence[Conjunction]) -> QueryErrors:
     """Truth and absolute error of each query."""
     truth = [query.answer(real) for query in queries]
     errors = [abs(query.answer(release) - share) for query, share in zip(queries, truth, strict=True)]

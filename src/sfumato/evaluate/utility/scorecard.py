@@ -15,10 +15,10 @@ from sfumato.evaluate.population_split import (
     refuse_wrong_release,
     refuse_wrong_split,
 )
-from sfumato.evaluate.released import KeptMarginals, Marginals, Released
+from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released
 from sfumato.evaluate.utility.learners import Learning, propensity, train_on_release
 from sfumato.evaluate.utility.marginal_scores import (
-    Mean,
+    SampledMean,
     associations,
     largest_gap,
     marginal_distance,
@@ -37,17 +37,17 @@ _TRIPLES = 1000  # three-way marginals compared: all of them up to 19 attributes
 class Scorecard:
     """Utility of one release.  ``learning`` and ``propensity`` are None without rows, ``propensity`` also with few."""
 
-    marginals: tuple[Mean, Mean, Mean]  # U_1, U_2, U_3
+    marginals: tuple[SampledMean, SampledMean, SampledMean]  # U_1, U_2, U_3
     queries: QueryErrors
     pair_distance: NDArray[np.float64]  # total variation, (attributes, attributes); of one attribute on the diagonal
     association_difference: NDArray[np.float64]  # released minus real, (attributes, attributes)
     association_gap: tuple[float, str, str]
     learning: Learning | None
-    propensity: Mean | None
+    propensity: SampledMean | None
 
 
 def scorecard(
-    release: Marginals, split: PopulationSplit, *, target: str, seed: int, watch: Progress = no_progress
+    release: MarginalSource, split: PopulationSplit, *, target: str, seed: int, watch: Progress = no_progress
 ) -> Scorecard:
     """Score a release against the members of ``split``.
 
@@ -90,7 +90,7 @@ def scorecard(
     )
 
 
-def _pair_distances(real: Marginals, release: Marginals) -> NDArray[np.float64]:
+def _pair_distances(real: MarginalSource, release: MarginalSource) -> NDArray[np.float64]:
     names = real.domain.names
     found = np.zeros((len(names), len(names)))
     for first, one in enumerate(names):
@@ -101,22 +101,24 @@ def _pair_distances(real: Marginals, release: Marginals) -> NDArray[np.float64]:
     return found
 
 
-def _one_way(distances: NDArray[np.float64]) -> Mean:
+def _one_way(distances: NDArray[np.float64]) -> SampledMean:
     score = 1 - math.fsum(np.diagonal(distances)) / len(distances)
-    return Mean(score, 0.0, len(distances), len(distances))
+    return SampledMean(score, 0.0, len(distances), len(distances))
 
 
-def _two_way(distances: NDArray[np.float64]) -> Mean:
+def _two_way(distances: NDArray[np.float64]) -> SampledMean:
     """U_1 again where there is a single attribute."""
     pairs = distances[np.triu_indices(len(distances), 1)]
     return (
-        Mean(1 - mean_of(pairs.tolist(), of=len(pairs)).value, 0.0, len(pairs), len(pairs))
+        SampledMean(1 - mean_of(pairs.tolist(), of=len(pairs)).value, 0.0, len(pairs), len(pairs))
         if len(pairs)
         else _one_way(distances)
     )
 
 
-def _triples(real: Marginals, release: Marginals, distances: NDArray[np.float64], *, seed: int) -> Mean:
+def _triples(
+    real: MarginalSource, release: MarginalSource, distances: NDArray[np.float64], *, seed: int
+) -> SampledMean:
     """U_3, or the score of as many attributes as there are."""
     if len(distances) < 3:  # noqa: PLR2004
         return _two_way(distances)
