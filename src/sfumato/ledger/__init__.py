@@ -1,8 +1,23 @@
-"""The journal of everything released, and the budget that it keeps, in SQLite or PostgreSQL."""
+"""The journal of everything released, and the budget that it keeps, in SQLite or PostgreSQL.
+
+The ledger itself is loaded when it is first named: what is said of a loss or an entry needs no database's library.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from sfumato.ledger.account import Account
 from sfumato.ledger.entry import Answered, Entry, Kind, Receipt
-from sfumato.ledger.ledger import Ledger, open_ledger
 from sfumato.ledger.question import JSON, Question
 
+if TYPE_CHECKING:
+    from sfumato.ledger.ledger import Ledger, open_ledger
+
 __all__ = ["JSON", "Account", "Answered", "Entry", "Kind", "Ledger", "Question", "Receipt", "open_ledger"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
+    if name in ("Ledger", "open_ledger"):
+        from sfumato.ledger import ledger
+
+        return getattr(ledger, name)
+    raise AttributeError(f"module 'sfumato.ledger' has no attribute {name!r}")

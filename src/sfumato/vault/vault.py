@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,7 @@ from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError
-from sfumato.ledger import Question, Receipt, open_ledger
-from sfumato.ledger.deferred import DeferredLedger
-from sfumato.ledger.ledger import Terms
-from sfumato.ledger.question import JSON
+from sfumato.ledger import JSON, Question, Receipt
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
@@ -33,6 +30,10 @@ from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decod
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
 from sfumato.vault.scores import Scores
+
+if TYPE_CHECKING:
+    from sfumato.ledger.deferred import DeferredLedger
+    from sfumato.ledger.ledger import Terms
 
 DATASET = "default"
 _MOST_LINKS = 40  # that lead to one another
@@ -298,6 +299,8 @@ def open_vault(
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit.
     """
+    from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
+
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
     encoded = open_table(table, csv=described.csv).encode(described)
