@@ -125,7 +125,7 @@ def test_bins_by_division_are_those_of_a_search_among_the_edges(shape, places, m
     numbers = np.concatenate(
         [np.array(places, dtype=float), near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]
     )
-    assert arrays._divided(numbers, edges, width).tolist() == arrays._searched(numbers, edges).tolist()
+    assert arrays.divided(numbers, edges, width).tolist() == arrays.searched(numbers, edges).tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-(1 << 40), 1 << 40)), max_size=40))

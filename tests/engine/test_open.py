@@ -198,7 +198,7 @@ def test_what_reads_a_file_again_never_returns_another_ones_content(tmp_path, do
 
 
 def test_a_column_of_another_length_is_refused(tmp_path):
-    store = open_table(pa.table({"word": ["a", "a"]})).encode(Domain((WORD,)))._store
+    store = open_table(pa.table({"word": ["a", "a"]})).encode(Domain((WORD,))).store
     store.column("c0", np.empty(2, dtype=np.uint8))
     for rows in (1, 3):
         with pytest.raises(EngineError, match=f"has 2 encoded rows of the pyarrow frame, not {rows}"):

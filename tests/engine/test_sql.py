@@ -232,7 +232,7 @@ def test_a_lost_connection_is_said_and_charges_nothing_and_a_new_encoding_helps(
     encoded = table.encode(DOMAIN)
     vault = Vault(encoded, ledger)
     vault.measure([Marginal(("word",))], Epsilon(1))
-    ((number,),) = encoded._store._session.rows(
+    ((number,),) = encoded.store.session.rows(
         "SELECT pg_backend_pid()" if database.postgres else "SELECT CONNECTION_ID()"
     )
     kill(database, number)
@@ -294,14 +294,14 @@ def test_a_connection_lost_in_the_middle_of_a_release_is_charged_once(database, 
 
 def test_a_statement_that_is_stopped_leaves_a_session_that_answers(database):
     encoded = open_table(database.at(database.name)).encode(DOMAIN)
-    session = encoded._store._session
+    session = encoded.store.session
     if database.postgres:
         limit, more, nap = "SET statement_timeout = '50ms'", "SET statement_timeout = 0", "SELECT pg_sleep(60)"
     else:
         limited = "SET SESSION max_statement_time =" if database.maria else "SET SESSION max_execution_time ="
         limit, more = f"{limited} {0.05 if database.maria else 50}", f"{limited} 0"
         nap = f"SELECT COUNT(*) FROM {', '.join(f'{database.name} t{place}' for place in range(20))}"  # 3^20 rows
-    session._run(limit)
+    session.run(limit)
     assert "stopped a statement" in refused(EngineError, lambda: session.rows(nap))
     session._run(more)  # so that a busy machine has its time
     assert count(encoded) == 3

@@ -86,12 +86,17 @@ def test_threads_share_no_words():
 
 def test_a_key_is_replaced_before_it_is_worn_out(monkeypatch):
     monkeypatch.setattr("sfumato.privacy.entropy._REKEY_BYTES", 64)
+    keys = []
+
+    def counted(size: int) -> bytes:
+        keys.append(size)
+        return os.urandom(size)
+
+    monkeypatch.setattr("sfumato.privacy.entropy.secrets.token_bytes", counted)
     entropy = OsEntropy()
-    streams = []
+    drawn = []
     for _ in range(4):
         entropy.words(4)
-        streams.append(entropy._stream)
-    assert streams[0] is streams[1]
-    assert streams[1] is not streams[2]
-    assert streams[2] is streams[3]
+        drawn.append(keys.count(32))
+    assert drawn == [1, 1, 2, 2]
     assert entropy.words(100).shape == (100,)

@@ -128,7 +128,7 @@ def test_identity_errors_are_the_noise_on_the_cells(plane):
     assert option.error == pytest.approx(np.sqrt(DiscreteLaplace("0.2").variance * cells))
 
 
-def test_a_batch_over_many_attributes_leaves_out_the_strategies_whose_weights_are_too_large(line):
+def test_a_batch_over_many_attributes_leaves_out_strategies_of_too_large_weights(line):
     names = ("a", "b", "c", "d")
     cube = Domain(tuple(Integer(name=name, minimum=0, maximum=2, unknown=Unknown.CLAMP) for name in names))
     (option,) = strategies(cube, cells_of([names[:2], names[2:]]), Epsilon(1))

@@ -150,7 +150,7 @@ def test_intervals_a_third_too_narrow_would_be_found() -> None:
 @pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.1")], ids=str)
 def test_intervals_by_group_hold_each_on_its_own(loss) -> None:
     found, draws = CASES["four rows a unit"], 60
-    groups = np.concatenate([found.table._codes[:, 0]])
+    groups = np.concatenate([found.table.codes[:, 0]])
     misses = np.zeros((4, 2), dtype=int)
     vault = SimulatedVault(found.table, seed=5)
     for _ in range(draws):

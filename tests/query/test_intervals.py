@@ -38,7 +38,7 @@ def test_counts_and_sums_have_the_quantile_and_the_deviation_of_their_noise() ->
         assert found.error == pytest.approx([deviation * unit] * 2)
 
 
-def test_a_mean_is_between_the_quotients_of_both_sums_at_the_ends_of_their_intervals() -> None:
+def test_a_mean_is_between_the_quotients_of_its_sums_at_the_ends_of_their_intervals() -> None:
     above, below, half = 60_000, 40_000, least(0.05)  # of ages 0 to 99: 100 000 units are about 1010 rows
     found = Average("age").estimates([np.array([above, below])], NOISE, DOMAIN, SURE)
     assert found.value == pytest.approx([99 * 0.4])
@@ -46,7 +46,7 @@ def test_a_mean_is_between_the_quotients_of_both_sums_at_the_ends_of_their_inter
     assert found.high == pytest.approx([99 * (below + half) / (above + below)])
 
 
-def test_a_variance_is_between_those_of_all_three_sums_at_the_ends_of_their_intervals() -> None:
+def test_a_variance_is_between_those_of_its_sums_at_the_ends_of_their_intervals() -> None:
     z, y, x, half = 30_000.0, 20_000.0, 50_000.0, least(0.1 / 3)
     found = Variance("age").estimates([np.array([30_000, 20_000, 50_000])], NOISE, DOMAIN, SURE)
     rows = x + y + z
@@ -64,7 +64,7 @@ def test_a_quantile_lies_in_a_bin_whose_edges_noise_could_have_moved_past_its_ra
     assert [bins.tolist() for bins in possible_bins(gap, np.zeros(7))] == [[3], [3]]
 
 
-def test_a_minimum_lies_before_the_first_edge_from_which_on_every_count_is_more_than_noise() -> None:
+def test_a_minimum_lies_before_the_first_edge_past_which_counts_are_more_than_noise() -> None:
     below = np.array([[0.0, 12.0, 3.0, 11.0, 14.0, 30.0]])
     assert [bins.tolist() for bins in outermost_bins(below, np.full(6, 10.0))] == [[0], [2]]
     assert [bins.tolist() for bins in outermost_bins(np.zeros((1, 6)), np.zeros(6))] == [[0], [4]]

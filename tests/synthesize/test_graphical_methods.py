@@ -113,7 +113,7 @@ def test_the_row_count_is_public_or_bought(method, total):
 def test_strong_dependence_is_kept_and_what_is_independent_stays_so(method):
     release = method(SimulatedVault(chain_table(), seed=3), Rho(1), NoisyTotal())
     codes = release.model.sample(generator(3), 20_000)
-    truth = chain_table(rows=20_000)._codes
+    truth = chain_table(rows=20_000).codes
     for pair in ((0, 1), (1, 2), (2, 3), (0, 4)):
         tables = [np.bincount(rows[:, pair[0]] * 20 + rows[:, pair[1]], minlength=400) for rows in (codes, truth)]
         assert np.abs(tables[0] - tables[1]).sum() / 40_000 < 0.06
@@ -145,7 +145,7 @@ def test_everything_comes_from_the_doors(method):
 @pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6), Rho(10**60), Epsilon(10**40)])
 def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
     release = method(SimulatedVault(chain_table(), seed=5), loss, NoisyTotal())
-    truth = np.bincount(chain_table()._codes[:, 0], minlength=4)
+    truth = np.bincount(chain_table().codes[:, 0], minlength=4)
     np.testing.assert_allclose(release.model.cells(("a",)), truth, atol=0.01 * ROWS)
 
 
@@ -207,7 +207,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
         share=None,
         zeros=(),
     )
-    found = annealing._closure(
+    found = annealing.closure(
         SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)), state, all_marginals(3), Limits(candidates=1)
     )
     assert len(found) == 5 + 10 + 10
@@ -219,7 +219,7 @@ def test_annealing_scores_by_weighted_distance_less_the_noise():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
     state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
-    errors = annealing._selection_scores(state, candidates, 2.5, generator(1))
+    errors = annealing.selection_scores(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
     assert errors.penalties == (Fraction(10), Fraction(40))  # 4 and 16 cells
     for distance in errors.distances:

@@ -10,6 +10,7 @@ import pytest
 
 from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteLaplace
@@ -25,6 +26,7 @@ from sfumato.synthesize import (
     rectangles,
 )
 from sfumato.synthesize.mwem import History, Output, iterate, replay
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Explicit, counting
 
 
@@ -248,10 +250,9 @@ def test_more_rounds_than_queries_are_refused(vault_over, child):
     assert vault.reserved == []
 
 
-def test_a_table_too_large_is_refused_with_the_remedy(vault_over):
+def test_a_table_too_large_is_refused_with_the_remedy():
     wide = Domain(tuple(Integer(name=f"a{i}", minimum=0, maximum=999, unknown=Unknown.DROP) for i in range(3)))
-    vault = vault_over(Domain(wide.attributes[:1]), np.ones(1000))
-    vault._exactly.encoded._domain = wide  # only its description is looked at
+    vault = SimulatedVault(ArrayTable(wide, np.zeros((1, 3), np.int64), weights=np.array([1000])), seed=1)
     with pytest.raises(SizeError, match=r"1000000000 cells.*\(mst, aim\)"):
         mwem(vault, loss=Epsilon(1), total=PublicTotal(1), workload=all_marginals(3), schedule=Schedule(1, 1))
     with pytest.raises(SizeError):

@@ -85,7 +85,7 @@ def test_tables_that_no_engine_holds_are_refused_together_and_counted_once_each(
     mechanisms.measure([Marginal(("x",)), Marginal(("x",), groups=((0,) * 10000,))], Epsilon(1))
 
 
-def test_candidates_whose_tables_no_engine_holds_together_are_refused_before_the_charge() -> None:
+def test_candidates_whose_tables_no_engine_holds_are_refused_before_the_charge() -> None:
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
     encoded = ArrayTable(wide, np.zeros((1, 3), dtype=np.int64))
     one = ((0,) * 10000,) * 2

@@ -56,7 +56,7 @@ def brute(values, probability):
 
 
 @given(VALUES, PROBABILITIES)
-def test_cells_of_a_bin_have_the_errors_of_the_definition_and_none_less_than_the_bin(values, probability):
+def test_cells_of_a_bin_have_the_defined_errors_and_none_less_than_the_bin(values, probability):
     tallies = ExactAnswers(table(values))
     asked = RankErrors("x", probability, EDGES, PARTS)
     counts = np.histogram(values, EDGES)[0]

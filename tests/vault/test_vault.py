@@ -15,6 +15,7 @@ from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Request, decode, encode
 from sfumato.vault.questions import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
@@ -142,7 +143,8 @@ def test_exact_results_are_sealed() -> None:
 def test_nothing_that_holds_exact_counts_can_be_pickled_or_copied(vault) -> None:
     vault.measure([Marginal(("a",))], Epsilon("0.1"))
     assert "30" not in re.sub(r"0x[0-9a-f]+", "", repr(vault)), "addresses apart, no count shows"
-    answers = vault._exactly
+    answers = ExactAnswers(vault.encoded)
+    answers.answers([Marginal(("a",))])
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError):
             leak(answers)

@@ -226,11 +226,12 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
     width = even_width(edges.tolist())
     for start in range(0, len(numbers), _SLICE):
         rows = slice(start, start + _SLICE)
-        found[rows] = _searched(numbers[rows], edges) if width is None else _divided(numbers[rows], edges, width)
+        found[rows] = searched(numbers[rows], edges) if width is None else divided(numbers[rows], edges, width)
     return found
 
 
-def _searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The bin of every number, by a search among the edges; of what is no number, the one after the last."""
     bins = len(edges) - 1
     found = np.full(len(numbers), bins, dtype=np.int64)
     inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
@@ -238,7 +239,7 @@ def _searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArr
     return found
 
 
-def _divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
+def divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
     """Bins of one width by division; numbers so near an edge that rounding may decide, or in the last, are searched."""
     bins = len(edges) - 1
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is searched for
@@ -251,7 +252,7 @@ def _divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: fl
     unclear = np.flatnonzero(~clear)
     whole[unclear] = 0
     found: NDArray[np.int64] = whole.astype(np.int64)
-    found[unclear] = _searched(numbers[unclear], edges)
+    found[unclear] = searched(numbers[unclear], edges)
     return found
 
 
@@ -296,7 +297,7 @@ class ArrayTable:
         ):
             raise TableError("weights must be one whole number of people a row, none negative", culprit=weights.shape)
         self._domain = domain
-        self._codes = codes
+        self.codes = codes
         self._weights = np.ones(len(codes), dtype=np.int64) if weights is None else weights.astype(np.int64)
         self._values = {name: np.asarray(numbers, dtype=np.float64) for name, numbers in (values or {}).items()}
         if any(numbers.shape != codes.shape[:1] for numbers in self._values.values()):
@@ -311,9 +312,9 @@ class ArrayTable:
     def version(self) -> str:
         """Digest of the domain and of the sorted rows, with their weights and values."""
         numbers = [self._values[name] for name in sorted(self._values)]
-        order = np.lexsort([*numbers, self._weights, *self._codes.T])
+        order = np.lexsort([*numbers, self._weights, *self.codes.T])
         digest = hashlib.sha256(f"{self._domain.hash} {sorted(self._values)}".encode())
-        for column in (np.ascontiguousarray(self._codes, dtype=np.int64), self._weights, *numbers):
+        for column in (np.ascontiguousarray(self.codes, dtype=np.int64), self._weights, *numbers):
             digest.update(column[order].tobytes())
         return digest.hexdigest()
 
@@ -385,7 +386,7 @@ class ArrayTable:
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """See :meth:`sfumato.engine.port.Encoded.batches`; weighted rows come once for each person."""
-        rows = np.repeat(self._codes[:, self._index(attributes)], self._weights, axis=0)
+        rows = np.repeat(self.codes[:, self._index(attributes)], self._weights, axis=0)
         chunks = (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
         return Exact(
             pa.record_batch([pa.array(column) for column in np.ascontiguousarray(chunk.T)], names=list(attributes))
@@ -399,9 +400,9 @@ class ArrayTable:
         return math.prod(self._domain[name].size for name in attributes)
 
     def _cells(self, attributes: tuple[str, ...]) -> NDArray[np.int64]:
-        cell = np.zeros(len(self._codes), dtype=np.int64)
+        cell = np.zeros(len(self.codes), dtype=np.int64)
         for name in attributes:
-            cell = cell * self._domain[name].size + self._codes[:, self._domain.index(name)]
+            cell = cell * self._domain[name].size + self.codes[:, self._domain.index(name)]
         return cell
 
     def _count(self, clique: tuple[str, ...], weights: Counts) -> Counts:
@@ -409,7 +410,7 @@ class ArrayTable:
 
     def _groups(self, attributes: tuple[str, ...], weights: Counts) -> SparseTable:
         kept = weights > 0
-        codes, inverse = np.unique(self._codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
+        codes, inverse = np.unique(self.codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
         return SparseTable(attributes, codes.astype(np.uint32), totals(inverse.ravel(), len(codes), weights[kept]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
@@ -419,7 +420,7 @@ class ArrayTable:
         attribute = self._domain[value]
         if not isinstance(attribute, Integer) or attribute.edges is not None:
             raise TableError(f"this table holds codes of {value!r}, but not its numbers", culprit=value)
-        codes = self._codes[:, self._domain.index(value)].astype(np.float64)
+        codes = self.codes[:, self._domain.index(value)].astype(np.float64)
         return np.where(codes < attribute.declared, codes + attribute.minimum, np.nan)
 
     def _fixed(self, value: str, unit: Fraction) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -436,4 +437,4 @@ class ArrayTable:
     def _kept(self, where: p.Predicate | None) -> Counts:
         if where is None:
             return self._weights
-        return self._weights * holds(where, self._domain, lambda name: self._codes[:, self._domain.index(name)])
+        return self._weights * holds(where, self._domain, lambda name: self.codes[:, self._domain.index(name)])

@@ -178,7 +178,7 @@ class EncodedRows:
     """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
 
     def __init__(self, store: EncodedStore, table: ProtectedTable, columns: KeptColumns | None = None) -> None:
-        self._store = store
+        self.store = store
         self._table = table
         self._columns = columns
         self._contents: dict[tuple[str, ...], str] = {}
@@ -186,7 +186,7 @@ class EncodedRows:
     @property
     def domain(self) -> Domain:
         """The domain it was encoded with."""
-        return self._store.domain
+        return self.store.domain
 
     @property
     def version(self) -> str:
@@ -197,12 +197,12 @@ class EncodedRows:
         Raises:
             EngineError: the rows can no longer be counted, as their connection is lost or their files changed.
         """
-        self._store.ready()
+        self.store.ready()
         return self._fingerprint
 
     @cached_property
     def _fingerprint(self) -> str:
-        return self._store.fingerprint()
+        return self.store.fingerprint()
 
     def version_with(self, columns: tuple[str, ...]) -> str:
         """Names the content with raw columns, and with the rows beyond the bound of a unit.
@@ -214,8 +214,8 @@ class EncodedRows:
         version = self.version
         found = self._contents.get(columns)
         if found is None:
-            found = " ".join(str(int(str(number or 0))) for number in self._store.content(columns))
-            if self._store.lasting:
+            found = " ".join(str(int(str(number or 0))) for number in self.store.content(columns))
+            if self.store.lasting:
                 self._contents[columns] = found
         return hashlib.sha256(json.dumps([version, list(columns), found]).encode()).hexdigest()
 
@@ -228,10 +228,10 @@ class EncodedRows:
         places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
         for clique in cliques:
             _refuse_repeats(clique)
-        wanted = plan_covers(places, self.domain.shape, cover_cells=self._store.cover_cells)
+        wanted = plan_covers(places, self.domain.shape, cover_cells=self.store.cover_cells)
         condition(where, self.domain)  # refuse before anything is read
         held = None if self._columns is None else self._columns.tally(wanted, where)
-        tables = self._store.tally(wanted, where) if held is None else held
+        tables = self.store.tally(wanted, where) if held is None else held
         return tuple(Exact(counts) for counts in wanted.project(tables))
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
@@ -239,7 +239,7 @@ class EncodedRows:
         _refuse_repeats(attributes)
         if not attributes:
             raise QueryError("groups need at least one attribute", culprit=attributes)
-        found = self._store.query(self._over(attributes, where).groups())
+        found = self.store.query(self._over(attributes, where).groups())
         widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
         codes = np.column_stack([found.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
         return Exact(SparseTable(attributes, codes, found.column("total").to_numpy().astype(np.int64)))
@@ -260,7 +260,7 @@ class EncodedRows:
         held = None if self._columns is None else self._columns.powers(value, by, unit, degree, bounds, where)
         if held is not None:
             return Exact(held.reshape(-1))
-        found = self._store.query(self._over(by, where).moments(value, unit, degree))
+        found = self.store.query(self._over(by, where).moments(value, unit, degree))
         sums = np.zeros((size, degree + 1), dtype=np.int64)
         cells = _integers(found.column("cell"))
         for power in range(degree + 1) if len(found) else ():
@@ -285,14 +285,14 @@ class EncodedRows:
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
         condition(where, self.domain)
-        rows = 0 if self.domain.unit.column is None else self._store.dropped(most, where)
+        rows = 0 if self.domain.unit.column is None else self.store.dropped(most, where)
         return Exact(np.array([rows], dtype=np.int64))
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""
         self.refuse_keys(columns)
         order = [(column, "ascending") for column in columns]
-        return Exact(self._store.keys(columns).sort_by(order))
+        return Exact(self.store.keys(columns).sort_by(order))
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Refuse what is no column of the table."""
@@ -307,7 +307,7 @@ class EncodedRows:
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """The encoded rows in batches: codes, one column an attribute under its name."""
         _refuse_repeats(attributes)
-        scanned = self._store.scan([self.domain.index(name) for name in attributes])
+        scanned = self.store.scan([self.domain.index(name) for name in attributes])
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
 
     def whole(self) -> Exact[int]:
@@ -322,22 +322,22 @@ class EncodedRows:
         """Number of rows under a unit: one attribute is encoded again, every value of it kept."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
         again = self._table.encode(Domain((loose,), unit=unit))
-        self._store.ready()  # both were read from the same files
+        self.store.ready()  # both were read from the same files
         return Exact(int(reveal(again.marginals([()])[0]).sum()))
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order."""
-        return Exact(self._store.recode(self._checked(recode), raw, None))
+        return Exact(self.store.recode(self._checked(recode), raw, None))
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write the rewritten rows to ``out``."""
         if out.suffix == ".csv":
             _refuse_unspoken([column for column in self._table.schema() if column.name in raw])
-        self._store.recode(self._checked(recode), raw, out)
+        self.store.recode(self._checked(recode), raw, out)
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """The text columns of a written file, read back."""
-        return Exact(self._store.written(out, names))
+        return Exact(self.store.written(out, names))
 
     def _checked(self, recode: Recode) -> Recode:
         sizes = [self.domain[name].size for name in recode.attributes]
@@ -352,7 +352,7 @@ class EncodedRows:
         return recode
 
     def _over(self, by: tuple[str, ...], where: Predicate | None) -> CellStatements:
-        return CellStatements(self._store.relation, self.domain, self._store.dialect, by, where)
+        return CellStatements(self.store.relation, self.domain, self.store.dialect, by, where)
 
     def _cells(self, by: tuple[str, ...]) -> int:
         _refuse_repeats(by)
@@ -371,7 +371,7 @@ class EncodedRows:
         return self._cells(by)
 
     def _dense(self, statement: str, cells: int) -> Exact[Counts]:
-        found = self._store.query(statement)
+        found = self.store.query(statement)
         counts = np.zeros(cells, dtype=np.int64)
         if len(found):
             counts[_integers(found.column("cell"))] = _integers(found.column("total"))

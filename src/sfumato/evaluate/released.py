@@ -183,7 +183,7 @@ class Released:
             )
         distinct = [len(self.cells[column]) for column in columns]
         if math.prod(distinct) > _DENSE_CELLS:
-            return self._marginal_by_rows(columns).reshape(leaves)
+            return self.marginal_by_rows(columns).reshape(leaves)
         key = np.zeros(len(self), dtype=np.intp)
         for column, count in zip(columns, distinct, strict=True):
             key *= count
@@ -209,7 +209,7 @@ class Released:
             drawn[:, column] = (cumulative[place] <= luck[:, None]).sum(axis=1)
         return Rows(self.domain, drawn)
 
-    def _marginal_by_rows(self, columns: list[int]) -> Shares:
+    def marginal_by_rows(self, columns: list[int]) -> Shares:
         """Too many distinct cells for a table of them: sum the outer products of the rows, in chunks."""
         *first, last = (self.cells[column] for column in columns)
         width = math.prod(cells.shape[1] for cells in first)

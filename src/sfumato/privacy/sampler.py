@@ -126,14 +126,14 @@ class NoiseTable:
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Independent draws from exactly the target, shape ``(count,)``."""
-        values, failed = self._trials(count, entropy)
+        values, failed = self.trials(count, entropy)
         while failed.size:
-            fresh, again = self._trials(failed.size, entropy)
+            fresh, again = self.trials(failed.size, entropy)
             values[failed] = fresh
             failed = failed[again]
         return values
 
-    def _trials(self, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    def trials(self, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         """One trial each: values, and the positions whose trial failed."""
         words = entropy.words(count)
         if self.word_bits < WORD:
@@ -146,7 +146,7 @@ class NoiseTable:
         cells -= self.half
         failed: set[int] = set()
         for position in unsure[index[unsure] == 2 * self.half].tolist():
-            cell = self._settle(int(words[position]) - int(self.edges[-1]), entropy)
+            cell = self.settle(int(words[position]) - int(self.edges[-1]), entropy)
             if cell is None:
                 failed.add(position)
             else:
@@ -155,7 +155,7 @@ class NoiseTable:
             failed.update(self._spread(cells, index, entropy))
         return cells, np.fromiter(failed, dtype=np.intp, count=len(failed))
 
-    def _settle(self, spare: int, entropy: Entropy) -> int | None:
+    def settle(self, spare: int, entropy: Entropy) -> int | None:
         """The cell of a word that no cell owns outright (a tie or a tail), or None: the trial failed."""
         if spare < 4 * self.half:
             index = spare // 2

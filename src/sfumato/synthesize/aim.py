@@ -283,7 +283,7 @@ def anneal(
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
     state = begin(mechanisms, allowance, total, share=one_way, zeros=zeros)
-    candidates = _closure(mechanisms, state, workload, limits)
+    candidates = closure(mechanisms, state, workload, limits)
     random = generator()
     step = Fraction(1, rounds)
     while allowance.left > 0:
@@ -293,7 +293,7 @@ def anneal(
         within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
         if not within:
             return confirm(mechanisms, state, division, allowance.take(allowance.left)).released(mechanisms.domain)
-        errors = _selection_scores(state, within, division.absolute(float(measuring)), random)
+        errors = selection_scores(state, within, division.absolute(float(measuring)), random)
         chosen = errors.distances[mechanisms.select(errors, allowance.take(step * SELECTION))].attributes
         before = state.model.expected(chosen)
         state = state.learn(mechanisms.measure([state.question(chosen)], allowance.take(measuring)))
@@ -303,7 +303,7 @@ def anneal(
     return state.released(mechanisms.domain)
 
 
-def _closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+def closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
     cliques = wanted(workload, mechanisms.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
@@ -323,7 +323,7 @@ def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dic
     }
 
 
-def _selection_scores(
+def selection_scores(
     state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
     """Scores weight x (distance - expected noise), as the selection door takes them."""

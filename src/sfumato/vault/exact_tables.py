@@ -85,6 +85,15 @@ class ExactTables:
     def __reduce__(self) -> NoReturn:
         raise TypeError("exact tables cannot be pickled or copied out of the vault")
 
+    @property
+    def cells(self) -> int:
+        """Counters that are kept."""
+        return self._size
+
+    def holds(self, question: ExactTable) -> bool:
+        """Whether its table is kept."""
+        return question in self._kept
+
     def tables(self, questions: Iterable[ExactTable]) -> dict[ExactTable, Counts]:
         """Exact tables, flat in C order; all marginals that are missing are counted in one pass a filter."""
         found: dict[ExactTable, Counts] = {}

@@ -50,7 +50,7 @@ class DatabaseSession:
         self._connection = _connected(engine, title)
         self.dialect = _dialect(self._connection)
         with self._translating():
-            self._run(*self.dialect.session, *self.dialect.read_only)
+            self.run(*self.dialect.session, *self.dialect.read_only)
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
         """All rows of a result."""
@@ -78,7 +78,7 @@ class DatabaseSession:
     def make(self, name: str, encoding: Encoding, select: str) -> None:
         """Make a temporary table of encoded rows."""
         with self._lock, self._translating():
-            self._run(
+            self.run(
                 *self.dialect.read_write,
                 f"CREATE TEMPORARY TABLE {name} {self.dialect.definition(encoding.domain)} AS {select}",
                 *self.dialect.analyzed(name),
@@ -90,7 +90,7 @@ class DatabaseSession:
         types = [self.dialect.text_type if pa.types.is_string(kind) else "BIGINT" for kind in small.schema.types]
         columns = ", ".join(f"{column} {kind}" for column, kind in zip(small.column_names, types, strict=True))
         with self._lock, self._translating():
-            self._run(*self.dialect.read_write, f"CREATE TEMPORARY TABLE {name} ({columns}{self.dialect.key(key)})")
+            self.run(*self.dialect.read_write, f"CREATE TEMPORARY TABLE {name} ({columns}{self.dialect.key(key)})")
             for batch in small.to_batches(max_chunksize=1000):
                 values = ", ".join(
                     "("
@@ -98,8 +98,8 @@ class DatabaseSession:
                     + ")"
                     for row in batch.to_pylist()
                 )
-                self._run(f"INSERT INTO {name} VALUES {values}")
-            self._run(*self.dialect.analyzed(name), *self.dialect.read_only)
+                self.run(f"INSERT INTO {name} VALUES {values}")
+            self.run(*self.dialect.analyzed(name), *self.dialect.read_only)
 
     def columns(self, table: str, schema: str | None) -> tuple[Column, ...]:
         """Columns of a table or view."""
@@ -130,7 +130,8 @@ class DatabaseSession:
         self._connection.invalidate()
         self._connection.close()
 
-    def _run(self, *statements: str) -> None:
+    def run(self, *statements: str) -> None:
+        """Run statements that return no rows, each in a transaction of its own."""
         for statement in statements:
             self._connection.exec_driver_sql(statement)
             self._connection.commit()

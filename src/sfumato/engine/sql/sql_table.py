@@ -234,18 +234,18 @@ class SqlStore:
     def __init__(self, table: SqlTable, encoding: Encoding, session: DatabaseSession) -> None:
         self._table = table
         self._encoding = encoding
-        self._session = session
+        self.session = session
         self.domain = encoding.domain
         self.dialect = encoding.dialect
         weakref.finalize(self, session.close)
 
     def ready(self) -> None:
         """Refuse where the connection is lost."""
-        self._session.ready()
+        self.session.ready()
 
     def query(self, statement: str) -> pa.Table:
         """The result of a grouping query."""
-        names, rows = self._session.named_rows(statement)
+        names, rows = self.session.named_rows(statement)
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
@@ -258,7 +258,7 @@ class SqlStore:
         listed = ", ".join(f"c{place}" for place in columns)
         chunks = [
             [np.fromiter((row[place] for row in rows), kind, len(rows)) for place, kind in enumerate(types)]
-            for rows in self._session.chunks(f"SELECT {listed} FROM {self.relation}")
+            for rows in self.session.chunks(f"SELECT {listed} FROM {self.relation}")
         ]
         names = [f"c{place}" for place in columns]
         return (pa.record_batch([pa.array(array) for array in chunk], names=names) for chunk in chunks)
@@ -269,7 +269,7 @@ class SqlStore:
         row = self.dialect.digest("CONCAT(" + ", ' ', ".join(stored) + ")")
         first, second = self.dialect.words("digest")
         inner = f"SELECT {row} AS digest FROM {self.relation}"
-        (sums,) = self._session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
+        (sums,) = self.session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
         text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -277,13 +277,13 @@ class SqlStore:
         """Read the table again."""
         raw = [self.dialect.telling(self._table.raw(name)) for name in columns]
         select = self._encoding.select(self._table.relation, raw)
-        (found,) = self._session.rows(content(self._encoding, select, len(raw)))
+        (found,) = self.session.rows(content(self._encoding, select, len(raw)))
         return found
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
-        ((rows,),) = self._session.rows(dropped(every, self._encoding, condition(where, self.domain), most))
+        ((rows,),) = self.session.rows(dropped(every, self._encoding, condition(where, self.domain), most))
         return int(rows)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
@@ -293,7 +293,7 @@ class SqlStore:
         select = self._encoding.select(self._table.relation, raw)
         present = " AND ".join(f"{name} IS NOT NULL" for name in names)
         held = f"(SELECT * FROM ({select}) AS carried WHERE {present}) AS held"
-        rows = self._session.rows(bounded_keys(held, names, self._encoding))
+        rows = self.session.rows(bounded_keys(held, names, self._encoding))
         found = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(columns)}
         return pa.table(found | {"units": pa.array([int(row[-1]) for row in rows], pa.int64())})
 
@@ -322,7 +322,7 @@ class SqlStore:
     def _tallied(self, plan: CoverPlan, cover: int, where: Predicate | None) -> Counts:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
         counts = np.zeros(plan.cells(cover), dtype=np.int64)
-        rows = self._session.rows(CellStatements(self.relation, self.domain, self.dialect, names, where).counts())
+        rows = self.session.rows(CellStatements(self.relation, self.domain, self.dialect, names, where).counts())
         found = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
         counts[found[:, 0]] = found[:, 1]
         return counts
