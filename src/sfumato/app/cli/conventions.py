@@ -25,9 +25,15 @@ if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
     from sfumato.vault.vault import Vault
 
-EpsilonOption = Annotated[str | None, typer.Option("--epsilon", help="Pure epsilon, or with --delta approximate.")]
-DeltaOption = Annotated[str | None, typer.Option("--delta", help="Delta, with --epsilon.")]
-RhoOption = Annotated[str | None, typer.Option("--rho", help="Zero-concentrated loss, instead of --epsilon.")]
+EpsilonOption = Annotated[
+    str | None, typer.Option("--epsilon", help="Epsilon of differential privacy: pure, or approximate with --delta.")
+]
+DeltaOption = Annotated[
+    str | None, typer.Option("--delta", help="Delta of approximate differential privacy, with --epsilon.")
+]
+RhoOption = Annotated[
+    str | None, typer.Option("--rho", help="Rho of zero-concentrated differential privacy, instead of --epsilon.")
+]
 LimitOption = Annotated[
     str | None,
     typer.Option(
@@ -40,7 +46,9 @@ DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of
 LedgerOption = Annotated[
     str | None, typer.Option("--ledger", help="Ledger, a SQLite file or a database URL; beside the domain without.")
 ]
-DatasetOption = Annotated[str, typer.Option("--dataset", help="Journal, where the ledger keeps several.")]
+DatasetOption = Annotated[
+    str, typer.Option("--dataset", help="Dataset, where the ledger keeps the journals of several.")
+]
 AnalystOption = Annotated[str | None, typer.Option("--analyst", help="Who asks, where the ledger caps analysts.")]
 CreateOption = Annotated[
     bool, typer.Option("--create", help="Begin the ledger, with --limit or the loss of this release as its limit.")

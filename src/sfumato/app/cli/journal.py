@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.conventions import (
+    DatasetOption,
     DeltaOption,
     EpsilonOption,
     JsonOption,
@@ -28,14 +29,12 @@ app = typer.Typer(no_args_is_help=True, help="What has been released, what it co
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
 _SECONDS = len("2026-01-01T00:00:00")
 
-DatasetName = Annotated[str, typer.Option(help="Journal, where the ledger keeps several.")]
-
 
 @app.command()
 def create(
     ledger: Url,
     limit: Annotated[str, typer.Option(help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.")],
-    dataset: DatasetName = "default",
+    dataset: DatasetOption = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
     from sfumato.app.requests.fields import limit_of
@@ -47,7 +46,7 @@ def create(
 
 
 @app.command()
-def show(ledger: Url, dataset: DatasetName = "default", as_json: JsonOption = False) -> None:
+def show(ledger: Url, dataset: DatasetOption = "default", as_json: JsonOption = False) -> None:
     """Show the journal: every release, what it promised and cost, and what is left."""
     from sfumato.privacy.accountant import guarantee
 
@@ -70,7 +69,7 @@ def show(ledger: Url, dataset: DatasetName = "default", as_json: JsonOption = Fa
 @app.command()
 def verify(
     ledger: Url,
-    dataset: DatasetName = "default",
+    dataset: DatasetOption = "default",
     head: Annotated[
         str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
     ] = None,
@@ -139,7 +138,7 @@ def cap(
     delta: DeltaOption = None,
     rho: RhoOption = None,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the cap.")] = False,
-    dataset: DatasetName = "default",
+    dataset: DatasetOption = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
     from sfumato.app.requests.fields import loss_of

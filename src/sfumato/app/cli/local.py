@@ -54,7 +54,9 @@ def spec(
         int | None, typer.Option(help="Heavy hitters: bits of a text value, a multiple of 8 up to 48.")
     ] = None,
     method: Annotated[str, typer.Option(help="Randomizer; auto takes the least exact variance.")] = "auto",
-    first_report: Annotated[str | None, typer.Option(help="RAPPOR and LOLOHA: epsilon of a single report.")] = None,
+    first_report: Annotated[
+        str | None, typer.Option(help="RAPPOR and LOLOHA: instantaneous epsilon, of one report.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
     overwrite: OverwriteOption = False,
 ) -> None:

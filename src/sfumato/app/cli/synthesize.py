@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 20
 
+RowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
 MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
 
 
 def synthesize(
     table: TableArgument,
     domain: DomainOption,
-    out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")],
+    out: RowsOption,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
@@ -138,7 +139,7 @@ def _told(release: Synthetic) -> str:
 
 def sample(
     model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
-    out: Annotated[Path, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")],
+    out: RowsOption,
     rows: Annotated[
         int | None,
         typer.Option(
