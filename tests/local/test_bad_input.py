@@ -9,7 +9,8 @@ import pytest
 
 from sfumato.errors import InputError, LossError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Several, amplify
-from sfumato.local.randomizers.finite_field import Hashed, Projective
+from sfumato.local.randomizers.finite_field import Projective
+from sfumato.local.randomizers.local_hashing import Hashed
 from sfumato.local.randomizers.two_valued import Direct, Subset
 from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.local.specs.frequency import Method

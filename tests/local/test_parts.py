@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import comb
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.local.randomizers.finite_field import Hashed, Projective, finite_field, points, prime_of, prime_powers
+from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import column_counts
+from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, _Subsets, transform
-from sfumato.local.randomizers.unary_encoding import HadamardSketch
+from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
+from sfumato.local.specs.frequency import symmetric
 from sfumato.privacy.entropy import SimulatedEntropy
 
 DESIGNS: list[Design] = [
@@ -67,6 +70,57 @@ def test_support_counts_are_those_of_the_incidence(design: Design) -> None:
     assert design.support(design.tally(reports)).tolist() == design.incidence()[:, reports].sum(axis=1).tolist()
     assert design.possible(reports)
     assert not design.possible(np.array([design.outputs]))
+
+
+def one_by_one(design: Hashed, reports: np.ndarray) -> list[int]:
+    """How many reports support each value, value by value and digit by digit."""
+    function, bucket = np.divmod(reports.astype(np.int64), design.buckets)
+    values = np.arange(design.inputs)
+    counts = np.zeros(design.inputs, dtype=np.int64)
+    for coefficients, wanted in zip(function, bucket, strict=True):
+        counts += design._digitwise(values, coefficients) == wanted
+    return counts.tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "buckets"),
+    [(2, 2), (9, 2), (20, 3), (64, 4), (70, 5), (50, 7), (100, 8), (700, 9), (300, 16), (630, 25), (60, 49)],
+)
+def test_the_transform_gives_the_integers_of_the_loop(size: int, buckets: int) -> None:
+    design = Hashed(size, buckets)
+    reports = np.random.default_rng(3).integers(0, design.outputs, 400).astype(design.layout.dtype)
+    reports[:9] = 0  # the function that sends every value to zero
+    assert design.support(design.tally(reports)).tolist() == one_by_one(design, reports)
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(3000, 53), (100_000, 49), (20_000, 128), (5000, 1021)])
+def test_reports_too_many_to_count_each_give_the_integers_of_the_loop(size: int, buckets: int) -> None:
+    design = Hashed(size, buckets)
+    assert design.outputs > LARGEST_TALLY
+    reports = np.random.default_rng(4).integers(0, design.outputs, 60).astype(design.layout.dtype)
+    reports[:2] = 0
+    assert design.tally(reports).tolist() == one_by_one(design, reports)
+
+
+@pytest.mark.parametrize("buckets", [3, 4, 49])
+def test_counts_beyond_floating_point_are_added_exactly(buckets: int) -> None:
+    design = Hashed(60, buckets)
+    tally = np.zeros(design.outputs, dtype=np.int64)
+    places = np.random.default_rng(5).integers(0, design.outputs, 90)
+    tally[places] = np.random.default_rng(6).integers(1 << 50, 1 << 54, 90)
+    expected = [int(tally[row].sum()) for row in design.incidence()]
+    assert design.support(tally).tolist() == expected
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_sketches_support_what_their_tables_say(width: int) -> None:
+    sketch = CountMeanSketch(40, width, symmetric(Fraction(1)))
+    tally = np.random.default_rng(7).integers(0, 99, sketch.tally_size)
+    cells = Hashed(40, width).incidence()
+    assert sketch.support(tally).tolist() == [int(tally[row].sum()) for row in cells]
+    signs = HadamardSketch(40, width)
+    counts = np.random.default_rng(8).integers(0, 99, signs.outputs)
+    assert signs.support(counts).tolist() == [int(counts[row].sum()) for row in signs.incidence()]
 
 
 def test_points_of_projective_space_are_distinct_lines() -> None:

@@ -1,15 +1,9 @@
-"""Finite fields of prime-power size, and the designs made of them: projective geometry, and local hashing.
-
-A hashed value is written in digits of base ``buckets``, a prime power, and mapped to ``sum a_i v_i`` in GF(buckets) for
-coefficients ``a`` drawn uniformly with the report.  Two different values collide with probability exactly
-1 / buckets, not by assumption, which is all that the analysis of BLH and OLH (Wang, Blocki, Li, Jha 2017) asks of a
-hash family.
-"""
+"""Finite fields of prime-power size, and the design made of their projective geometry."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import product
@@ -18,9 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import SizeError
 from sfumato.local.randomizers.integer_table import below
-from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check, count_outputs, derive
+from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
 
@@ -32,15 +25,6 @@ LARGEST_GEOMETRY = 1 << 24
 
 LONGEST_VECTOR = 24
 """Coordinates of a projective point; more points than that are never tabulated."""
-
-LARGEST_LOOKUP = 1 << 23
-"""Entries of the table of all hashes of all values; above it hashes are computed digit by digit."""
-
-LARGEST_DOMAIN = 1 << 56
-"""Values that can be hashed; their numbers stay within 64-bit arithmetic."""
-
-LARGEST_TALLY = 1 << 22
-"""Reports that are counted one by one; above it the counts of supported values are kept."""
 
 
 @dataclass(frozen=True)
@@ -100,102 +84,6 @@ class Projective(Design):
         return order.astype(self.layout.dtype).ravel()
 
 
-@dataclass(frozen=True)
-class Hashed(Design):
-    """Report ``coefficients * buckets + bucket``; it supports the values that the coefficients hash to the bucket."""
-
-    inputs: int
-    buckets: int
-
-    digits: int = field(init=False, repr=False, compare=False)
-    functions: int = field(init=False, repr=False, compare=False)
-
-    kind: ClassVar[str] = "hashed"
-
-    def __post_init__(self) -> None:
-        check(self.buckets in prime_powers() and 1 < self.inputs <= LARGEST_DOMAIN, self)
-        digits = 1
-        while self.buckets**digits < self.inputs:
-            digits += 1
-        functions = self.buckets**digits
-        outputs, chance = functions * self.buckets, Fraction(1, self.buckets)
-        check(outputs < 1 << 63, self)
-        self._numbered(outputs, chance, (chance, chance))
-        derive(self, digits=digits, functions=functions)
-        derive(self, tally_size=outputs if outputs <= LARGEST_TALLY else self.inputs)
-
-    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
-        function = below(entropy, self.functions, codes.size)
-        shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
-        shift[inside] = 0
-        bucket = self._sum.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
-        dtype = self.layout.dtype
-        report: ReportArray = function.astype(dtype, copy=False) * dtype.type(self.buckets)
-        report += bucket.astype(dtype, copy=False)
-        return report
-
-    def hash(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
-        """Buckets of values under hash functions, broadcast against each other."""
-        if self._lookup is not None:
-            return self._lookup.take(codes.astype(np.intp) * self.functions + function.astype(np.intp))
-        return self._digitwise(codes, function)
-
-    def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
-        if self.outputs <= LARGEST_TALLY:
-            return count_outputs(reports, self.outputs)
-        return self.supporting(reports, np.arange(self.inputs))
-
-    def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
-        if self.outputs > LARGEST_TALLY:
-            return tally
-        reports = np.flatnonzero(tally)
-        return self.supporting(reports, np.arange(self.inputs), tally[reports])
-
-    def supporting(self, reports: NDArray[Any], candidates: InputCodes, weights: Tally | None = None) -> Tally:
-        """Number (or total weight) of reports that support each candidate; ``(candidates,)``."""
-        function, bucket = np.divmod(reports, reports.dtype.type(self.buckets))
-        counts = np.empty(candidates.size, dtype=np.int64)
-        for index, candidate in enumerate(candidates):
-            hit = self.hash(np.asarray(candidate), function) == bucket
-            counts[index] = np.count_nonzero(hit) if weights is None else weights[hit].sum()
-        return counts
-
-    def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
-        if self.outputs > LARGEST_TALLY:
-            raise SizeError(f"{self.outputs} reports are too many to enumerate")
-        function, bucket = np.divmod(np.arange(self.outputs), self.buckets)
-        met: NDArray[np.bool_] = self.hash(np.arange(self.inputs)[:, None], function[None, :]) == bucket
-        return met
-
-    @property
-    def _field(self) -> Field:
-        return finite_field(self.buckets)
-
-    @cached_property
-    def _sum(self) -> NDArray[np.uint16]:
-        return self._field.add.ravel()
-
-    @cached_property
-    def _lookup(self) -> NDArray[np.uint16] | None:
-        if self.inputs * self.functions > LARGEST_LOOKUP:
-            return None
-        return self._digitwise(np.arange(self.inputs)[:, None], np.arange(self.functions)[None, :]).ravel()
-
-    def _digitwise(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
-        base = np.uint64(self.buckets)
-        code, coefficient = codes.astype(np.uint64), function.astype(np.uint64)
-        total = np.zeros(np.broadcast_shapes(code.shape, coefficient.shape), dtype=np.uint16)
-        for _ in range(self.digits):
-            term = self._field.multiply[coefficient % base, code % base]
-            total = self._field.add[total, term]
-            code, coefficient = code // base, coefficient // base
-        return total
-
-
 @dataclass(frozen=True, eq=False)
 class Field:
     """Addition and multiplication of GF(size); elements are 0 .. size-1, tables ``(size, size)``."""
@@ -203,6 +91,29 @@ class Field:
     size: int
     add: NDArray[np.uint16]
     multiply: NDArray[np.uint16]
+
+    @cached_property
+    def negative(self) -> NDArray[np.intp]:
+        """What each element gives zero with, ``(size,)``."""
+        negative: NDArray[np.intp] = np.argmin(self.add, axis=1)
+        return negative
+
+    @cached_property
+    def inverse(self) -> NDArray[np.intp]:
+        """What each element gives one with, ``(size,)``; zero for zero."""
+        inverse: NDArray[np.intp] = np.argmax(self.multiply == 1, axis=1)
+        return inverse
+
+    @cached_property
+    def characters(self) -> NDArray[Any]:
+        """``psi(x y)`` for all pairs and one character psi of addition that is not constant, ``(size, size)``.
+
+        The lowest digit of ``x y`` in base p as a root of unity; real where p is 2.  Every row and column but those of
+        zero sum to zero.
+        """
+        prime = prime_of(self.size) or self.size
+        digit = self.multiply % prime
+        return 1.0 - 2.0 * digit if prime == 2 else np.exp(2j * np.pi / prime * np.arange(prime))[digit]  # noqa: PLR2004
 
 
 def prime_of(size: int) -> int | None:

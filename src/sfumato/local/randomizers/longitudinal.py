@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from sfumato.errors import InputError
-from sfumato.local.randomizers.finite_field import Hashed
 from sfumato.local.randomizers.integer_table import below, coins
+from sfumato.local.randomizers.local_hashing import Hashed
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
     FrequencyOracle,

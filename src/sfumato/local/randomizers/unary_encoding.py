@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.randomizers.finite_field import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.integer_table import below, coins, column_counts, leading, smallest
+from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
     FrequencyOracle,
@@ -176,10 +176,7 @@ class CountMeanSketch(FrequencyOracle):
 
     def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
-        functions = np.arange(self._hashed.functions)
-        cells = self._hashed.hash(np.arange(self.inputs)[:, None], functions[None, :])
-        counts: Tally = tally[functions * self.width + cells].sum(axis=1)
-        return counts
+        return self._hashed.total(tally.reshape(-1, self.width))
 
 
 @dataclass(frozen=True)
@@ -286,10 +283,10 @@ class HadamardSketch(Design):
 
     def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
-        counts = np.empty(self.inputs, dtype=np.int64)
-        for value in range(self.inputs):
-            counts[value] = tally[self._supports(np.asarray(value))].sum()
-        return counts
+        even, odd = np.moveaxis(tally.reshape(-1, self.width, 2), 2, 0)
+        cells = np.arange(self.width)
+        parity = (np.bitwise_count(cells[:, None] & cells[None, :]) & 1).astype(np.int64)  # (coefficients, cells)
+        return self._hashed.total(even @ (1 - parity) + odd @ parity)
 
     def incidence(self) -> NDArray[np.bool_]:
         """Which reports support which values, ``(inputs, outputs)``."""

@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import InputError, LossError
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
-from sfumato.local.randomizers.finite_field import (
-    LARGEST_GEOMETRY,
-    LARGEST_TALLY,
-    Hashed,
-    Projective,
-    points,
-    prime_powers,
-)
+from sfumato.local.randomizers.finite_field import LARGEST_GEOMETRY, Projective, points, prime_powers
+from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,

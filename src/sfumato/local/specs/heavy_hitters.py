@@ -15,7 +15,7 @@ from sfumato.arguments import whole
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post, sampled
 from sfumato.local.randomizers.composite import Sampled
-from sfumato.local.randomizers.finite_field import Hashed
+from sfumato.local.randomizers.local_hashing import Hashed
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, claimed
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.specs.spec import Spec

@@ -1,0 +1,253 @@
+"""Local hashing with all linear maps over a finite field, and the fast transform that its estimates need.
+
+A hashed value is written in digits of base ``buckets``, a prime power, and mapped to ``sum a_i v_i`` in GF(buckets) for
+coefficients ``a`` drawn uniformly with the report.  Two different values collide with probability exactly
+1 / buckets, not by assumption, which is all that the analysis of BLH and OLH (Wang, Blocki, Li, Jha 2017) asks of a
+hash family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import SizeError
+from sfumato.local.randomizers.finite_field import Field, finite_field, prime_powers
+from sfumato.local.randomizers.integer_table import below
+from sfumato.local.randomizers.randomizer import InputCodes, RealArray, ReportArray, Tally, check, count_outputs, derive
+from sfumato.local.randomizers.two_valued import Design
+from sfumato.privacy.entropy import Entropy
+
+LARGEST_LOOKUP = 1 << 23
+"""Entries of the table of all hashes of all values; above it hashes are computed digit by digit."""
+
+LARGEST_DOMAIN = 1 << 56
+"""Values that can be hashed; their numbers stay within 64-bit arithmetic."""
+
+LARGEST_TALLY = 1 << 22
+"""Reports that are counted one by one; above it the counts of supported values are kept."""
+
+_LARGEST_TOTAL = 1 << 34
+"""Weight that one transform in floating point still adds up to the exact integer; see :func:`_transformed`."""
+
+_LIMB_BITS = 12  # so many bits of every counter of a full tally stay within that
+_BLOCK = 64  # digits are transformed together while their block of the matrix has at most so many rows
+
+
+@dataclass(frozen=True)
+class Hashed(Design):
+    """Report ``coefficients * buckets + bucket``; it supports the values that the coefficients hash to the bucket."""
+
+    inputs: int
+    buckets: int
+
+    digits: int = field(init=False, repr=False, compare=False)
+    functions: int = field(init=False, repr=False, compare=False)
+
+    kind: ClassVar[str] = "hashed"
+
+    def __post_init__(self) -> None:
+        check(self.buckets in prime_powers() and 1 < self.inputs <= LARGEST_DOMAIN, self)
+        digits = 1
+        while self.buckets**digits < self.inputs:
+            digits += 1
+        functions = self.buckets**digits
+        outputs, chance = functions * self.buckets, Fraction(1, self.buckets)
+        check(outputs < 1 << 63, self)
+        self._numbered(outputs, chance, (chance, chance))
+        derive(self, digits=digits, functions=functions)
+        derive(self, tally_size=outputs if outputs <= LARGEST_TALLY else self.inputs)
+
+    def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
+        """A uniform report on the wanted side of each value."""
+        function = below(entropy, self.functions, codes.size)
+        shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
+        shift[inside] = 0
+        bucket = self._sum.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
+        dtype = self.layout.dtype
+        report: ReportArray = function.astype(dtype, copy=False) * dtype.type(self.buckets)
+        report += bucket.astype(dtype, copy=False)
+        return report
+
+    def hash(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
+        """Buckets of values under hash functions, broadcast against each other."""
+        if self._lookup is not None:
+            return self._lookup.take(codes.astype(np.intp) * self.functions + function.astype(np.intp))
+        return self._digitwise(codes, function)
+
+    def tally(self, reports: ReportArray) -> Tally:
+        """Counts that add up over disjoint reports."""
+        if self.outputs <= LARGEST_TALLY:
+            return count_outputs(reports, self.outputs)
+        function, bucket = np.divmod(reports.astype(np.int64), self.buckets)
+        return _counted_pairs(self._field, (self.digits, self.inputs), function, bucket)
+
+    def support(self, tally: Tally) -> Tally:
+        """Number of reports that support each value."""
+        return tally if self.outputs > LARGEST_TALLY else self.total(tally.reshape(self.functions, self.buckets))
+
+    def total(self, weights: Tally) -> Tally:
+        """Total weight of the functions and buckets that support each value; ``(functions, buckets)`` to ``(inputs,)``.
+
+        The same integers as adding up, for every value, what supports it, in time near that of reading the weights.
+        """
+        if int(weights.sum()) > _LARGEST_TOTAL:
+            low = self.total(weights & ((1 << _LIMB_BITS) - 1))
+            return low + (self.total(weights >> _LIMB_BITS) << _LIMB_BITS)
+        return _transformed(self._field, _folded(self._field, self.digits, weights), int(weights[0, 0]))[: self.inputs]
+
+    def incidence(self) -> NDArray[np.bool_]:
+        """Which reports support which values, ``(inputs, outputs)``."""
+        if self.outputs > LARGEST_TALLY:
+            raise SizeError(f"{self.outputs} reports are too many to enumerate")
+        function, bucket = np.divmod(np.arange(self.outputs), self.buckets)
+        met: NDArray[np.bool_] = self.hash(np.arange(self.inputs)[:, None], function[None, :]) == bucket
+        return met
+
+    @property
+    def _field(self) -> Field:
+        return finite_field(self.buckets)
+
+    @cached_property
+    def _sum(self) -> NDArray[np.uint16]:
+        return self._field.add.ravel()
+
+    @cached_property
+    def _lookup(self) -> NDArray[np.uint16] | None:
+        if self.inputs * self.functions > LARGEST_LOOKUP:
+            return None
+        return self._digitwise(np.arange(self.inputs)[:, None], np.arange(self.functions)[None, :]).ravel()
+
+    def _digitwise(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
+        base = np.uint64(self.buckets)
+        code, coefficient = codes.astype(np.uint64), function.astype(np.uint64)
+        total = np.zeros(np.broadcast_shapes(code.shape, coefficient.shape), dtype=np.uint16)
+        for _ in range(self.digits):
+            term = self._field.multiply[coefficient % base, code % base]
+            total = self._field.add[total, term]
+            code, coefficient = code // base, coefficient // base
+        return total
+
+
+def _counted_pairs(arithmetic: Field, values: tuple[int, int], function: Tally, bucket: Tally) -> Tally:
+    """How many of the pairs of function and bucket support each value, where a table of all pairs would be too large.
+
+    ``values`` are the digits of a number, and how many numbers are asked for.
+    """
+    digits, inputs = values
+    size = arithmetic.size
+    below_top = size ** (digits - 1)
+    tops = -(-inputs // below_top)
+    if digits == 1 or tops > size // 4:
+        counts, always = _sorted_into_directions(arithmetic, digits, function, bucket)
+        return _transformed(arithmetic, counts, always)[:inputs]
+    # few leading digits: for each of them the pairs are those of numbers with one digit less
+    top, rest = np.divmod(function, below_top)
+    parts = []
+    for digit in range(tops):
+        moved = arithmetic.add[bucket, arithmetic.negative[arithmetic.multiply[top, digit]]].astype(np.int64)
+        fewer = digits - 1, min(below_top, inputs - digit * below_top)
+        parts.append(_counted_pairs(arithmetic, fewer, rest, moved))
+    return np.concatenate(parts)
+
+
+def _transformed(arithmetic: Field, counts: RealArray, always: int) -> Tally:
+    """Total weight that supports each number, by a Fourier transform over its digits.
+
+    With a character psi of GF(size), pairs (a, b) of weight w support the value v by
+
+        sum w [<a, v> = b] = 1/size sum_c sum w psi(c (<a, v> - b)),
+
+    so that every multiple c of a pair lies at one place ``c a`` of one spectrum.  Multiples of a pair support the same
+    values: ``counts``, ``(directions, size)``, has their sum where the leading digit of ``a`` is one.  Directions are
+    numbered as such ``a`` come.  ``always`` is the weight of the pair of zeros.
+
+    A matrix product of inner length B errs by less than B units of rounding, relative to the absolute values that it
+    adds up; these are at most the total weight times ``size``, which is divided out.  All lengths together are below
+    2^12, a unit 2^-52 for complex numbers: at :data:`_LARGEST_TOTAL` the error is below 2^-4, and rounding is exact.
+    """
+    size = arithmetic.size
+    digits = 1
+    while (size**digits - 1) // (size - 1) < len(counts):
+        digits += 1
+    waves = counts @ arithmetic.characters.conj()
+    spectrum = np.zeros(size**digits, dtype=waves.dtype)
+    for first, factor, places in _multiples_of_directions(arithmetic, digits):
+        spectrum[places] = waves[first : first + len(places), factor]
+    left = digits
+    while left:
+        together = 1
+        while together < left and size ** (together + 1) <= _BLOCK:
+            together += 1
+        block = arithmetic.characters
+        for _ in range(together - 1):
+            block = np.kron(block, arithmetic.characters)
+        # the leading digits are transformed and become the last, so that in the end the order is the old one
+        spectrum = (spectrum.reshape(len(block), -1).T @ block).ravel()
+        left -= together
+    found: Tally = np.rint((spectrum.real + counts.sum()) / size).astype(np.int64)
+    return found + always
+
+
+def _folded(arithmetic: Field, digits: int, weights: Tally) -> RealArray:
+    """A table of weights, ``(functions, size)``, added up by direction."""
+    counts = np.zeros(((arithmetic.size**digits - 1) // (arithmetic.size - 1), arithmetic.size))
+    for first, factor, places in _multiples_of_directions(arithmetic, digits):
+        counts[first : first + len(places)] += weights[places][:, arithmetic.multiply[factor]]
+    return counts
+
+
+def _sorted_into_directions(arithmetic: Field, digits: int, function: Tally, bucket: Tally) -> tuple[RealArray, int]:
+    """Pairs counted by direction, and how many are zero."""
+    size = arithmetic.size
+    lower = (digits + 1) // 2  # tables of half the digits serve for all
+    multiples = _multiples(arithmetic, lower)
+    high, low = np.divmod(function, size**lower)
+    leading, shift = (
+        np.where(high > 0, above.take(high), beneath.take(low))
+        for above, beneath in zip(_leading(size, digits - lower, lower), _leading(size, lower, 0), strict=True)
+    )
+    row = arithmetic.inverse.take(leading) * multiples.shape[1]
+    direction = multiples.take(row + high) * size**lower + multiples.take(row + low) + shift
+    turned = arithmetic.multiply[arithmetic.inverse].take(leading * size + bucket)
+    inside = function > 0
+    cells = (size**digits - 1) // (size - 1) * size
+    counts = np.bincount(direction[inside] * size + turned[inside], minlength=cells).astype(np.float64)
+    return counts.reshape(-1, size), int(np.count_nonzero(bucket[~inside] == 0))
+
+
+def _multiples_of_directions(arithmetic: Field, digits: int) -> Iterator[tuple[int, int, Tally]]:
+    """The first of some consecutive directions, a factor, and the numbers that so many times those directions are."""
+    multiples = _multiples(arithmetic, digits - 1)
+    for position in range(digits):
+        start = arithmetic.size**position
+        for factor in range(1, arithmetic.size):
+            yield (start - 1) // (arithmetic.size - 1), factor, factor * start + multiples[factor, :start]
+
+
+def _multiples(arithmetic: Field, digits: int) -> Tally:
+    """Every factor times every number of so many digits, digit by digit in GF(size); ``(size, size**digits)``."""
+    size, factors = arithmetic.size, arithmetic.multiply.astype(np.int64)
+    table = np.zeros((size, 1), dtype=np.int64)
+    for place in range(digits):
+        table = (factors[:, :, None] * size**place + table[:, None, :]).reshape(size, -1)
+    return table
+
+
+def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
+    """The leading digit of every number of so many digits, and what its direction's number has less than itself.
+
+    The digits stand ``place`` places above the lowest.
+    """
+    digit, shift = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+    for position in range(digits):
+        one, count = size ** (place + position), size**position
+        digit.append(np.repeat(np.arange(1, size), count))
+        shift.append(np.full((size - 1) * count, (one - 1) // (size - 1) - one))
+    return np.concatenate(digit), np.concatenate(shift)
