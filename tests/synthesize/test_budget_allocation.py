@@ -61,3 +61,16 @@ def test_an_allowance_is_spent_exactly_and_never_overdrawn():
 def test_fractions_are_rounded_down():
     assert fraction(0.1) <= Fraction(1, 10)
     assert fraction(2 / 3) < Fraction(2, 3)
+
+
+@given(st.sampled_from(LOSSES), st.lists(st.tuples(st.floats(1, 1e5), st.floats(0, 0.5)), min_size=1, max_size=8))
+def test_a_further_share_levels_what_tables_have_had(loss, tables):
+    division = Division(loss, 1)
+    sizes, spent = zip(*tables, strict=True)
+    more = division.topped_up(sizes, spent, 0.3)
+    assert more.sum() == pytest.approx(0.3)
+    assert (more >= 0).all()
+    levels = (np.array(spent) + more) / [division.spread(size) for size in sizes]
+    raised = levels[more > 0]
+    assert raised == pytest.approx(raised[0])  # all that got something end at one level
+    assert (levels[more == 0] >= raised[0] * (1 - 1e-9)).all()  # and the others had more already

@@ -1,8 +1,9 @@
 """Fewer cells for an attribute, decided from its noisy counts: post-processing, so it costs nothing.
 
 Rare codes share one group; neighbouring codes of an ordered attribute share one where the noise cannot
-tell their counts apart.  A model over groups is smaller, and each of its cells carries the noise of one.
-Within a group rows are shared out evenly or along a fitted slope.
+tell their counts apart, as long as the group stays small: codes of like counts may have nothing else in common, and
+a group of many people would hide what each code goes with.  A model over groups is smaller, and each of its cells
+carries the noise of one.  Within a group rows are shared out evenly or along a fitted slope.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from sfumato.model.row_sampling import CodeArray, spread_over
 
 RARE = 3.0
 """Standard deviations of noise below which a count cannot be told from none."""
+
+CROWDED = 10.0
+"""Standard deviations of noise that the noisy count of neighbours in a group may reach; above it they are cut, as the
+pairs and triples that are measured later can then tell them apart."""
 
 MOST_CUTS = 4096
 """Places where an ordered attribute may be cut; the best cuts take the square of them.  With more codes than this,
@@ -94,10 +99,11 @@ def merge_rare(counts: NDArray[np.float64], variance: float) -> Coarsening:
 
 def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int) -> Coarsening:
     """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
-    squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning").
+    squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning"), among those
+    whose runs of several codes count at most ten standard deviations.
 
     The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
-    CodeArray after the first ``ordered`` (missing, unknown) stay their own groups.
+    Codes after the first ``ordered`` (missing, unknown) stay their own groups.
     """
     starts = np.arange(0, ordered, -(-ordered // MOST_CUTS))  # of what is never cut
     widths = np.diff(starts, append=ordered).astype(np.float64)
@@ -110,17 +116,24 @@ def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int)
 
 
 def _cheapest_cuts(counts: NDArray[np.float64], widths: NDArray[np.float64], variance: float) -> NDArray[np.int64]:
-    """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each."""
+    """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
+
+    >>> import numpy as np
+    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0).tolist()  # two of them reach ten, three pass it
+    [2, 0]
+    """
     places = len(counts)
     sums = np.concatenate(([0.0], np.cumsum(counts)))
     squares = np.concatenate(([0.0], np.cumsum(counts**2 / widths)))
     codes = np.concatenate(([0.0], np.cumsum(widths)))
     charge = variance * (2 * np.log(max(places, 2)) + 1)
+    crowded = CROWDED * np.sqrt(variance)
     best = np.zeros(places + 1)
     last = np.zeros(places + 1, dtype=np.int64)
     for end in range(1, places + 1):
         within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (codes[end] - codes[:end])
         costs = best[:end] + within + charge
+        costs[:-1][sums[end] - sums[: end - 1] > crowded] = np.inf
         last[end] = int(costs.argmin())
         best[end] = costs[last[end]]
     found = [int(last[places])]

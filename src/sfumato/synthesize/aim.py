@@ -17,7 +17,7 @@ the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from itertools import combinations
@@ -30,7 +30,7 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import row_count
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
 from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
 from sfumato.synthesize.initial_marginals import (
     FittedState,
@@ -41,8 +41,9 @@ from sfumato.synthesize.initial_marginals import (
     refuse_undividable,
 )
 from sfumato.synthesize.marginal_selection import (
+    UNSCORED,
     Limits,
-    Scored,
+    Taken,
     affordable,
     as_limits,
     comparable,
@@ -115,16 +116,29 @@ def adapt(
     state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
     cliques = wanted(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
+    taken: dict[Clique, Taken] = {}
+    pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
-        if not candidates:
+        before = taken if pairs_only else {}
+        if not candidates and not before:
             continue
         share = allowance.left * part
-        scored = score(mechanisms, state, list(candidates), allowance.take(share * SCORES), random)
+        scores = share * SCORES if candidates else Fraction(0)
+        scored = score(mechanisms, state, list(candidates), allowance.take(scores), random) if candidates else UNSCORED
         interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
-        chosen, shares = _grow(state, scored, candidates, division, share * (1 - SCORES), int(limits.cells * room))
+        chosen = grow(
+            scored,
+            np.array([candidates[clique] for clique in scored.cliques]),
+            division=division,
+            share=float(share - scores),
+            fits=_room(state, int(limits.cells * room)),
+            taken=before,
+        )
         if chosen:
-            state = learn(mechanisms, state, chosen, allowance.take(share * (1 - SCORES)), shares)
+            taken |= {clique: table.after(taken.get(clique)) for clique, table in chosen.items()}
+            shares = proportions([table.share for table in chosen.values()])
+            state = learn(mechanisms, state, list(chosen), allowance.take(share - scores), shares)
     if allowance.left > 0:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
     return state.released(mechanisms.domain)
@@ -222,18 +236,11 @@ def _candidates(
     return found
 
 
-def _grow(
-    state: FittedState, scored: Scored, weights: dict[Clique, float], division: Division, share: Fraction, cap: int
-) -> tuple[list[Clique], tuple[Fraction, ...]]:
+def _room(state: FittedState, cap: int) -> Callable[[Sequence[Clique]], bool]:
+    """Whether the junction tree stays within ``cap`` cells, or those that it has, with some more marginals."""
     present = [factor.attributes for factor in state.model.factors]
     most = max(cap, tree_cells(present, state.model.sizes))
-    return grow(
-        scored,
-        np.array([weights[clique] for clique in scored.cliques]),
-        division=division,
-        share=float(share),
-        fits=lambda more: tree_cells([*present, *more], state.model.sizes) <= most,
-    )
+    return lambda more: tree_cells([*present, *more], state.model.sizes) <= most
 
 
 _ROUNDS_AN_ATTRIBUTE = 16

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from sfumato.errors import BudgetError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
@@ -47,9 +49,23 @@ class Division:
 
     def shares(self, sizes: Sequence[float]) -> tuple[Fraction, ...]:
         """Shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
-        parts = [self.spread(size) for size in sizes]
-        whole = sum(parts)
-        return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
+        return proportions([self.spread(size) for size in sizes])
+
+    def topped_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
+        """How a further ``share`` of the loss is divided over tables of weights times cells ``sizes``.
+
+        ``spent`` are the shares that they had before.  Together with them the loss lies on the tables as ``shares``
+        would divide it; tables that have had more than that get nothing.
+
+        >>> Division(Rho("1"), 1).topped_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
+        [0.2, 0.2, 0.0]
+        """
+        parts, held = np.array([self.spread(size) for size in sizes]), np.asarray(spent)
+        order = np.argsort(held / parts)  # those with the least of what they ask for are topped up first
+        levels = (share + np.cumsum(held[order])) / np.cumsum(parts[order])
+        level = levels[np.flatnonzero(levels > (held / parts)[order])[-1]]
+        more: FloatArray = np.maximum(0.0, level * parts - held)
+        return more
 
     def error(self, parts: FloatArray, share: float) -> FloatArray:
         """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
@@ -78,6 +94,12 @@ class Allowance:
             raise BudgetError(f"a step asks for {float(share):.3g} of the loss where {float(self.left):.3g} is left")
         self.left -= share
         return self.whole * share
+
+
+def proportions(parts: Sequence[float]) -> tuple[Fraction, ...]:
+    """Exact shares in proportion to ``parts``; they sum to at most one."""
+    whole = sum(parts)
+    return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
 
 
 def fraction(share: float) -> Fraction:

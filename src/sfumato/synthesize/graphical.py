@@ -124,7 +124,11 @@ class Graphical:
 
     @staticmethod
     def restore(domain: Domain, payload: Mapping[str, Any]) -> Graphical:
-        """The model that was stored, over the domain of the protected table."""
+        """The model that was stored, over the domain of the protected table.
+
+        Raises:
+            SizeError: groups that are not those of the domain's codes, or potentials that are not over the groups.
+        """
         coarsenings = {
             name: Coarsening(payload[f"groups {index}"], payload[f"weights {index}"])
             for index, name in enumerate(payload["names"])
@@ -132,13 +136,22 @@ class Graphical:
         factors = tuple(
             Factor(tuple(names), payload[f"potential {index}"]) for index, names in enumerate(payload["cliques"])
         )
-        sizes = {name: coarsenings[name].size for name in domain.names}
+        sizes = {name: _groups(coarsenings[name], domain[name].size) for name in domain.names}
+        if any(factor.values.shape != tuple(sizes[name] for name in factor.attributes) for factor in factors):
+            raise SizeError("the potentials of the model are not over the groups of its attributes")
         return Graphical(
             domain=domain,
             coarsenings=coarsenings,
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
         )
+
+
+def _groups(coarsening: Coarsening, codes: int) -> int:
+    """The number of groups of an attribute of so many codes, none of which is beyond them."""
+    if coarsening.groups.shape != (codes,) or not 0 <= coarsening.groups.min() <= coarsening.groups.max() < codes:
+        raise SizeError(f"the model has groups that are not those of {codes} codes")
+    return coarsening.size
 
 
 def _codes(kept: object, size: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations
@@ -34,6 +34,7 @@ from sfumato.workload.counting_queries import Marginals
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
+_LEAST_AGAIN = 1e-4  # of a round's share: less is not worth a question
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
 _Asked = TypeVar("_Asked", Distance, Marginal)
@@ -84,6 +85,9 @@ class Scored:
     cliques: tuple[Clique, ...]
     distances: FloatArray
     cells: FloatArray
+
+
+UNSCORED = Scored((), np.zeros(0), np.zeros(0))
 
 
 def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
@@ -175,6 +179,18 @@ def score(
     return Scored(tuple(candidates), np.array(distances), cells)
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a table that was measured before has had: its weight times cells, and its share of the loss."""
+
+    size: float
+    share: float
+
+    def after(self, before: Taken | None) -> Taken:
+        """What it has had with what it had before."""
+        return self if before is None else Taken(self.size, self.share + before.share)
+
+
 def grow(
     scored: Scored,
     weights: FloatArray,
@@ -182,19 +198,24 @@ def grow(
     division: Division,
     share: float,
     fits: Callable[[Sequence[Clique]], bool],
-) -> tuple[list[Clique], tuple[Fraction, ...]]:
-    """The candidates to measure together at ``share`` of the loss, and the shares of that share for each.
+    taken: Mapping[Clique, Taken],
+) -> dict[Clique, Taken]:
+    """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
     the loss is divided over them in the best way (:meth:`Division.spread`).  ``fits`` says whether the
     junction tree has room for the candidates chosen and one more.
+
+    Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
+    the candidates chosen.
     """
     sizes = weights * scored.cells
     parts = np.array([division.spread(size) for size in sizes])
     waiting = weights * scored.distances
     chosen: list[int] = []
-    total, refused = 0.0, 0
-    while refused < _PATIENCE:
+    share, new = share + sum(table.share for table in taken.values()), share
+    total, refused = sum(division.spread(table.size) for table in taken.values()), 0
+    while refused < _PATIENCE and len(waiting):
         gains = waiting - division.error(total + parts, share) + division.error(np.array(total), share)
         best = int(gains.argmax())
         if not gains[best] > 0:
@@ -206,7 +227,17 @@ def grow(
             total += float(parts[best])
         else:
             refused += 1
-    return [scored.cliques[index] for index in chosen], division.shares([float(sizes[index]) for index in chosen])
+    asked = [*((scored.cliques[index], float(sizes[index]), 0.0) for index in chosen)]
+    asked += [(clique, table.size, table.share) for clique, table in taken.items()]
+    if not asked:
+        return {}
+    cliques, volumes, spent = zip(*asked, strict=True)
+    more = division.topped_up(volumes, spent, new)
+    return {
+        clique: Taken(size, float(part))
+        for clique, size, part in zip(cliques, volumes, more, strict=True)
+        if part > _LEAST_AGAIN * new
+    }
 
 
 def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
