@@ -1,12 +1,13 @@
 """Throughput of the server under full durability, against the same server returning a constant.
 
-    python benchmarks/server.py [--seconds 8]
+    python benchmarks/server.py [--seconds 8] [--postgres]
 
 Sixteen connections ask different counts, each charged, journalled and stored before its reply leaves: of the bundled
 census (15 attributes; no statement is sent twice, so that each is parsed), and of a million children (2 attributes; 56
 statements, each at 900 losses).  The constant goes through the same process, middleware, key and parsing of the body,
 and skips the statement, the ledger and the table.  Both are asked in turns on one server, so that what else the machine
-does weighs on both alike.
+does weighs on both alike.  CPU is that of the server's processes; a database server's own is not among it.  With
+``--postgres``, the ledger is in the database that SFUMATO_TEST_POSTGRES names, in a schema that is dropped afterwards.
 """
 
 # ruff: noqa: S608 - statements are what is sent
@@ -16,13 +17,15 @@ import asyncio
 import itertools
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -94,16 +97,44 @@ TABLES = {"census": "census", "children": "child_mental_health"}
 NAMES = {"census": "bundled census", "children": "a million children"}
 
 
-def serve(folder: Path, workers: int):
-    """A server over a SQLite file in ``folder``, its port and a key."""
+@contextmanager
+def schema_of_postgres() -> Iterator[str]:
+    """The address of an empty schema."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.engine import make_url
+
+    address = make_url(os.environ["SFUMATO_TEST_POSTGRES"]).set(drivername="postgresql+psycopg")
+    name, engine = f"bench_{secrets.token_hex(4)}", create_engine(address, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    inside = address.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={name}"})
+    yield inside.render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+
+
+def cpu(group: int) -> float:
+    """Seconds that the processes of a group have computed."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[2]) == group:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def serve(folder: Path, url: str, workers: int):
+    """A server over a database, with its tables in ``folder``; its port and a key."""
     from pyarrow import parquet
 
     from sfumato import data
     from sfumato.app.http.asgi import LEDGER
+    from sfumato.app.http.registry import Scope
     from sfumato.app.http.service import Service
-    from sfumato.ledger.registry import Scope
 
-    url = f"sqlite:///{folder / 's.ledger'}"
     with closing(Service(url, create=True)) as service:
         for name in QUESTIONS:
             parquet.write_table(getattr(data, TABLES[name])(), folder / f"{name}.parquet")
@@ -128,59 +159,81 @@ def serve(folder: Path, workers: int):
             return process, port, secret
 
 
-def measure(seconds: float, workers: int, table: str) -> dict:
-    """Replies a second of both, in alternating rounds, and their ratio."""
-    with tempfile.TemporaryDirectory(dir=ROOT / ".bench" if (ROOT / ".bench").exists() else None) as name:
-        process, port, secret = serve(Path(name), workers)
-        try:
-            real, fixed = QUESTIONS[table](), QUESTIONS[table]()
-            path = f"/v1/datasets/{table}/query"
-            asyncio.run(ask(port, secret, path, real, 2))  # every worker reads its table
-            asyncio.run(ask(port, secret, "/constant", fixed, 1))
-            counted = {path: 0, "/constant": 0}
-            for _ in range(ROUNDS):
-                counted[path] += asyncio.run(ask(port, secret, path, real, seconds))
-                counted["/constant"] += asyncio.run(ask(port, secret, "/constant", fixed, seconds))
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        from sfumato.ledger import open_ledger
+def measure(url: str, folder: Path, seconds: float, *, workers: int, table: str) -> dict:
+    """Replies a second of both and the server's CPU of each, in alternating rounds, and their ratio."""
+    process, port, secret = serve(folder, url, workers)
+    path, bodies = f"/v1/datasets/{table}/query", QUESTIONS[table]()
+    counted, spent = {path: 0, "/constant": 0}, {path: 0.0, "/constant": 0.0}
+    try:
+        asyncio.run(ask(port, secret, path, bodies, 2))  # every worker reads its table
+        asyncio.run(ask(port, secret, "/constant", bodies, 1))
+        for _ in range(ROUNDS):
+            for each in counted:
+                before = cpu(process.pid)
+                counted[each] += asyncio.run(ask(port, secret, each, bodies, seconds))
+                spent[each] += cpu(process.pid) - before
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    from sfumato.ledger import open_ledger
 
-        with open_ledger(f"sqlite:///{Path(name) / 's.ledger'}", dataset=table, limit=None) as ledger:
-            ledger.verify()
-            journalled = sum(1 for _ in ledger.journal())
+    with open_ledger(url, dataset=table, limit=None) as ledger:
+        ledger.verify()
+        journalled = sum(1 for _ in ledger.journal())
     span = seconds * ROUNDS
     return {
         "table": table,
+        "database": "SQLite" if url.startswith("sqlite") else "PostgreSQL",
         "workers": workers,
         "queries": counted[path] / span,
         "constants": counted["/constant"] / span,
         "ratio": counted[path] / counted["/constant"],
+        "query_cpu_ms": 1000 * spent[path] / counted[path],
+        "constant_cpu_ms": 1000 * spent["/constant"] / counted["/constant"],
         "journalled": journalled,
     }
 
 
+def measured(seconds: float, *, workers: int, table: str, postgres: bool) -> dict:
+    """A row of the table, over a database that is gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=ROOT / ".bench" if (ROOT / ".bench").exists() else None) as name:
+        folder = Path(name)
+        if not postgres:
+            return measure(f"sqlite:///{folder / 's.ledger'}", folder, seconds, workers=workers, table=table)
+        with schema_of_postgres() as url:
+            return measure(url, folder, seconds, workers=workers, table=table)
+
+
 def _line(row: dict) -> str:
     figures = f"{row['queries']:.0f} | {row['constants']:.0f} | {row['ratio']:.2f}"
-    return f"| {NAMES[row['table']]} | {row['workers']} | {figures} |"
+    spent = f"{row['query_cpu_ms']:.2f} | {row['constant_cpu_ms']:.2f}"
+    return f"| {NAMES[row['table']]} | {row['database']} | {row['workers']} | {figures} | {spent} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=8)
-    seconds = parser.parse_args().seconds
-    rows = [measure(seconds, workers, table) for table in QUESTIONS for workers in (1, 2)]
+    parser.add_argument("--postgres", action="store_true")
+    given = parser.parse_args()
+    seconds, databases = given.seconds, (False, True) if given.postgres else (False,)
+    rows = [
+        measured(seconds, workers=workers, table=table, postgres=postgres)
+        for table in QUESTIONS
+        for postgres in databases
+        for workers in (1, 2)
+    ]
     lines = [
-        f"Replies a second at {CONNECTIONS} connections: different counts, each charged, journalled and stored in",
-        "SQLite with full sync before its reply leaves, against the same server returning a constant after the same",
-        f"checks. Rounds of {seconds:g} s in turns, in one run; the target is a ratio of {TARGET}. The bundled census",
+        f"Replies a second at {CONNECTIONS} connections: different counts, each charged, journalled and durable in its",
+        "database before its reply leaves, against the same server returning a constant after the same checks, and the",
+        "CPU that the server's processes take for one reply (a database server's own is not among it).",
+        f"Rounds of {seconds:g} s in turns, in one run; the target is a ratio of {TARGET}. The bundled census",
         "has 15 attributes, and no statement is sent twice, so that each is parsed. The million children have two, and",
         "56 statements are sent at 900 losses each, so that parsing is remembered. Of both the exact table of the",
         "attributes asked about is kept inside the vault after the first question, so that no other reads a row.",
         "Made by `python benchmarks/server.py`.",
         "",
-        "| table | workers | questions/s | constants/s | ratio |",
-        "|---|---:|---:|---:|---:|",
+        "| table | database | workers | questions/s | constants/s | ratio | CPU ms a question | CPU ms a constant |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
         *map(_line, rows),
     ]
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")

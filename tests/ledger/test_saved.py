@@ -15,10 +15,10 @@ from tests.ledger.asking import question
 
 import sfumato as sf
 from sfumato import query, synthesize
+from sfumato.app.http.registry import Registry
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
-from sfumato.ledger.registry import Registry
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon, Rho

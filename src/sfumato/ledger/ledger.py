@@ -31,7 +31,6 @@ from sfumato.ledger.question import JSON, Question
 from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Books, Wanted, together
-from sfumato.ledger.waiting import WAITING
 from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
@@ -63,7 +62,7 @@ class Ledger:
         self.limit = limit
         self._store = store
         self._repeats = Repeats()
-        self._kept_secret: str | None = None  # no cached_property: its lock would be held while others have the thread
+        self._kept_secret: str | None = None
         self._seen: tuple[int, str] | None = None  # entries and head after the last commit
         self._writer = Writer(self._transact)
 
@@ -173,7 +172,7 @@ class Ledger:
                 receipt = self._reserve(order, attempt)
                 if receipt.answer is not None or charge is None or attempt.holds:
                     break
-                WAITING.get().aside(partial(time.sleep, pause))
+                time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             if receipt.answer is None:
                 receipt = replace(receipt, answer=self._computed(order, receipt, compute, attempt, drawn))
@@ -294,12 +293,9 @@ class Ledger:
     def _secret(self) -> str:
         """What hides the fingerprints of the data in the journal; it never changes, so that two may read it."""
         if self._kept_secret is None:
-            self._kept_secret = WAITING.get().aside(self._read_secret)
+            with self._store.reading() as connection:
+                self._kept_secret = reading.secret(connection, self.dataset)
         return self._kept_secret
-
-    def _read_secret(self) -> str:
-        with self._store.reading() as connection:
-            return reading.secret(connection, self.dataset)
 
     def close(self) -> None:
         """Close all connections."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from sfumato.errors import SfumatoError
 from sfumato.ledger.dbapi import failed_for_all
 from sfumato.ledger.transaction import Books, Wanted
-from sfumato.ledger.waiting import WAITING
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -40,7 +38,8 @@ class Ticket(Generic[T]):
         self._error: Exception | None = None
         self.done = False
         self.abandoned = False
-        self._bell = WAITING.get().bell()
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
 
     def attempt(self, books: Books) -> None:
         """Do the work; a refusal is its result."""
@@ -56,11 +55,11 @@ class Ticket(Generic[T]):
 
     def sleep(self) -> None:
         """Wait until the work is done, or it is this ticket's turn to write."""
-        self._bell.wait()
+        self._asleep.acquire()
 
     def wake(self) -> None:
         """End the sleep."""
-        self._bell.ring()
+        self._asleep.release()
 
     def result(self) -> T:
         """What the work returned; raises what it raised."""
@@ -94,7 +93,7 @@ class Writer:
             if not ticket.done:
                 with self._lock:
                     group, self._line = self._line, []
-                WAITING.get().aside(partial(self._commit, group))
+                self._commit(group)
         finally:
             if self._writing is ticket or not ticket.done:
                 self._leave(ticket, group)

@@ -19,7 +19,6 @@ from sfumato.domain.predicate import Predicate, named
 from sfumato.engine.cell_statements import holds
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.ledger.waiting import WAITING
 from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, shape_of
 from sfumato.vault.value_questions import Bins
 
@@ -110,10 +109,7 @@ class ExactTables:
             found |= {question: read(self._domain, question, source, table) for question in missing[source]}
         return found
 
-    def _counted(self, sources: list[ExactTable]) -> list[tuple[ExactTable, Counts]]:
-        return WAITING.get().aside(lambda: list(self._count(sources))) if sources else []
-
-    def _count(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
+    def _counted(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
         marginals = [source for source in sources if isinstance(source, Marginal)]
         for where in {source.where for source in marginals}:
             asked = [source for source in marginals if source.where == where]

@@ -4,7 +4,7 @@ import pytest
 from tests.app.http.serving import serving, write_people
 from tests.ledger.conftest import postgres, url
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 __all__ = ["postgres", "url"]
 

@@ -22,8 +22,8 @@ from tests.processes import Forked
 
 from sfumato.app.client import HttpClient
 from sfumato.app.http.asgi import LEDGER
+from sfumato.app.http.registry import Registry, Scope
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.ledger.registry import Registry, Scope
 from sfumato.ledger.store import Store
 
 DOMAIN = {

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from sfumato.app.client import ServerError
+from sfumato.app.http.registry import Scope
 from sfumato.errors import InputError
-from sfumato.ledger.registry import Scope
 
 TOWNS = {"attribute": "sex", "rows": [["F", "*"], ["M", "*"], ["(missing)", "*"]]}
 

@@ -15,8 +15,8 @@ import pytest
 from tests.app.http.serving import DOMAIN, ROWS, VISITS, write_visits
 
 from sfumato.app.client import HttpClient, ServerError
+from sfumato.app.http.registry import Scope
 from sfumato.errors import InputError
-from sfumato.ledger.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people"
 

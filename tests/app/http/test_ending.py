@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import text
 from tests.app.http.serving import DOMAIN, PATIENCE, Server
 
+from sfumato.app.http.registry import Scope
 from sfumato.ledger import dbapi, store
-from sfumato.ledger.registry import Scope
 
 ASKERS = 8
 LOCK = text("SELECT 1 FROM ledger_dataset FOR UPDATE")

@@ -10,7 +10,7 @@ import pytest
 from tests.app.http.mutants import HALT
 from tests.app.http.serving import DOMAIN, Server
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 
 @pytest.fixture(params=["before the charge", "after the charge"])

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from tests.app.http.serving import PATIENCE
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 REQUESTS = 8  # so that each worker gets some
 

@@ -10,7 +10,7 @@ from tests.app.http.serving import DOMAIN, Server
 from tests.app.http.test_safety import check, one, run
 from tests.ledger.commits import Wire
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 CLIENTS, QUESTIONS = 8, 12
 

@@ -9,7 +9,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 
 @pytest.fixture(scope="module")

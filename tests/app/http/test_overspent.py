@@ -7,7 +7,7 @@ from tests.app.http.serving import DOMAIN, Server
 from tests.app.http.test_anonymizations import finished
 
 from sfumato.app.client import ServerError
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people WHERE age >= 30"
 

@@ -15,7 +15,7 @@ from tests.app.http.mutants import drop_the_checks
 from tests.app.http.serving import DOMAIN, Server
 
 from sfumato.app.client import ServerError
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 CLIENTS = 16
 chance = random.SystemRandom()

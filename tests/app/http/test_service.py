@@ -18,11 +18,11 @@ from tests.app.http.serving import DOMAIN
 
 from sfumato.app.http import release_jobs, service
 from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.requests.releases import SynthesisFields
 from sfumato.domain import Unit
 from sfumato.errors import LedgerError, LimitError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import Epsilon
 
 ANA = Key("k1", "ana", Scope.ANALYST, datetime.now(UTC), datetime.max.replace(tzinfo=UTC), revoked=False)

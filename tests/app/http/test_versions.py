@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from tests.app.http.serving import DOMAIN, ROWS, Server, serving, write_people
 
 from sfumato.app.client import ServerError
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people"
 TRIES = 12  # enough to meet both workers

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.app.http.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
 
 WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
 UNTOLD = "too few rows to tell"

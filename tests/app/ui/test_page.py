@@ -12,8 +12,8 @@ from tests.app.http.serving import DOMAIN, VISITS, Server, write_people, write_v
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.http.setup import first_link
-from sfumato.ledger.registry import Scope
+from sfumato.app.http.registry import Scope
+from sfumato.app.http.service import first_link
 
 ARGUMENTS = [
     "--no-sandbox",

@@ -33,9 +33,8 @@ def serve(
     import tempfile
 
     from sfumato.app.http.asgi import LEDGER
-    from sfumato.app.http.monitoring import SHARED
-    from sfumato.app.http.processes import run
-    from sfumato.app.http.setup import begin, first_link, register_sample
+    from sfumato.app.http.processes import SHARED, run
+    from sfumato.app.http.service import begin, first_link, register_sample
 
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)

@@ -1,16 +1,25 @@
-"""Who asks: keys in the Authorization header, or in the page's cookie."""
+"""What every route asks before it does anything: whose key a request carries, and that its body means one thing.
+
+Keys come in the Authorization header, or in the page's cookie.  JSON that says a key twice is refused before anything
+is charged.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
-from sfumato.ledger.registry import Key, Scope
+from sfumato.errors import InputError
+from sfumato.strict_documents import read_json
 
 COOKIE = "sfumato_key"
 _REMEMBERED = 2.0  # seconds for which a worker trusts a key it has looked up; a revoked key ends within them
@@ -87,3 +96,25 @@ async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
 Anyone = Annotated[Key, Depends(anyone)]
 Steward = Annotated[Key, Depends(steward)]
 Worker = Annotated[Service, Depends(service)]
+
+
+class StrictRoute(APIRoute):
+    """A route whose bodies are read by :func:`sfumato.strict_documents.read_json`."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """What answers a request."""
+        answer = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await answer(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:  # noqa: ANN401 -- JSON
+        """The body."""
+        try:
+            return read_json(await self.body(), name="the body")
+        except InputError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from None

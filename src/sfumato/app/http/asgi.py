@@ -13,11 +13,10 @@ from fastapi import FastAPI, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sfumato.app.http import datasets, monitoring, openapi, problems, release_jobs, stewards
+from sfumato.app.http import datasets, openapi, problems, release_jobs, stewards
 from sfumato.app.http.access import Doorkeeper, Worker
-from sfumato.app.http.monitoring import log, to_standard_error
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import end_with_parent
+from sfumato.app.http.processes import REQUESTS, end_with_parent, exposition, log, to_standard_error
 from sfumato.app.http.service import Service
 
 LEDGER = "SFUMATO_LEDGER"
@@ -66,7 +65,7 @@ def create(service: Service) -> FastAPI:
     @app.get("/metrics", tags=["operation"])
     def figures() -> Response:
         """Figures in the text format of Prometheus."""
-        return Response(monitoring.exposition(), media_type="text/plain; version=0.0.4")
+        return Response(exposition(), media_type="text/plain; version=0.0.4")
 
     openapi.install(app)
     app.add_middleware(Porter)
@@ -112,7 +111,7 @@ class Porter:
                 # what it says may quote the table, so it goes no further; whoever mends it needs the place
                 log("broken", error=type(error).__name__, at=_place(error))
                 await problems.reply(error)(scope, receive, noted)
-        monitoring.REQUESTS.labels(f"{status // 100}xx").inc()
+        REQUESTS.labels(f"{status // 100}xx").inc()
         log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
 
 

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
+from fastapi.responses import JSONResponse
 
-from sfumato.app.http.access import Anyone, Worker
-from sfumato.app.http.asking import Asked, answered
-from sfumato.app.http.overspent import spent_by
-from sfumato.app.http.strict import StrictRoute
+from sfumato.app.http.access import Anyone, StrictRoute, Worker
+from sfumato.app.http.problems import explained, spent_by
+from sfumato.app.http.processes import timed
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.queries import AskRequest, CostRequest
-from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import decimals, plain
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
@@ -54,9 +54,13 @@ def preview(name: str, form: CostRequest, _: Anyone, worker: Worker) -> dict[str
 
 
 @router.post("/{name}/query", response_model=dict[str, Any])
-async def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
+def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
-    return await answered(worker, Asked(name, form, key, retry_key))
+    loaded = worker.loaded(name)
+    query = form.read(loaded.domain, loaded.dataset.discoverable)
+    with timed("query"), explained(loaded.ledger, key):
+        found = form.answer(worker.vault(name, key.name), query, retry_key=retry_key)
+    return JSONResponse(found.to_json())
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:

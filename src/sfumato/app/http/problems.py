@@ -1,12 +1,14 @@
 """Errors as problem documents (RFC 9457) with stable types and fixed texts.
 
 What an engine or a database says never leaves the server: it may quote the table.  Every problem says whether
-it was charged: refusals before the data is touched are free.
+it was charged: refusals before the data is touched are free.  Where a budget does not admit a release, a steward learns
+who spent it, and an analyst only what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,8 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from sfumato.app.http.monitoring import log
-from sfumato.app.http.overspent import OverspentError
+from sfumato.app.http.processes import log
+from sfumato.app.http.registry import Key, Scope
 from sfumato.errors import (
     BudgetError,
     DomainError,
@@ -30,6 +32,8 @@ from sfumato.errors import (
     SizeError,
     TableError,
 )
+from sfumato.ledger import Ledger
+from sfumato.ledger.account import in_words
 from sfumato.query.sql_condition import Place
 
 MEDIA = "application/problem+json"
@@ -64,6 +68,14 @@ def unusable(error: DomainError) -> RefusalError:
 
 class UnknownDatasetError(InputError):
     """No dataset of that name is registered."""
+
+
+class OverspentError(BudgetError):
+    """A refusal for a steward; ``spent_by`` has what each analyst spent, in words."""
+
+    def __init__(self, message: str, spent_by: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.spent_by = dict(spent_by)
 
 
 # type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
@@ -118,6 +130,32 @@ def reply(error: Exception) -> JSONResponse:
     found = problem(error)
     headers = {"WWW-Authenticate": "Bearer"} if found["status"] == 401 else None  # noqa: PLR2004
     return JSONResponse(found, found["status"], headers, MEDIA)
+
+
+def spent_by(ledger: Ledger) -> dict[str, str]:
+    """What each analyst has spent, in words, by name.
+
+    An analyst pays for what others asked first as well, so that the amounts may sum to more than the dataset's.
+    """
+    return {name: in_words(ledger.limit, account.spent) for name, account in ledger.caps().items()}
+
+
+@contextmanager
+def explained(ledger: Ledger, key: Key) -> Iterator[None]:
+    """Tell a steward who spent the budget, where it does not admit what is done inside.
+
+    Raises:
+        OverspentError: it does not, and the key is a steward's.
+        BudgetError: it does not, and the key is an analyst's.
+    """
+    try:
+        yield
+    except BudgetError as error:
+        if key.scope is not Scope.STEWARD:
+            raise
+        found = spent_by(ledger)
+        shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
+        raise OverspentError(f"{error}; spent so far by analyst: {shares}", found) from error
 
 
 def install(app: FastAPI) -> None:

@@ -11,16 +11,14 @@ from typing import Any, TypeAlias
 
 from fastapi import APIRouter, Response
 
-from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.monitoring import log
-from sfumato.app.http.overspent import explained
-from sfumato.app.http.problems import RefusalError, problem
+from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
+from sfumato.app.http.jobs import Job, Jobs, State
+from sfumato.app.http.problems import RefusalError, explained, problem
+from sfumato.app.http.processes import log
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
-from sfumato.app.http.strict import StrictRoute
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.errors import LedgerError
-from sfumato.ledger.jobs import Job, Jobs, State
-from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 

@@ -1,23 +1,31 @@
-"""What all requests of a worker share: the registry, a ledger a dataset, and tables that are loaded once."""
+"""What all requests of a worker share: the registry, a ledger a dataset, and tables that are loaded once.
+
+And what a new server begins with: its database, a public sample table, and a link for its first steward.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
+from sfumato.app.http.registry import Dataset, Readings, Registration, Registry, Scope, refuse_name
 from sfumato.app.http.tables import Loaded, ServedTables, read, whole
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.table_files import same_place
-from sfumato.errors import DomainError, EngineError, LossError, TableError
+from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.jobs import LEASE
-from sfumato.ledger.registry import Dataset, Registration, Registry, refuse_name
 from sfumato.ledger.store import Store
-from sfumato.ledger.table_versions import Readings
 from sfumato.vault.vault import Vault
+
+_LINK = timedelta(hours=1)
 
 
 class Service:
@@ -115,12 +123,6 @@ class Service:
             opened.ledger.close()
         return kept
 
-    def held(self, name: str) -> tuple[Loaded, Vault] | None:
-        """A dataset with its vault, where everything is in this process: nothing has to be opened, read or asked."""
-        loaded = self._loaded.get(name)
-        vault = None if loaded is None else self.tables.held(loaded)
-        return None if loaded is None or vault is None else (loaded, vault)
-
     def all(self) -> list[Loaded]:
         """Every dataset by name, without its table."""
         return [self.loaded(each.name) for each in self.registry.datasets()]
@@ -138,3 +140,56 @@ class Service:
         for loaded in self._loaded.values():
             loaded.ledger.close()
         self._store.close()
+
+
+def begin(url: str) -> None:
+    """Make the database of a new server.
+
+    Raises:
+        InputError: there is one already.
+    """
+    with closing(Store(url)) as store:
+        if store.exists():
+            raise InputError("there is a ledger already; leave out --create, which begins a new one", culprit=url)
+        store.prepare(create=True)
+
+
+def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
+    """Write the bundled table of a million children to a file, and register it, unless that was done before.
+
+    Returns:
+        Whether it is registered now: it is not where the file of that name holds something else.
+    """
+    from pyarrow import parquet
+
+    from sfumato import data
+
+    path = folder.resolve() / f"{name}.parquet"
+    with closing(Service(url)) as service:
+        if service.registry.dataset(name) is not None:
+            return True
+        bundled = data.child_mental_health()
+        if not path.exists():
+            parquet.write_table(bundled, path)
+        elif not _holds(path, bundled):
+            return False
+        described = data.domain("child_mental_health")
+        more = {"rows": int(data.child_mental_health_counts().sum())}  # published
+        service.register(name, source=str(path), domain=described.describe(), limit=limit, more=more)
+    return True
+
+
+def _holds(path: Path, table: pa.Table) -> bool:
+    from pyarrow import parquet
+
+    try:
+        return bool(parquet.read_table(path).equals(table))
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def first_link(url: str, address: str) -> str:
+    """A link that opens the page for a steward, once."""
+    with closing(Service(url)) as service:
+        _, secret = service.registry.issue("steward", Scope.LINK, _LINK)
+    return f"{address}/enter?link={secret}"

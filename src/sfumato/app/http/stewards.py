@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from sfumato.app.http.access import Anyone, Steward, Worker
+from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
 from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
-from sfumato.app.http.strict import StrictRoute
 from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest
 from sfumato.ledger import Entry
-from sfumato.ledger.registry import Key, Scope
 from sfumato.vault.guarantee import entry_cost
 
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)

@@ -14,19 +14,17 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from sfumato.app.http.problems import RefusalError, unreadable
+from sfumato.app.http.registry import Dataset, Read, Reading, Readings
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, TableError
 from sfumato.ledger import Ledger
-from sfumato.ledger.registry import Dataset
-from sfumato.ledger.table_versions import Read, Reading, Readings
 from sfumato.vault.vault import Vault
 
 _REMEMBERED = 1.0  # seconds for which a worker trusts the confirmed version that it has looked up
 _NOTHING = "\ufffd"  # the only value of a domain that tells no rows apart
-_FEW = 32  # files that a look at takes less than a millisecond
 
 
 @dataclass(frozen=True)
@@ -88,13 +86,6 @@ class ServedTables:
                 held = self._held.get(name)  # of many who found it outdated together, one looks it up
                 if held is None or not self._fits(held, loaded.dataset):
                     held = self._current(loaded)
-        return held.vault
-
-    def held(self, loaded: Loaded) -> Vault | None:
-        """The vault that :meth:`vault` returns, where finding that out takes a look at few files and nothing else."""
-        held = self._held.get(loaded.dataset.name)
-        if held is None or not 0 < len(held.files) <= _FEW or not self._fits(held, loaded.dataset):
-            return None
         return held.vault
 
     def begin(self, loaded: Loaded, fresh: Fresh) -> None:

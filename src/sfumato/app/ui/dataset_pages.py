@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from sfumato.app.http import release_jobs
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import summary
-from sfumato.app.http.overspent import explained
-from sfumato.app.http.problems import problem
+from sfumato.app.http.problems import explained, problem
+from sfumato.app.http.registry import Key
 from sfumato.app.http.stewards import entries, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
@@ -32,7 +32,6 @@ from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page, refused
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import InputError, QueryError
-from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
 from sfumato.query.aggregate import Aggregate

@@ -14,9 +14,9 @@ from fastapi.staticfiles import StaticFiles
 from sfumato.app.http.access import COOKIE, Doorkeeper, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.registry import Scope
 from sfumato.app.ui import dataset_pages, steward_pages
 from sfumato.app.ui.rendering import gauge, known, page, show_errors
-from sfumato.ledger.registry import Scope
 
 _SITTING = timedelta(hours=12)
 

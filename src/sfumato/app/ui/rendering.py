@@ -19,9 +19,9 @@ from starlette.exceptions import HTTPException
 
 from sfumato.app.http.access import Doorkeeper, secret_of
 from sfumato.app.http.problems import RefusalError, problem
+from sfumato.app.http.registry import Key
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
-from sfumato.ledger.registry import Key
 from sfumato.privacy.loss import Epsilon
 
 NOTE_COOKIE = "sfumato_note"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.stewards import described, entries, entry, remarks
 from sfumato.app.requests.administration import KeyRequest
 from sfumato.app.requests.fields import limit_of
@@ -21,7 +22,6 @@ from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, InputError
-from sfumato.ledger.registry import Key, Scope
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.strict_documents import read_yaml
 

@@ -1,4 +1,4 @@
-"""What a server keeps beside its journals: datasets and keys, in the same database.
+"""What a server keeps beside its journals, in the same database: datasets, their confirmed versions, and keys.
 
 No secret is kept: of a key only the SHA-256 is stored, which is enough to recognise 256 random bits.
 """
@@ -14,22 +14,22 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, insert, select, update
 
+from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.domain import Unit
 from sfumato.errors import InputError
-from sfumato.ledger.create import found
-from sfumato.ledger.jobs import LEASE, Jobs
-from sfumato.ledger.schema import service_dataset, service_key
+from sfumato.ledger import reading, schema
+from sfumato.ledger.create import found, journalled_version
 from sfumato.ledger.store import Store
-from sfumato.ledger.table_versions import Read, confirm, same_content
 from sfumato.privacy.loss import Loss
 
 PREFIX = "sfumato"
 _SECRET_BYTES = 32
 _LONGEST = 200
+_AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
 
-_dataset, _key = service_dataset, service_key
+_dataset, _key, _reading = schema.service_dataset, schema.service_key, schema.service_reading
 
 
 class Scope(StrEnum):
@@ -50,6 +50,18 @@ class Dataset:
     limit: str
     rows: int | None
     discoverable: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A table as it was read: the names of its version under its domain, and its content, which no domain decides."""
+
+    versions: tuple[str, ...]
+    content: str
+
+    def version(self, secret: str) -> str:
+        """What the journal of that secret calls the version."""
+        return _AND.join(journalled_version(secret, version) for version in self.versions)
 
 
 @dataclass(frozen=True)
@@ -193,6 +205,74 @@ class Registry:
             return bool(connection.execute(update(_key).where(where).values(revoked=_now())).rowcount)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A confirmed version, as the journal calls it, and how often the steward has had the table read."""
+
+    version: str
+    number: int
+
+
+class Readings:
+    """The confirmed version of each dataset of a server, over a store that is prepared."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def version_of(self, dataset: str, versions: tuple[str, ...]) -> str:
+        """What the dataset's journal calls a version of its data; it tells nothing without the ledger's secret."""
+        with self._store.reading() as connection:
+            return Read(versions, "").version(reading.secret(connection, dataset))
+
+    def confirmed(self, dataset: str) -> Reading | None:
+        """What the steward confirmed last; None where nobody has read the table yet."""
+        with self._store.reading() as connection:
+            return _as_reading(_reading_row(connection, dataset))
+
+    def first(self, dataset: str, read: Read) -> Reading:
+        """Confirm what is read first; where something is confirmed already, that stands."""
+        with self._store.founding() as connection:
+            return _as_reading(_reading_row(connection, dataset)) or confirm(connection, dataset, read)
+
+    def confirm(self, dataset: str, read: Read) -> Reading:
+        """Confirm what was read in the place of what was confirmed last."""
+        with self._store.founding() as connection:
+            return confirm(connection, dataset, read)
+
+
+def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
+    """Confirm what was read, in a transaction that no other of its kind overlaps."""
+    secret, before = reading.secret(connection, dataset), _as_reading(_reading_row(connection, dataset))
+    found = Reading(read.version(secret), 1 if before is None else before.number + 1)
+    values = {
+        "number": found.number,
+        "version": found.version,
+        "read": _now(),
+        "content": journalled_version(secret, read.content),
+    }
+    if before is None:
+        connection.execute(insert(_reading).values({"dataset": dataset, **values}))
+    else:
+        connection.execute(update(_reading).where(_reading.c.dataset == dataset).values(values))
+    return found
+
+
+def same_content(connection: Connection, read: Read) -> set[str]:
+    """Datasets that hold what was read, as far as they were read.
+
+    Where old code read a table, only its version under its domain is known.
+    """
+    journalled = schema.dataset.c
+    joined = select(_reading.c.dataset, _reading.c.version, _reading.c.content, journalled.secret).join(
+        schema.dataset, journalled.name == _reading.c.dataset
+    )
+    return {
+        dataset
+        for dataset, version, content, secret in connection.execute(joined)
+        if version == read.version(secret) or content == journalled_version(secret, read.content)
+    }
+
+
 def refuse_name(name: str) -> None:
     """Refuse what is no name of a dataset.
 
@@ -225,3 +305,11 @@ def _as_dataset(row: RowMapping) -> Dataset:
 def _as_key(row: RowMapping) -> Key:
     issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
     return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, revoked=row["revoked"] is not None)
+
+
+def _reading_row(connection: Connection, dataset: str) -> RowMapping | None:
+    return connection.execute(select(_reading).where(_reading.c.dataset == dataset)).mappings().one_or_none()
+
+
+def _as_reading(row: RowMapping | None) -> Reading | None:
+    return None if row is None else Reading(row["version"], row["number"])

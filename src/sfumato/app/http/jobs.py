@@ -12,13 +12,12 @@ from typing import Any
 
 from sqlalchemy import RowMapping, func, insert, select, update
 
-from sfumato.ledger.schema import service_job
+from sfumato.ledger.schema import service_job as _job
 from sfumato.ledger.store import Store
 
 LEASE = timedelta(seconds=30)
 """A worker says more often than this that it is at a job; one that is silent for longer has died."""
 
-_job = service_job
 _INTERRUPTED = (
     "its worker stopped; if it was charged, the charge stands and is in the journal, and the same request asked again "
     "is completed without a second charge"

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from sfumato.ledger.jobs import State
-from sfumato.ledger.registry import Registry
+from sfumato.app.http.jobs import State
+from sfumato.app.http.registry import Registry
 from sfumato.ledger.store import Store
 
 

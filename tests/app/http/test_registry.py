@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from sfumato.ledger.registry import Registry
+from sfumato.app.http.registry import Registry
 from sfumato.ledger.store import Store
 
 
