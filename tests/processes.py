@@ -22,7 +22,6 @@ WORKERS_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # is read when its library is impo
 _PRELOAD = (
     "__main__",
     "tests.ledger.contenders",
-    "alembic.command",
     "duckdb",
     "fastapi",
     "httptools",

@@ -1,4 +1,4 @@
-"""JSON and YAML as documents of this project are read: what could mean two things is refused.
+"""JSON and YAML as documents of this project are read, where what could mean two things is refused, and written.
 
 Python's reader of JSON and PyYAML take the last of two equal keys; the first accepts ``NaN``, the second reads ``yes``
 and ``off`` as booleans.  Whoever checks a document with one reader and uses it with another would then see two
@@ -8,14 +8,17 @@ documents, and whoever reads it with their eyes another one still.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import yaml
 from yaml.constructor import BaseConstructor
 
 from sfumato.errors import InputError
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
 def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 -- JSON
@@ -56,6 +59,39 @@ def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 --
     {'a': ['1', 'yes', '2024-01-01']}
     """
     return _loaded(text, _TextReader, name)
+
+
+def canonical(value: JSON) -> str:
+    """The one JSON spelling of a value: sorted keys, no spaces, whole floats written as integers.
+
+    Raises:
+        InputError: something that JSON cannot say (NaN, infinity, a key that is no string, an object).
+
+    >>> canonical({"b": (1.0, 0.5), "a": None})
+    '{"a":null,"b":[1,0.5]}'
+    """
+    return json.dumps(_spelled(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+_ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling for
+
+
+def _spelled(value: JSON) -> JSON:
+    if type(value) in _ATOMS:  # most are, and matching below takes longer
+        return value
+    match value:
+        case bool() | int() | str():
+            return value
+        case float() if math.isfinite(value):
+            return int(value) if value.is_integer() else value
+        case Mapping() if all(isinstance(key, str) for key in value):
+            return {key: _spelled(item) for key, item in value.items()}
+        case list() if _ATOMS.issuperset(map(type, value)):  # the cells of a condition
+            return value
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return [_spelled(item) for item in value]
+        case _:
+            raise InputError(f"a question is made of JSON values, and {type(value).__name__} is none", culprit=value)
 
 
 class _RepeatedKeyError(Exception):

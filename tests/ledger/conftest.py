@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from tests.services import require
 
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.privacy.loss import Epsilon
+
+SAVED = Path(__file__).parent / "saved"
 
 
 @pytest.fixture
@@ -41,3 +45,37 @@ def ledger(url: str) -> Iterator[Ledger]:
     """A ledger of one epsilon."""
     with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as opened:
         yield opened
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[str], str]:
+    """Makes a saved ledger, as its file was, and returns its address."""
+
+    def make(name: str) -> str:
+        file = tmp_path / f"{name}.ledger"
+        with closing(sqlite3.connect(file)) as made:
+            made.executescript((SAVED / f"{name}.sql").read_text(encoding="utf-8"))
+            made.execute("PRAGMA journal_mode = WAL")
+        return f"sqlite:///{file}"
+
+    return make
+
+
+@pytest.fixture
+def saved_in_postgres(postgres: str) -> Callable[[str], str]:
+    """Makes a saved ledger in an empty schema of PostgreSQL, and returns its address."""
+
+    def make(name: str) -> str:
+        address = make_url(postgres)
+        schema = address.query["options"].rpartition("=")[2]
+        dump = (SAVED / f"{name}.postgres.sql").read_text(encoding="utf-8")
+        engine = create_engine(address.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP SCHEMA {schema}"))
+            connection.exec_driver_sql(
+                dump.replace("CREATE SCHEMA saved", f"CREATE SCHEMA {schema}").replace("saved.", f"{schema}.")
+            )
+        engine.dispose()
+        return postgres
+
+    return make

@@ -65,9 +65,9 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.answer_cache._MOST", 1)
+    monkeypatch.setattr("sfumato.ledger.ledger._MOST_KEPT", 1)
     for _ in range(2):
         answered.release(question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
-    assert len(answered._repeats._kept) == 1
+    assert len(answered._answers._kept) == 1
     assert ask(answered, analyst="ann").answer == b"x"
     assert ask(answered, 1).answer == b"y"

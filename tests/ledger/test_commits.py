@@ -63,6 +63,16 @@ def test_a_commit_that_is_not_made_fails_all_who_wait_for_it(postgres):
         ledger.verify()
 
 
+def test_where_no_lock_on_the_release_can_be_had_nothing_is_charged(wire):
+    """The lock has a connection of its own, and the database takes no further ones."""
+    with opened(wire.url) as ledger:
+        head = ledger.verify()
+        wire.close()
+        with pytest.raises(LedgerError, match="cannot be reached"):
+            ledger.release(question(), TENTH, pytest.fail, statement="pure", unit=ROW)
+        assert ledger.verify() == head
+
+
 def test_a_commit_whose_news_is_lost_is_not_paid_twice(wire):
     with opened(wire.url) as ledger:
         ask(ledger)

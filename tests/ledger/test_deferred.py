@@ -4,7 +4,7 @@ import pytest
 from tests.ledger.asking import ROW, question
 
 from sfumato.errors import BudgetError
-from sfumato.ledger.deferred import DeferredLedger
+from sfumato.ledger import DeferredLedger
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 

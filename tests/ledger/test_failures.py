@@ -135,8 +135,8 @@ def test_a_wrong_password():
     assert server.password[::-1] not in str(caught.value)
 
 
-def cut(books):
-    return books._driver.rows(text("SELECT pg_terminate_backend(pg_backend_pid())"), {})
+def cut(transaction):
+    return transaction._driver.rows(text("SELECT pg_terminate_backend(pg_backend_pid())"), {})
 
 
 def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):

@@ -5,10 +5,10 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.ledger.account import Account
-from sfumato.ledger.loss_codec import (
+from sfumato.ledger.account import (
     GRID,
     MOST,
+    Account,
     charge_from,
     charge_text,
     counted,

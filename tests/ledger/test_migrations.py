@@ -1,32 +1,29 @@
+"""Databases of every earlier revision get the tables, checks and triggers that a new one has."""
+
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from tests.ledger.asking import behind_its_back
 
-import sfumato.ledger
+from sfumato.errors import LedgerError
 from sfumato.ledger import schema
 from sfumato.ledger.store import Store
 
-
-@pytest.fixture
-def store(url):
-    with closing(Store(url)) as opened:
-        if opened.file:
-            opened.file.touch()
-        yield opened
+REVISIONS = {"first_revision": "0001", "server": "0002", "third_revision": "0003", "fourth_revision": "0004"}
+TRIGGERS = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname, pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger, pg_class "
+    "WHERE pg_class.oid = tgrelid AND relnamespace = current_schema()::regnamespace AND NOT tgisinternal",
+}
 
 
 def shape(connection):
-    """Everything the database knows of the ledger's tables, except triggers."""
+    """Everything the database knows of the ledger's tables."""
     inspector = inspect(connection)
-    return {
+    tables = {
         table: {
             "columns": [(c["name"], str(c["type"]), c["nullable"]) for c in inspector.get_columns(table)],
             "primary key": inspector.get_pk_constraint(table)["constrained_columns"],
@@ -37,58 +34,77 @@ def shape(connection):
                 for f in inspector.get_foreign_keys(table)
             ),
         }
-        for table in sorted(schema.metadata.tables)
+        for table in sorted(inspector.get_table_names())
     }
+    here = f"{inspector.default_schema_name}."
+    triggers = connection.execute(text(TRIGGERS[connection.dialect.name]))
+    return tables, {name: spelled.replace(here, "") for name, spelled in triggers}
 
 
-def test_migrating_an_empty_database_makes_the_tables_of_the_schema(store):
-    with store.writing() as connection:
-        schema.metadata.create_all(connection)
-        expected = shape(connection)
-        schema.metadata.drop_all(connection)
-    store.prepare(create=True)
-    with store.reading() as connection:
-        assert shape(connection) == expected
-        context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
-        assert compare_metadata(context, schema.metadata) == []
+def prepared(url, *, create):
+    with closing(Store(url)) as store:
+        store.prepare(create=create)
+        with store.reading() as connection:
+            return shape(connection)
 
 
-def test_the_scripts_lead_to_the_revision_of_the_schema():
-    config = Config()
-    config.set_main_option("script_location", str(Path(sfumato.ledger.__file__).parent / "migrations"))
-    script = ScriptDirectory.from_config(config)
-    assert script.get_heads() == [schema.REVISION]
-    assert script.get_bases() == ["0001"]
+def revision(url):
+    with closing(Store(url)) as store, store.reading() as connection:
+        return store._revision_in(connection)
 
 
-def test_preparing_twice_changes_nothing(store, monkeypatch):
-    store.prepare(create=True)
-    monkeypatch.setattr(store, "_migrate", pytest.fail)
-    store.prepare(create=True)
-    store.prepare(create=False)
+@pytest.mark.parametrize("name", REVISIONS)
+def test_an_earlier_revision_becomes_what_a_new_database_is(saved, tmp_path, name):
+    url = saved(name)
+    assert revision(url) == REVISIONS[name]
+    assert prepared(url, create=False) == prepared(f"sqlite:///{tmp_path}/new.ledger", create=True)
+    assert revision(url) == schema.REVISION
 
 
-def test_who_waited_for_the_lock_finds_the_tables_made(url, store, monkeypatch):
-    with closing(Store(url)) as late:
-        founding = late.founding
-
-        def overtaken():
-            store.prepare(create=True)
-            return founding()
-
-        monkeypatch.setattr(late, "founding", overtaken)
-        monkeypatch.setattr(late, "_migrate", pytest.fail)
-        late.prepare(create=True)
+@pytest.mark.parametrize("name", REVISIONS)
+def test_an_earlier_revision_in_postgresql_becomes_what_a_new_database_is(saved_in_postgres, name):
+    url = saved_in_postgres(name)
+    assert revision(url) == REVISIONS[name]
+    migrated = prepared(url, create=False)
+    assert revision(url) == schema.REVISION
+    behind_its_back(url, *_everything_dropped(migrated[0]))
+    assert migrated == prepared(url, create=True)
 
 
-def test_a_failed_migration_leaves_no_trace(store, monkeypatch):
-    monkeypatch.setattr("alembic.command.upgrade", _half)
-    with pytest.raises(ZeroDivisionError):
-        store.prepare(create=True)
-    with store.reading() as connection:
-        assert inspect(connection).get_table_names() == []
+def _everything_dropped(tables):
+    return (*(f"DROP TABLE {table} CASCADE" for table in tables), "DROP FUNCTION ledger_refuse")
 
 
-def _half(config, _revision):
-    config.attributes["connection"].execute(text("CREATE TABLE ledger_half (x INTEGER)"))
-    raise ZeroDivisionError
+def test_every_revision_has_a_saved_database():
+    assert tuple(REVISIONS.values()) == schema.REVISIONS
+
+
+def test_a_database_of_a_later_revision_is_refused_and_stays_as_it_is(url):
+    before = prepared(url, create=True)
+    behind_its_back(url, "UPDATE ledger_version SET version_num = '9999'")
+    for create in (True, False):
+        with pytest.raises(LedgerError, match="newer version"):
+            prepared(url, create=create)
+    with closing(Store(url)) as store, store.reading() as connection:
+        assert shape(connection) == before
+
+
+def test_preparing_twice_changes_nothing(url, monkeypatch):
+    before = prepared(url, create=True)
+    monkeypatch.setattr("sfumato.ledger.store.bring_up_to_date", pytest.fail)
+    assert prepared(url, create=True) == prepared(url, create=False) == before
+
+
+@pytest.mark.parametrize("name", ["first_revision", "server", "third_revision"])
+def test_a_failed_migration_leaves_no_trace(saved, monkeypatch, name):
+    url = saved(name)
+    with closing(Store(url)) as store, store.reading() as connection:
+        before = shape(connection)
+    monkeypatch.setattr(schema, "update", lambda _: 1 // 0)  # the last statement, which says that all is done
+    with closing(Store(url)) as store, pytest.raises(ZeroDivisionError):
+        store.prepare(create=False)
+    monkeypatch.undo()
+    with closing(Store(url)) as store, store.reading() as connection:
+        assert shape(connection) == before
+    assert revision(url) == REVISIONS[name]
+    prepared(url, create=False)

@@ -15,7 +15,7 @@ from tests.ledger.asking import ask, behind_its_back, spent_epsilon, unfreeze
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.backup import back_up, restore
+from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
 from sfumato.privacy.loss import Epsilon
 

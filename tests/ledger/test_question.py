@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.ledger.asking import TENTH, question
 
 from sfumato.errors import InputError, LossError
+from sfumato.ledger import Question
 from sfumato.ledger.entry import Event, Kind
-from sfumato.ledger.question import Question, canonical
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
+from sfumato.strict_documents import canonical
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)

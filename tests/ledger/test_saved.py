@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from contextlib import closing
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
 from tests.ledger.asking import question
+from tests.ledger.conftest import SAVED
 
 import sfumato as sf
 from sfumato import query, synthesize
@@ -23,44 +20,9 @@ from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon, Rho
 
-SAVED = Path(__file__).parent / "saved"
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
 UNIT = Unit("person", rows=2)
 LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """Makes a saved ledger, as its file was, and returns its address."""
-
-    def make(name):
-        file = tmp_path / f"{name}.ledger"
-        with closing(sqlite3.connect(file)) as made:
-            made.executescript((SAVED / f"{name}.sql").read_text(encoding="utf-8"))
-            made.execute("PRAGMA journal_mode = WAL")
-        return f"sqlite:///{file}"
-
-    return make
-
-
-@pytest.fixture
-def saved_in_postgres(postgres):
-    """Makes a saved ledger in an empty schema of PostgreSQL, and returns its address."""
-
-    def make(name):
-        address = make_url(postgres)
-        schema = address.query["options"].rpartition("=")[2]
-        dump = (SAVED / f"{name}.postgres.sql").read_text(encoding="utf-8")
-        engine = create_engine(address.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"DROP SCHEMA {schema}"))
-            connection.exec_driver_sql(
-                dump.replace("CREATE SCHEMA saved", f"CREATE SCHEMA {schema}").replace("saved.", f"{schema}.")
-            )
-        engine.dispose()
-        return postgres
-
-    return make
 
 
 @pytest.mark.parametrize("dataset", LOSSES)
@@ -148,12 +110,14 @@ def test_what_a_server_kept(saved):
         assert ledger.verify() == TOLD["server"]["head"]
 
 
-def test_a_database_of_the_first_revision(saved):
-    goes_on(saved("first_revision"), TOLD["first_revision"]["head"])
+@pytest.mark.parametrize("name", ["first_revision", "third_revision", "fourth_revision"])
+def test_a_database_of_an_earlier_revision(saved, name):
+    goes_on(saved(name), TOLD[name]["head"])
 
 
-def test_a_postgresql_database_of_the_first_revision(saved_in_postgres):
-    goes_on(saved_in_postgres("first_revision"), TOLD["postgres"]["first_revision"])
+@pytest.mark.parametrize("name", ["first_revision", "third_revision", "fourth_revision"])
+def test_a_postgresql_database_of_an_earlier_revision(saved_in_postgres, name):
+    goes_on(saved_in_postgres(name), TOLD["postgres"][name])
 
 
 def goes_on(url, head):

@@ -6,18 +6,30 @@ The ledger itself is loaded when it is first named: what is said of a loss or an
 from typing import TYPE_CHECKING, Any
 
 from sfumato.ledger.account import Account
-from sfumato.ledger.entry import Answered, Entry, Kind, Receipt
-from sfumato.ledger.question import JSON, Question
+from sfumato.ledger.entry import Answered, Entry, Kind, Question, Receipt
+from sfumato.strict_documents import JSON
 
 if TYPE_CHECKING:
-    from sfumato.ledger.ledger import Ledger, open_ledger
+    from sfumato.ledger.ledger import Ledger
+    from sfumato.ledger.opening import DeferredLedger, open_ledger
 
-__all__ = ["JSON", "Account", "Answered", "Entry", "Kind", "Ledger", "Question", "Receipt", "open_ledger"]
+__all__ = [
+    "JSON",
+    "Account",
+    "Answered",
+    "DeferredLedger",
+    "Entry",
+    "Kind",
+    "Ledger",
+    "Question",
+    "Receipt",
+    "open_ledger",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
-    if name in ("Ledger", "open_ledger"):
-        from sfumato.ledger import ledger
+    if name in ("DeferredLedger", "Ledger", "open_ledger"):
+        from sfumato.ledger import opening
 
-        return getattr(ledger, name)
+        return getattr(opening, name)
     raise AttributeError(f"module 'sfumato.ledger' has no attribute {name!r}")

@@ -1,14 +1,28 @@
-"""An account: the most that may be spent, and what was."""
+"""Accounts: the most that may be spent, and what was, as exact amounts, as text, and as integers.
+
+The integers are those by which the database checks each account for itself.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
-from sfumato.ledger.loss_codec import counted
+from sfumato.domain import Unit
+from sfumato.errors import UnitError
 from sfumato.privacy.accountant import Charge, Limit, admits, spendable_delta
 from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
+from sfumato.strict_documents import canonical
+
+PICO = 10**12
+ATTO = 10**18
+# What accounts add up in: decimals of 18 places and their shares by up to a hundred fall on it exactly.
+GRID = 10**18 * math.lcm(*range(1, 101))
+MOST = 2**63 - 1  # the largest integer that both databases hold
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,7 @@ class Account:
         return self.limit is None or admits(self.limit, self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
-        """The account after the charge, which is counted on the grid of :func:`~sfumato.ledger.loss_codec.counted`."""
+        """The account after the charge, which is counted on the grid of :func:`counted`."""
         return replace(self, spent=counted(self.spent) + counted(charge))
 
     @property
@@ -83,3 +97,120 @@ def in_words(limit: Limit, charge: Charge) -> str:
         case _:
             delta = f" and delta = {decimals(charge.delta, up=True)}" if charge.delta else ""
             return f"rho = {decimals(charge.rho, up=True)}{delta}"
+
+
+def loss_text(loss: Loss) -> str:
+    """A loss as canonical JSON with exact fractions.
+
+    >>> loss_text(Epsilon("0.1")), loss_text(EpsilonDelta(1, "1e-9"))
+    ('{"epsilon":"1/10"}', '{"delta":"1/1000000000","epsilon":"1"}')
+    """
+    match loss:
+        case Epsilon(value=value):
+            return canonical({"epsilon": str(value)})
+        case Rho(value=value):
+            return canonical({"rho": str(value)})
+        case EpsilonDelta(epsilon=epsilon, delta=delta):
+            return canonical({"epsilon": str(epsilon), "delta": str(delta)})
+
+
+@lru_cache(maxsize=256)
+def loss_from(text: str) -> Loss:
+    """Read what :func:`loss_text` wrote."""
+    match json.loads(text):
+        case {"epsilon": epsilon, "delta": delta}:
+            return EpsilonDelta(epsilon, delta)
+        case {"rho": rho}:
+            return Rho(rho)
+        case fields:
+            return Epsilon(fields["epsilon"])
+
+
+def charge_text(charge: Charge) -> list[str | None]:
+    """Epsilon (None where there is no pure epsilon), rho and delta as exact fractions."""
+    return [None if charge.epsilon is None else str(charge.epsilon), str(charge.rho), str(charge.delta)]
+
+
+def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
+    """Read what :func:`charge_text` wrote."""
+    return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
+
+
+@lru_cache(maxsize=1024)  # what one transaction writes, the next one reads
+def _fraction(text: str) -> Fraction:
+    return Fraction(text)
+
+
+def counted(charge: Charge) -> Charge:
+    """What an account is charged for it: each amount on the one grid on which accounts add up, rounded up.
+
+    Sums of what was asked for exactly could take ever more digits: whoever chooses a new denominator each time would
+    make the account unusable for everybody.
+
+    >>> counted(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
+    Charge(epsilon=Fraction(1, 3), rho=Fraction(1, 18), delta=Fraction(0, 1))
+    >>> odd = Fraction(1, 10**27 + 7)
+    >>> 0 < counted(Charge(None, odd, Fraction(0))).rho - odd < Fraction(1, GRID)
+    True
+    """
+    pure = None if charge.epsilon is None else _up(charge.epsilon)
+    return Charge(pure, _up(charge.rho), _up(charge.delta))
+
+
+def _up(amount: Fraction) -> Fraction:
+    return amount if GRID % amount.denominator == 0 else Fraction(math.ceil(amount * GRID), GRID)
+
+
+def unit_text(unit: Unit) -> str:
+    """A unit as canonical JSON: its kind, the id of a person, and the most rows of one.
+
+    >>> unit_text(Unit("patient", rows=3))
+    '{"id":"patient","kind":"id","rows":3}'
+    """
+    if unit.column is None:
+        return canonical({"kind": "row"})
+    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows})
+
+
+@lru_cache(maxsize=256)
+def unit_from(text: str) -> Unit:
+    """Read what :func:`unit_text` wrote."""
+    fields = json.loads(text)
+    return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
+
+
+def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
+    """Refuse to add up losses of different units.
+
+    Raises:
+        UnitError: one is the row and the other an id, or they are different ids.
+    """
+    if kept is not None and stated is not None and kept.column != stated.column:
+        raise UnitError(
+            f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
+            culprit=stated,
+        )
+
+
+def spent_units(limit: Limit, spent: Charge) -> tuple[int, int]:
+    """What the measure of ``limit`` counts, in 1e-12, and delta, in 1e-18, rounded down.
+
+    Rounded down, so that the database's check never refuses what fits exactly; ``admits`` decides.
+
+    >>> spent_units(Epsilon(1), Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
+    (333333333333, 0)
+    """
+    amount = spent.epsilon if isinstance(limit, Epsilon) else spent.rho
+    if amount is None:
+        return MOST, 0
+    return min(math.floor(amount * PICO), MOST), min(math.floor(spent.delta * ATTO), MOST)
+
+
+def limit_units(limit: Limit) -> tuple[int, int]:
+    """The most that :func:`spent_units` may come to, rounded up."""
+    match limit:
+        case Epsilon(value=value) | Rho(value=value):
+            return min(math.ceil(value * PICO), MOST), 0
+        case EpsilonDelta():
+            rho, delta = as_rho(limit).value, spendable_delta(limit)
+            return min(math.ceil(rho * PICO), MOST), math.ceil(delta * ATTO)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 from sqlalchemy import Engine
 
 from sfumato.errors import LedgerError
+from sfumato.ledger.dbapi import raising_as_sqlalchemy
 
 _DIGITS = 15  # hexadecimal, of an entry's hash: 60 bits, as files and PostgreSQL count up to 2^63
 
@@ -50,6 +51,8 @@ class FileLocks:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
         except (BlockingIOError, PermissionError):
             return False
+        except OSError as error:
+            raise LedgerError("the folder of the ledger gives no locks; put the ledger on a local disk") from error
         return True
 
     def drop(self, number: int) -> None:
@@ -69,19 +72,20 @@ class SessionLocks:
         self._session: Any = None
 
     def take(self, number: int) -> bool:
-        """See :class:`Locks`."""
-        try:
-            return self._asked("SELECT pg_try_advisory_lock(%s)", number)
-        except self._lost:
-            self.close()
-            return self._asked("SELECT pg_try_advisory_lock(%s)", number)
+        """See :class:`Locks`; a failure of the database comes as one of SQLAlchemy's errors."""
+        with raising_as_sqlalchemy(self._engine):
+            try:
+                return self._asked("SELECT pg_try_advisory_lock(%s)", number)
+            except self._error:
+                self.close()
+                return self._asked("SELECT pg_try_advisory_lock(%s)", number)
 
     def drop(self, number: int) -> None:
         """See :class:`Locks`."""
         try:
             self._asked("SELECT pg_advisory_unlock(%s)", number)
-        except self._lost:  # and the lock with it
-            self.close()
+        except self._error:
+            self.close()  # and with the session, the lock
 
     def close(self) -> None:
         """End the session, and all locks with it."""
@@ -90,9 +94,9 @@ class SessionLocks:
             session.close()
 
     @property
-    def _lost(self) -> type[Exception]:
+    def _error(self) -> type[Exception]:
         dialect: Any = self._engine.dialect
-        found: type[Exception] = dialect.loaded_dbapi.OperationalError
+        found: type[Exception] = dialect.loaded_dbapi.Error
         return found
 
     def _asked(self, statement: str, number: int) -> bool:

@@ -29,6 +29,7 @@ from sfumato.errors import LedgerError
 _SQLITE = {
     "SQLITE_BUSY": "is locked by another program; close it or try again later",
     "SQLITE_LOCKED": "is locked by another program; close it or try again later",
+    "SQLITE_PROTOCOL": "is locked by another program; close it or try again later",
     "SQLITE_READONLY": "is read-only; make the file and its folder writable",
     "SQLITE_PERM": "may not be opened; check the permissions of the file and its folder",
     "SQLITE_CANTOPEN": "cannot be opened; check that its folder exists and is writable",
@@ -69,6 +70,11 @@ def failed_for_all(error: Exception) -> bool:
     Trying each alone would be in vain then, and take as long again for every one: the patience for a lock, say.
     """
     return isinstance(error, LedgerError) and not isinstance(error.__cause__, IntegrityError | DataError)
+
+
+def is_busy(error: DBAPIError) -> bool:
+    """Whether SQLite did not wait for a lock of another process."""
+    return str(getattr(error.orig, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
 
 
 def _reason(error: SQLAlchemyError) -> str:
@@ -277,6 +283,16 @@ class Driver:
 
 
 @contextmanager
+def raising_as_sqlalchemy(engine: Engine) -> Iterator[None]:
+    """For calls that go straight to the driver: what it raises comes as :func:`spoken_plainly` expects it."""
+    dialect: Any = engine.dialect
+    try:
+        yield
+    except dialect.loaded_dbapi.Error as error:
+        raise _wrapped(error, dialect, lost=False) from error
+
+
+@contextmanager
 def transaction(engine: Engine, *, begin: str | None) -> Iterator[Driver]:
     """A transaction that is durable when the block ends, and leaves no trace if it raises.
 
@@ -284,13 +300,10 @@ def transaction(engine: Engine, *, begin: str | None) -> Iterator[Driver]:
         engine: whose pool lends the connection, and rolls back what was not committed when it gets it back.
         begin: the statement that begins it; None where the driver does so by itself.
     """
-    dialect: Any = engine.dialect
-    try:
+    with raising_as_sqlalchemy(engine):
         connection = engine.raw_connection()
-    except dialect.loaded_dbapi.Error as error:
-        raise _wrapped(error, dialect, lost=False) from error
     try:
-        driver = Driver(connection, dialect)
+        driver = Driver(connection, engine.dialect)
         if begin is not None:
             driver.begin(begin)
         yield driver

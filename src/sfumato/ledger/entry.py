@@ -1,20 +1,100 @@
-"""Entries of the journal, each bound to all before it by a hash."""
+"""What was asked, in one spelling whoever asks it, and the journal's entries, each bound to all before it by a hash."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from sfumato.domain import Unit
 from sfumato.errors import LossError
-from sfumato.ledger.loss_codec import charge_text, unit_text
-from sfumato.ledger.question import JSON, Question, canonical, digest
+from sfumato.ledger.account import charge_text, unit_text
 from sfumato.privacy.accountant import Charge
+from sfumato.strict_documents import JSON, canonical
 
 ADD_REMOVE = "add/remove"  # neighbouring tables differ by one unit, which is there or is not
 _LONGEST = 200  # characters of parameters that a line of the journal shows
+
+
+def digest(value: JSON) -> str:
+    """SHA-256 of the canonical spelling, hexadecimal."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to one version of one dataset.
+
+    ``parameters`` hold everything that decides what the answer is distributed like, the loss included,
+    in canonical form (sorted attributes, a normalised predicate).  They are copied: later changes to the
+    mapping that was handed over do not change the question.
+
+    Raises:
+        InputError: a parameter that is no JSON value.
+
+    >>> question = Question("query", "count", {"where": None, "epsilon": "1/10"}, "v1")
+    >>> question == Question("query", "count", {"epsilon": "1/10", "where": None}, "v1")
+    True
+    >>> len(question.key)
+    64
+    """
+
+    family: str
+    method: str
+    parameters: Mapping[str, JSON]
+    dataset_version: str
+    _parameters: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_parameters", canonical(self.parameters))
+        object.__setattr__(self, "parameters", json.loads(self._parameters))
+
+    def __hash__(self) -> int:
+        return hash(self.to_json)
+
+    @classmethod
+    def from_json(cls, text: str) -> Question:
+        """Read what :attr:`to_json` wrote."""
+        return cls(**json.loads(text))
+
+    def of_version(self, dataset_version: str) -> Question:
+        """The same question to another version of the data."""
+        other = copy(self)  # parameters are canonical already, and never change
+        object.__setattr__(other, "dataset_version", dataset_version)
+        for name in ("to_json", "key"):
+            other.__dict__.pop(name, None)
+        return other
+
+    @cached_property
+    def to_json(self) -> str:
+        """The canonical spelling of the whole question."""
+        return (
+            f'{{"dataset_version":{canonical(self.dataset_version)},"family":{canonical(self.family)},'
+            f'"method":{canonical(self.method)},"parameters":{self._parameters}}}'
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of :attr:`to_json`, hexadecimal."""
+        return hashlib.sha256(self.to_json.encode()).hexdigest()
+
+
+@lru_cache(maxsize=256)  # one a dataset, and every question asks
+def journalled_version(secret: str, fingerprint: str) -> str:
+    """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
+
+    A bare fingerprint would confirm a guess of the whole table to whoever sees a hash of the journal.
+
+    Args:
+        secret: of the dataset, drawn when the dataset was entered.
+        fingerprint: of the data.
+    """
+    return hmac.digest(bytes.fromhex(secret), fingerprint.encode(), "sha256").hex()
 
 
 class Kind(StrEnum):

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
-from sfumato.arguments import expect
 from sfumato.domain import Unit
 from sfumato.errors import (
     InputError,
     LedgerError,
     LossError,
-    MissingLedgerError,
     MovedLedgerError,
-    OtherDatasetsError,
     SfumatoError,
 )
-from sfumato.ledger import reading
+from sfumato.ledger import journal
 from sfumato.ledger.account import Account
-from sfumato.ledger.answer_cache import Repeats
 from sfumato.ledger.attempts import Attempt, attempts_at
-from sfumato.ledger.create import enrol, journalled_version, refuse_other_terms
-from sfumato.ledger.entry import Answered, Entry, Event, Kind, Receipt
-from sfumato.ledger.loss_codec import unit_text
-from sfumato.ledger.question import JSON, Question
+from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, journalled_version
 from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Books, Wanted, together
+from sfumato.ledger.transaction import Transaction, Wanted, together
 from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.accountant import Charge, Limit
 from sfumato.privacy.loss import Loss
+from sfumato.strict_documents import JSON
 
 _LONGEST_NAME = 200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
-_LISTED = 10  # datasets that a message names
+_MOST_KEPT = 4096
+_LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
 
 
 class Terms(TypedDict):
@@ -48,6 +45,40 @@ class Terms(TypedDict):
     details: NotRequired[JSON]
     analyst: NotRequired[str | None]
     retry_key: NotRequired[str | None]
+
+
+class AnswerCache:
+    """Receipts of one dataset by release and analyst, the latest asked for: asking again needs no lock and no database.
+
+    What was paid for and answered stays so: entries and answers are never changed or removed.  Nothing else may be
+    remembered here, least of all what is left of a budget.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str | None], tuple[Receipt, set[str]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, order: Order) -> Receipt | None:
+        """The receipt of a release that this analyst has got, under this retry key where there is one."""
+        place = (order.event.key, order.event.analyst)
+        with self._lock:
+            receipt, retry_keys = self._kept.get(place, (None, set[str]()))
+            if receipt is None or not (order.retry_key is None or order.retry_key in retry_keys):
+                return None
+            self._kept.move_to_end(place)
+            return receipt
+
+    def keep(self, order: Order, number: int, answer: bytes) -> None:
+        """Remember an answer that is stored, and was handed to the analyst of the order."""
+        if len(answer) > _LARGEST:
+            return
+        receipt = Receipt(number, order.event.key, answer, charged=False, charged_analyst=False)
+        with self._lock:
+            _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
+            if order.retry_key is not None and len(retry_keys) < _MOST_KEPT:
+                retry_keys.add(order.retry_key)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
 
 
 class Ledger:
@@ -61,7 +92,7 @@ class Ledger:
         self.dataset = dataset
         self.limit = limit
         self._store = store
-        self._repeats = Repeats()
+        self._answers = AnswerCache()
         self._kept_secret: str | None = None
         self._seen: tuple[int, str] | None = None  # entries and head after the last commit
         self._writer = Writer(self._transact)
@@ -107,10 +138,10 @@ class Ledger:
     def _order(self, question: Question, charge: Charge | None, terms: Terms) -> Order:
         statement, analyst, retry_key = terms["statement"], terms.get("analyst"), terms.get("retry_key")
         unit = terms.get("unit")
-        _named(analyst, "an analyst")
-        _named(retry_key, "a retry key")
-        _named(question.family, "a family")
-        _named(question.method, "a method")
+        refuse_name(analyst, "an analyst")
+        refuse_name(retry_key, "a retry key")
+        refuse_name(question.family, "a family")
+        refuse_name(question.method, "a method")
         if not statement.isprintable():
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
         if charge is not None and unit is None:
@@ -119,12 +150,12 @@ class Ledger:
         return Order(Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit), retry_key)
 
     def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
-        known = self._repeats.find(order)
+        known = self._answers.find(order)
         if known is not None:
             return known
         receipt = self._writer.run(Work(order.wanted, partial(reserve, order=order, attempt=attempt)))
         if receipt.answer is not None:
-            self._repeats.keep(order, receipt.number, receipt.answer)
+            self._answers.keep(order, receipt.number, receipt.answer)
         return receipt
 
     def settle(self, receipt: Receipt, answer: bytes) -> bytes:
@@ -207,8 +238,8 @@ class Ledger:
         """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
         with self._store.reading() as connection:
             if analyst is not None:
-                return reading.analyst_account(connection, self.dataset, analyst)
-            account = reading.dataset_account(connection, self.dataset)
+                return journal.analyst_account(connection, self.dataset, analyst)
+            account = journal.dataset_account(connection, self.dataset)
         if account is None:
             raise LedgerError(f"the ledger holds no dataset {self.dataset!r}", culprit=self.dataset)
         return account
@@ -220,7 +251,7 @@ class Ledger:
             LossError: the cap is not in the measure of the ledger's limit.
             InputError: the analyst has spent more already.
         """
-        _named(analyst, "an analyst")
+        refuse_name(analyst, "an analyst")
         if cap is not None and type(cap) is not type(self.limit):
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_cap, analyst=analyst, cap=cap)))
@@ -228,14 +259,14 @@ class Ledger:
     def caps(self) -> dict[str, Account]:
         """The account of every analyst who has spent or has a cap, by name."""
         with self._store.reading() as connection:
-            return reading.analyst_accounts(connection, self.dataset)
+            return journal.analyst_accounts(connection, self.dataset)
 
     def journal(self, *, after: int = 0) -> Iterator[Entry]:
         """Entries with numbers above ``after``, in order; all without it."""
         last = after
         while True:
             with self._store.reading() as connection:
-                page = reading.entries(connection, self.dataset, after=last)
+                page = journal.entries(connection, self.dataset, after=last)
             if not page:
                 return
             yield from page
@@ -256,31 +287,31 @@ class Ledger:
             LedgerError: names the first broken entry.
         """
         with self._store.reading() as connection:
-            return reading.verify(connection, self.dataset, kept=head)
+            return journal.verify(connection, self.dataset, kept=head)
 
     @property
     def unit(self) -> Unit | None:
         """Whom charges are stated for; None in an old ledger that nothing was released from since."""
         with self._store.reading() as connection:
-            return reading.dataset_unit(connection, self.dataset)
+            return journal.dataset_unit(connection, self.dataset)
 
     def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
         founded = self._secret
         with self._store.committing() as driver:
-            books = Books(driver, self.dataset, together(ticket.wanted for ticket in tickets))
-            if books.founded != founded or not self._follows(books):
+            transaction = Transaction(driver, self.dataset, together(ticket.wanted for ticket in tickets))
+            if transaction.founded != founded or not self._follows(transaction):
                 raise self._set_back()
             for ticket in tickets:
-                ticket.attempt(books)
-            books.close()
-        self._seen = (books.entries, books.head)
+                ticket.attempt(transaction)
+            transaction.close()
+        self._seen = (transaction.entries, transaction.head)
 
-    def _follows(self, books: Books) -> bool:
+    def _follows(self, transaction: Transaction) -> bool:
         """Whether the journal still holds what was there at the last commit."""
         if self._seen is None:
             return True
         entries, head = self._seen
-        return books.entries > entries or (books.entries, books.head) == (entries, head)
+        return transaction.entries > entries or (transaction.entries, transaction.head) == (entries, head)
 
     def _set_back(self) -> MovedLedgerError:
         return MovedLedgerError(
@@ -294,7 +325,7 @@ class Ledger:
         """What hides the fingerprints of the data in the journal; it never changes, so that two may read it."""
         if self._kept_secret is None:
             with self._store.reading() as connection:
-                self._kept_secret = reading.secret(connection, self.dataset)
+                self._kept_secret = journal.secret(connection, self.dataset)
         return self._kept_secret
 
     def close(self) -> None:
@@ -308,83 +339,12 @@ class Ledger:
         self.close()
 
 
-def open_ledger(
-    url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
-) -> Ledger:
-    """Open the ledger of a dataset, and make it where there is none if that is asked for.
-
-    Args:
-        url: ``sqlite:///FILE`` or ``postgresql://...``; old tables are migrated as needed.
-        dataset: its name in the ledger.
-        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
-        unit: whom losses will be stated for, kept with the limit; None: that of the first release.
-        create: whether to make a ledger with this limit where there is none.  A program that runs again and again
-            had better not say so: where a ledger was lost, it would begin another budget.
+def refuse_name(name: str | None, what: str) -> None:
+    """Refuse what names nothing; None stands for no name.
 
     Raises:
-        MissingLedgerError: there is no such ledger, and none is to be made.
-        OtherDatasetsError: the ledger keeps other datasets only, and none is to be added.
-        LimitError: the stored limit is another one.
-        UnitError: the ledger adds up losses of another unit.
-        LedgerError: the database cannot be used.
-        InputError: the address, the name or the limit is no good.
+        InputError: it is not 1 to 200 printable characters.
     """
-    _named(dataset, "a dataset")
-    if limit is not None:
-        expect(limit, Loss, "a limit is an Epsilon, Rho or EpsilonDelta")
-    store = Store(url)
-    try:
-        stored = _stored_limit(store, dataset, limit, unit, create=create and limit is not None)
-        return Ledger(store, dataset=dataset, limit=stored)
-    except BaseException:
-        store.close()
-        raise
-
-
-def held(url: str, dataset: str) -> bool:
-    """Whether there is a ledger of the dataset."""
-    try:
-        open_ledger(url, dataset=dataset, limit=None).close()
-    except (MissingLedgerError, OtherDatasetsError):
-        return False
-    return True
-
-
-def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Limit:
-    store.prepare(create=create)
-    with store.reading() as connection:
-        account = reading.dataset_account(connection, dataset)
-    if account is None and create and limit is not None:
-        with store.founding() as connection:
-            enrol(connection, dataset, limit, unit)
-            account = reading.dataset_account(connection, dataset)
-        store.checkpoint()  # so that a copy of the file alone is a ledger at least
-    if account is None or account.limit is None:
-        raise _not_held(store, dataset)
-    with store.reading() as connection:
-        kept = reading.dataset_unit(connection, dataset)
-    refuse_other_terms(dataset, account.limit, None if kept is None else unit_text(kept), limit=limit, unit=unit)
-    return account.limit
-
-
-def _not_held(store: Store, dataset: str) -> LedgerError:
-    with store.reading() as connection:
-        held = reading.datasets(connection)
-    if not held:
-        return MissingLedgerError(
-            f"the ledger {store.place} holds no dataset yet; begin one by 'sfumato ledger create' or with --create "
-            "where something is released (create=True in Python), and a limit",
-            culprit=dataset,
-        )
-    listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
-    return OtherDatasetsError(
-        f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "
-        "name one of these, or begin another budget: --create with --limit, or create=True in Python with a limit",
-        culprit=dataset,
-    )
-
-
-def _named(name: str | None, what: str) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():

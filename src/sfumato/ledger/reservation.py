@@ -1,16 +1,14 @@
-"""Spend first: what happens to the books when somebody asks, before any data is touched."""
+"""Spend first: what happens in the ledger when somebody asks, before any data is touched."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
-from sfumato.ledger.account import Account, in_words
+from sfumato.ledger.account import Account, counted, in_words, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
-from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Receipt
-from sfumato.ledger.loss_codec import counted, loss_text, refuse_unit
-from sfumato.ledger.question import Question
-from sfumato.ledger.transaction import Books, Stored, Wanted
+from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question, Receipt
+from sfumato.ledger.transaction import Stored, Transaction, Wanted
 from sfumato.privacy.accountant import NOTHING, Charge
 from sfumato.privacy.loss import Loss
 
@@ -33,7 +31,7 @@ class Order:
         )
 
 
-def reserve(books: Books, order: Order, attempt: Attempt | None) -> Receipt:
+def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> Receipt:
     """Charge for a release, or find that it is paid for.
 
     A release that is in the journal costs the dataset nothing, whether its answer is stored or still
@@ -52,80 +50,80 @@ def reserve(books: Books, order: Order, attempt: Attempt | None) -> Receipt:
         LossError: the limit does not have the measure of the charge.
     """
     event, key = order.event, order.event.key
-    known = None if order.retry_key is None else books.retried(order.retry_key, event.analyst)
+    known = None if order.retry_key is None else transaction.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
         raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
-    found = books.release(key)
+    found = transaction.release(key)
     if found is None:
-        receipt = _release(books, event, attempt)
+        receipt = _release(transaction, event, attempt)
     elif attempt is None or found.answer is not None or event.charge is None:
-        receipt = _repeat(books, event, found)
+        receipt = _repeat(transaction, event, found)
     elif not attempt.begin(found.hash, retried=found.retried):
         return Receipt(found.number, key, None, charged=False, charged_analyst=False)
     elif not attempt.counts:
-        receipt = _repeat(books, event, found)
+        receipt = _repeat(transaction, event, found)
     elif found.retried:
-        receipt = _release(books, event, attempt, instead=True)
+        receipt = _release(transaction, event, attempt, instead=True)
     else:
-        receipt = _repeat(books, event, found)
-        books.retry(event)
+        receipt = _repeat(transaction, event, found)
+        transaction.retry(event)
         attempt.journalled(retried=True)
     if order.retry_key is not None and known is None:
-        books.remember(order.retry_key, event.analyst, key)
+        transaction.remember(order.retry_key, event.analyst, key)
     return receipt
 
 
-def settle(books: Books, receipt: Receipt, answer: bytes) -> bytes:
+def settle(transaction: Transaction, receipt: Receipt, answer: bytes) -> bytes:
     """Store the answer of a release unless it has one; returns the one that stands.
 
     Raises:
         LedgerError: the release was closed as failed.
     """
-    found = books.release(receipt.key)
+    found = transaction.release(receipt.key)
     if found is None or found.number != receipt.number:
         raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=receipt.number)
     if found.answer is not None:
         return found.answer
-    books.store(receipt.key, answer)
+    transaction.store(receipt.key, answer)
     return answer
 
 
-def fail(books: Books, event: Event, number: int) -> None:
+def fail(transaction: Transaction, event: Event, number: int) -> None:
     """Close a release as failed, unless it has an answer or is closed."""
-    found = books.release(event.key)
+    found = transaction.release(event.key)
     if found is not None and found.number == number and found.answer is None:
-        books.fail(event)
+        transaction.fail(event)
 
 
-def set_cap(books: Books, analyst: str, cap: Loss | None) -> None:
+def set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
     """Set or lift the cap of an analyst, and say so in the journal.
 
     Raises:
         InputError: the analyst has spent more than the cap already.
     """
-    spent = books.analyst(analyst).spent
+    spent = transaction.analyst(analyst).spent
     if not Account(cap, NOTHING).admits(spent):
         raise InputError(
-            f"this analyst has spent {in_words(books.limit, spent)} already, more than the cap", culprit=cap
+            f"this analyst has spent {in_words(transaction.limit, spent)} already, more than the cap", culprit=cap
         )
-    books.cap(analyst, cap)
+    transaction.cap(analyst, cap)
     text = None if cap is None else loss_text(cap)
     question = Question("ledger", "cap", {"analyst": analyst, "cap": text}, "")
     statement = f"cap of {analyst}: {'lifted' if cap is None else cap}"
-    books.append(Event(Kind.CAP, question, None, analyst, statement, None))
+    transaction.append(Event(Kind.CAP, question, None, analyst, statement, None))
 
 
-def _release(books: Books, event: Event, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
+def _release(transaction: Transaction, event: Event, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
     """A new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
-    event = _of_unit(books, event)
+    event = _of_unit(transaction, event)
     if event.charge is not None:
-        afford(books.account, event.charge, "the ledger")
+        afford(transaction.account, event.charge, "the ledger")
         if event.analyst is not None:
-            afford(books.analyst(event.analyst), event.charge, "your cap")
+            afford(transaction.analyst(event.analyst), event.charge, "your cap")
         if instead:
-            books.fail(event)
-        books.charge(event.charge, dataset=True, analyst=event.analyst)
-    opened = books.open(event)
+            transaction.fail(event)
+        transaction.charge(event.charge, dataset=True, analyst=event.analyst)
+    opened = transaction.open(event)
     if attempt is not None and event.charge is not None:
         attempt.begin(opened.hash, retried=False)
         attempt.journalled(retried=False)
@@ -133,33 +131,33 @@ def _release(books: Books, event: Event, attempt: Attempt | None, *, instead: bo
     return Receipt(opened.number, event.key, None, charged=paid, charged_analyst=paid and event.analyst is not None)
 
 
-def _repeat(books: Books, event: Event, found: Stored) -> Receipt:
+def _repeat(transaction: Transaction, event: Event, found: Stored) -> Receipt:
     number, answer = found.number, found.answer
-    if event.analyst is None or books.was_shown(event.key, event.analyst):
+    if event.analyst is None or transaction.was_shown(event.key, event.analyst):
         return Receipt(number, event.key, answer, charged=False, charged_analyst=False)
-    analyst, event = event.analyst, _of_unit(books, event)
+    analyst, event = event.analyst, _of_unit(transaction, event)
     if event.charge is not None:
-        afford(books.analyst(analyst), event.charge, "your cap")
-        books.charge(event.charge, dataset=False, analyst=analyst)
-    books.append(replace(event, kind=Kind.REPEAT))
+        afford(transaction.analyst(analyst), event.charge, "your cap")
+        transaction.charge(event.charge, dataset=False, analyst=analyst)
+    transaction.append(replace(event, kind=Kind.REPEAT))
     return Receipt(number, event.key, answer, charged=False, charged_analyst=event.charge is not None)
 
 
-def _of_unit(books: Books, event: Event) -> Event:
-    """The event with what it has to state of its charge, under the unit of the books.
+def _of_unit(transaction: Transaction, event: Event) -> Event:
+    """The event with what it has to state of its charge, under the unit of the transaction.
 
     An old ledger gets the unit of its next release.  A loss for all rows of one id holds whatever the bound on their
     number: rows beyond it are dropped, person by person, before anything is counted.  So a changed bound converts one
     to one; another id, or rows in place of ids, does not.
 
     Raises:
-        UnitError: the books add up losses of another unit.
+        UnitError: the ledger adds up losses of another unit.
     """
     if event.charge is None:
         return replace(event, unit=None)
     assert event.unit is not None
-    refuse_unit(books.unit, event.unit)
-    return replace(event, neighbours=ADD_REMOVE, counted=counted(event.charge), fixes_unit=books.unit is None)
+    refuse_unit(transaction.unit, event.unit)
+    return replace(event, neighbours=ADD_REMOVE, counted=counted(event.charge), fixes_unit=transaction.unit is None)
 
 
 def afford(account: Account, charge: Charge, whose: str) -> None:

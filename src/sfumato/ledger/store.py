@@ -1,4 +1,4 @@
-"""The database under a ledger: connections, transactions and migrations."""
+"""The database under a ledger: connections, transactions, and tables that are up to date."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
-from sfumato.ledger.dbapi import BEGIN_WRITING, PATIENCE, Driver, connections, identity, spoken_plainly, transaction
-from sfumato.ledger.schema import REVISION, VERSION_TABLE
+from sfumato.ledger.dbapi import (
+    BEGIN_WRITING,
+    PATIENCE,
+    Driver,
+    connections,
+    identity,
+    is_busy,
+    raising_as_sqlalchemy,
+    spoken_plainly,
+    transaction,
+)
+from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date, version
 
-if TYPE_CHECKING:
-    from alembic.config import Config
-
+_PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
 _CHECKPOINT = 1.0  # seconds after which a commit also moves SQLite's log to the file
 # Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction.
 _SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -105,6 +113,25 @@ class Store:
     def prepare(self, *, create: bool) -> None:
         """Bring the tables up to date; with ``create``, make them where there are none.
 
+        Several processes may do so at the same time, and any of them may die; what each finds, and answers:
+
+        1. No file: without ``create`` that is refused.  With it, connecting makes an empty one.  The file is never
+           replaced afterwards, so that all mean the same one, and it has the identity that is remembered at the end.
+        2. An empty file, or one without tables, is no ledger yet: refused without ``create``.  Tables come all at once
+           in one transaction, so that nobody sees some of them, and who dies before its end leaves none.
+        3. SQLite's log: its mode is changed outside of any transaction, under an exclusive lock that SQLite does not
+           wait for.  Whoever is second is refused at once, and tries again.  Once it is changed, asking for it again
+           takes no lock, and who dies between this and the next step leaves an empty file.
+        4. Making or changing the tables: one at a time, by SQLite's write lock, or by an advisory lock of PostgreSQL.
+           Both end with their process, and are waited for.  The revision is looked at once more under the lock, so
+           that all but the first find nothing to do.
+        5. A dataset, its secret and its limit are entered in one more such transaction (:func:`opening.open_ledger`),
+           where its row is looked for first: one is entered, others find that it has their limit, or are refused.  Who
+           dies before leaves a ledger without datasets, which is begun by ``create`` and by nothing else.
+
+        Readers of SQLite wait wherever another process changes the mode of the log, recovers it, or removes it as the
+        last to leave; only after :data:`~sfumato.ledger.dbapi.PATIENCE` does one answer that the ledger is locked.
+
         Raises:
             LedgerError: there is no ledger and none is to be created, the database holds something else,
                 or it was written by a newer version.
@@ -118,11 +145,10 @@ class Store:
             raise self._missing()
         if revision != REVISION:
             if self.file:
-                self._use_write_ahead_log()
-            migrations = self._migrations()  # before the lock: importing Alembic takes long where the machine is busy
+                with spoken_plainly(self.place):
+                    self._use_write_ahead_log()
             with self.founding() as connection:
-                if self._revision_in(connection) != REVISION:  # nobody was faster
-                    self._migrate(connection, migrations)
+                bring_up_to_date(connection, self._revision_in(connection))  # looked at again: one may have been faster
         if self.file:
             self._connections.creates = False
             self._connections.identity = identity(self.file)
@@ -180,44 +206,33 @@ class Store:
     def _revision_in(self, connection: Connection) -> str | None:
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
-            return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+            found: str | None = connection.execute(select(version.c.version_num)).scalar_one_or_none()
+            if found is not None and found not in REVISIONS:
+                raise LedgerError(
+                    f"the ledger {self.place} was written by a newer version; update Sfumato", culprit=self.place
+                )
+            return found
         if self.file and tables:
             raise LedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
         return None
 
     def _use_write_ahead_log(self) -> None:
-        # SQLite does not wait for the lock that this change takes, so that we must
+        """Have SQLite write ahead from now on, in whatever transaction nobody else is in the middle of.
+
+        SQLite refuses this change at once where another process holds a lock, whatever patience it was told to have.
+        """
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with spoken_plainly(self.place), self.engine.connect() as connection:
+                with self.engine.connect() as connection, raising_as_sqlalchemy(self.engine):
                     driver: Any = connection.connection.driver_connection
-                    driver.execute("PRAGMA journal_mode = WAL")
-                    return
-            except LedgerError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
+                    driver.execute("PRAGMA journal_mode = WAL").fetchone()
+            except DBAPIError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(0.01)
-
-    def _migrations(self) -> Config:
-        from alembic import command  # noqa: F401  # imported now and not under the lock
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-        return config
-
-    def _migrate(self, connection: Connection, migrations: Config) -> None:
-        from alembic import command
-        from alembic.util import CommandError
-
-        migrations.attributes["connection"] = connection
-        try:
-            command.upgrade(migrations, "head")
-        except CommandError as error:
-            raise LedgerError(
-                f"the ledger {self.place} was written by a newer version; update Sfumato", culprit=self.place
-            ) from error
+                time.sleep(_PAUSE)
+            else:
+                return
 
 
 def left_in_log(url: str) -> Path | None:

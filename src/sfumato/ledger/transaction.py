@@ -2,7 +2,7 @@
 
 The dataset row is locked first, analyst rows after it in the order of their names, so two transactions never wait
 for each other in a circle.  What a group of writers needs is read at the start, in a few statements that are built
-once (building one costs more than running it), changed in memory, and written back by :meth:`Books.close`.
+once (building one costs more than running it), changed in memory, and written back by :meth:`Transaction.close`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from sqlalchemy import BindParameter, Select, bindparam, insert, or_, select, up
 
 from sfumato.errors import LedgerError
 from sfumato.ledger import schema
-from sfumato.ledger.account import Account
-from sfumato.ledger.dbapi import Driver
-from sfumato.ledger.entry import Event, Kind, entry_hash
-from sfumato.ledger.loss_codec import (
+from sfumato.ledger.account import (
+    Account,
     charge_from,
     charge_text,
     limit_units,
@@ -30,9 +28,11 @@ from sfumato.ledger.loss_codec import (
     unit_from,
     unit_text,
 )
-from sfumato.ledger.question import canonical
+from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import Event, Kind, entry_hash
 from sfumato.privacy.accountant import NOTHING, Charge, Limit
 from sfumato.privacy.loss import Loss
+from sfumato.strict_documents import canonical
 
 _dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
 _answer, _retry = schema.answer.c, schema.retry.c
@@ -263,7 +263,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-class Books:
+class Transaction:
     """One dataset's accounts and journal under lock.  Create it first thing in a write transaction.
 
     Only what is ``wanted`` can be looked at.

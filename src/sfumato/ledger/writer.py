@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from sfumato.errors import SfumatoError
 from sfumato.ledger.dbapi import failed_for_all
-from sfumato.ledger.transaction import Books, Wanted
+from sfumato.ledger.transaction import Transaction, Wanted
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -22,14 +22,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Work(Generic[T_co]):
-    """What to do on the books, and what it will look at there.  It refuses before it writes, or not at all."""
+    """What to do in a transaction, and what it will look at there.  It refuses before it writes, or not at all."""
 
     wanted: Wanted
-    act: Callable[[Books], T_co]
+    act: Callable[[Transaction], T_co]
 
 
 class Ticket(Generic[T]):
-    """A piece of work on the books, and what became of it."""
+    """A piece of work in a transaction, and what became of it."""
 
     def __init__(self, work: Work[T]) -> None:
         self.wanted = work.wanted
@@ -41,11 +41,11 @@ class Ticket(Generic[T]):
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
-    def attempt(self, books: Books) -> None:
+    def attempt(self, transaction: Transaction) -> None:
         """Do the work; a refusal is its result."""
         self._result, self._error = None, None
         try:
-            self._result = self._act(books)
+            self._result = self._act(transaction)
         except SfumatoError as error:
             self._error = error
 
@@ -69,7 +69,7 @@ class Ticket(Generic[T]):
 
 
 class Writer:
-    """Runs work on the books, each piece in a durable transaction, grouped as it comes.
+    """Runs work in durable transactions, grouped as it comes.
 
     Args:
         transact: attempts all tickets in one transaction and commits it, or raises and leaves no trace.

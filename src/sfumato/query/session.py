@@ -12,8 +12,7 @@ from fractions import Fraction
 
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
-from sfumato.ledger.account import Account
-from sfumato.ledger.loss_codec import GRID
+from sfumato.ledger.account import GRID, Account
 from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
 from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import EpsilonDelta, Loss

@@ -32,7 +32,7 @@ from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
 from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
-    from sfumato.ledger.deferred import DeferredLedger
+    from sfumato.ledger import DeferredLedger
     from sfumato.ledger.ledger import Terms
 
 DATASET = "default"

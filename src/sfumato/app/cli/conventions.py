@@ -138,7 +138,7 @@ class Source:
         """
         from sfumato.app.requests.fields import limit_of
         from sfumato.engine.table_files import shown
-        from sfumato.ledger.deferred import DeferredLedger
+        from sfumato.ledger import DeferredLedger
         from sfumato.vault.vault import beside, open_vault_later
 
         url = beside(self.domain) if self.ledger is None else database(self.ledger)

@@ -92,7 +92,7 @@ def backup(
     as_json: JsonOption = False,
 ) -> None:
     """Copy a ledger while it is in use, whole; prints the last hash of each dataset, to be kept elsewhere."""
-    from sfumato.ledger.backup import back_up
+    from sfumato.ledger.journal import back_up
 
     heads = back_up(database(ledger), out)
     result(
@@ -115,7 +115,7 @@ def restore(
 
     What was released after the copy was made is not in it, and its charges are forgotten: --head refuses that.
     """
-    from sfumato.ledger.backup import restore as put_back
+    from sfumato.ledger.journal import restore as put_back
 
     heads = put_back(copy, database(ledger), kept=head or [])
     if not head:

@@ -19,8 +19,9 @@ from sqlalchemy import Connection, RowMapping, insert, select, update
 from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.domain import Unit
 from sfumato.errors import InputError
-from sfumato.ledger import reading, schema
-from sfumato.ledger.create import found, journalled_version
+from sfumato.ledger import journal, schema
+from sfumato.ledger.entry import journalled_version
+from sfumato.ledger.opening import found
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 
@@ -222,7 +223,7 @@ class Readings:
     def version_of(self, dataset: str, versions: tuple[str, ...]) -> str:
         """What the dataset's journal calls a version of its data; it tells nothing without the ledger's secret."""
         with self._store.reading() as connection:
-            return Read(versions, "").version(reading.secret(connection, dataset))
+            return Read(versions, "").version(journal.secret(connection, dataset))
 
     def confirmed(self, dataset: str) -> Reading | None:
         """What the steward confirmed last; None where nobody has read the table yet."""
@@ -242,7 +243,7 @@ class Readings:
 
 def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
     """Confirm what was read, in a transaction that no other of its kind overlaps."""
-    secret, before = reading.secret(connection, dataset), _as_reading(_reading_row(connection, dataset))
+    secret, before = journal.secret(connection, dataset), _as_reading(_reading_row(connection, dataset))
     found = Reading(read.version(secret), 1 if before is None else before.number + 1)
     values = {
         "number": found.number,

@@ -1,0 +1,217 @@
+"""Opening a ledger, and beginning one: what never changes about it afterwards is its limit, its secret and its unit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Unpack
+
+from sqlalchemy import Connection, insert, select
+
+from sfumato.arguments import expect
+from sfumato.domain import Unit
+from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
+from sfumato.ledger import journal, schema
+from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
+from sfumato.ledger.entry import Question, Receipt, genesis
+from sfumato.ledger.ledger import Ledger, Terms, refuse_name
+from sfumato.ledger.reservation import afford
+from sfumato.ledger.store import Store
+from sfumato.ledger.transaction import now, spent_columns
+from sfumato.privacy.accountant import NOTHING, Charge, Limit
+from sfumato.privacy.loss import Loss
+
+_LISTED = 10  # datasets that a message names
+
+
+def open_ledger(
+    url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
+) -> Ledger:
+    """Open the ledger of a dataset, and make it where there is none if that is asked for.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://...``; old tables are migrated as needed.
+        dataset: its name in the ledger.
+        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
+        unit: whom losses will be stated for, kept with the limit; None: that of the first release.
+        create: whether to make a ledger with this limit where there is none.  A program that runs again and again
+            had better not say so: where a ledger was lost, it would begin another budget.
+
+    Raises:
+        MissingLedgerError: there is no such ledger, and none is to be made.
+        OtherDatasetsError: the ledger keeps other datasets only, and none is to be added.
+        LimitError: the stored limit is another one.
+        UnitError: the ledger adds up losses of another unit.
+        LedgerError: the database cannot be used.
+        InputError: the address, the name or the limit is no good.
+    """
+    refuse_name(dataset, "a dataset")
+    if limit is not None:
+        expect(limit, Loss, "a limit is an Epsilon, Rho or EpsilonDelta")
+    store = Store(url)
+    try:
+        stored = _stored_limit(store, dataset, limit, unit, create=create and limit is not None)
+        return Ledger(store, dataset=dataset, limit=stored)
+    except BaseException:
+        store.close()
+        raise
+
+
+def held(url: str, dataset: str) -> bool:
+    """Whether there is a ledger of the dataset."""
+    try:
+        open_ledger(url, dataset=dataset, limit=None).close()
+    except (MissingLedgerError, OtherDatasetsError):
+        return False
+    return True
+
+
+def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Limit:
+    store.prepare(create=create)
+    with store.reading() as connection:
+        account = journal.dataset_account(connection, dataset)
+    if account is None and create and limit is not None:
+        with store.founding() as connection:
+            enrol(connection, dataset, limit, unit)
+            account = journal.dataset_account(connection, dataset)
+        store.checkpoint()  # so that a copy of the file alone is a ledger at least
+    if account is None or account.limit is None:
+        raise _not_held(store, dataset)
+    with store.reading() as connection:
+        kept = journal.dataset_unit(connection, dataset)
+    refuse_other_terms(dataset, account.limit, None if kept is None else unit_text(kept), limit=limit, unit=unit)
+    return account.limit
+
+
+def _not_held(store: Store, dataset: str) -> LedgerError:
+    with store.reading() as connection:
+        held = journal.datasets(connection)
+    if not held:
+        return MissingLedgerError(
+            f"the ledger {store.place} holds no dataset yet; begin one by 'sfumato ledger create' or with --create "
+            "where something is released (create=True in Python), and a limit",
+            culprit=dataset,
+        )
+    listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
+    return OtherDatasetsError(
+        f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "
+        "name one of these, or begin another budget: --create with --limit, or create=True in Python with a limit",
+        culprit=dataset,
+    )
+
+
+def enrol(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> None:
+    """Enter a new dataset; one that is there already is left as it is."""
+    present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
+    if connection.execute(present).one_or_none() is not None:
+        return
+    opened, text = now(), loss_text(limit)
+    units, delta_units = limit_units(limit)
+    row = {
+        "name": name,
+        "opened": opened,
+        "secret": secrets.token_hex(32),
+        "limit_loss": text,
+        "limit_units": units,
+        "limit_delta_units": delta_units,
+        **spent_columns(limit, NOTHING),
+        "entries": 0,
+        "head": genesis(name, text, opened, unit),
+        "unit": None if unit is None else unit_text(unit),
+    }
+    connection.execute(insert(schema.dataset).values(row))
+
+
+def found(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> Limit:
+    """Enter a dataset, or find that it has this limit and unit; returns the limit.
+
+    Raises:
+        LimitError: it has another limit.
+        UnitError: it adds up losses of another unit.
+    """
+    enrol(connection, name, limit, unit)
+    row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == name)).mappings().one()
+    refuse_other_terms(name, loss_from(row["limit_loss"]), row["unit"], limit=limit, unit=unit)
+    return limit
+
+
+def refuse_other_terms(
+    name: str, kept: Limit, kept_unit: str | None, *, limit: Limit | None, unit: Unit | None
+) -> None:
+    """Refuse another limit or unit than those of the transaction.
+
+    Raises:
+        LimitError, UnitError: which it is.
+    """
+    if limit is not None and limit != kept:
+        raise LimitError(
+            f"the ledger of {name!r} has the limit {kept}, not {limit}; a limit never changes", culprit=limit
+        )
+    refuse_unit(None if kept_unit is None else unit_from(kept_unit), unit)
+
+
+@dataclass(frozen=True)
+class DeferredLedger:
+    """The ledger of ``dataset`` at ``url``, opened, and made where there is none, by the first release through it.
+
+    A request that turns out to be wrong before it reaches the ledger then leaves no file behind.
+
+    ``limit`` must be the stored one, as for :func:`open_ledger`.  Without it, an existing ledger is taken as it
+    is, and a new one gets ``limit_if_new``.  None is made unless ``create`` says so, and then there must be none:
+    whoever goes on saying so would begin a fresh budget on the day on which the ledger is lost.  A ledger that keeps
+    other datasets only is not new either: a name that was mistyped would be a fresh budget for the same table.
+    """
+
+    url: str
+    dataset: str
+    limit: Loss | None
+    limit_if_new: Loss | None
+    create: bool = False
+
+    def open(self, unit: Unit | None = None) -> Ledger:
+        """Open the ledger, or make it for losses of a unit."""
+        try:
+            return open_ledger(self.url, dataset=self.dataset, limit=self.limit, unit=unit, create=self.create)
+        except MissingLedgerError:
+            if self.limit_if_new is None or not self.create:
+                raise
+        return open_ledger(self.url, dataset=self.dataset, limit=self.limit_if_new, unit=unit, create=True)
+
+    def refuse_missing(self) -> None:
+        """Refuse now what the release would refuse after a long search: no ledger, or one where none is to be.
+
+        Raises:
+            LedgerError: there is none, or no limit to make one with; or the one that is there cannot be opened.
+            InputError: one is to be made, and is there already.
+        """
+        if not self.create:
+            open_ledger(self.url, dataset=self.dataset, limit=self.limit).close()
+        elif held(self.url, self.dataset):
+            raise InputError(
+                f"there is a ledger of {self.dataset!r} already; leave out --create, which begins a new one",
+                culprit=self.url,
+            )
+        elif self.limit is None and self.limit_if_new is None:
+            raise InputError(
+                "to begin a ledger, name with --limit the most that may ever be released", culprit=self.url
+            )
+
+    def _refuse_beyond(self, charge: Charge | None) -> None:
+        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
+        if charge is not None and self.limit is not None:
+            afford(Account(self.limit, NOTHING), charge, "a new ledger")
+
+    def release(
+        self,
+        question: Question,
+        charge: Charge | None,
+        compute: Callable[[], bytes],
+        *,
+        drawn: Callable[[], bool] = lambda: True,
+        **terms: Unpack[Terms],
+    ) -> Receipt:
+        """See :meth:`Ledger.release`."""
+        self._refuse_beyond(charge)
+        with self.open(terms.get("unit")) as ledger:
+            return ledger.release(question, charge, compute, drawn=drawn, **terms)

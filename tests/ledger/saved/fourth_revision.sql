@@ -1,0 +1,137 @@
+BEGIN TRANSACTION;
+CREATE TABLE ledger_analyst (
+	dataset TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	cap_loss TEXT, 
+	cap_units BIGINT, 
+	cap_delta_units BIGINT, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	PRIMARY KEY (dataset, name), 
+	CONSTRAINT within_cap CHECK (0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)), 
+	CONSTRAINT within_cap_delta CHECK (0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_analyst" VALUES('old','ann',NULL,NULL,NULL,'3/4','5/32','0',750000000000,0);
+CREATE TABLE ledger_answer (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (dataset, number), 
+	FOREIGN KEY(dataset, number) REFERENCES ledger_entry (dataset, number)
+);
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T07:47:13.157778+00:00',X'6F6C64');
+CREATE TABLE ledger_dataset (
+	name TEXT NOT NULL, 
+	opened TEXT NOT NULL, 
+	secret TEXT NOT NULL, 
+	limit_loss TEXT NOT NULL, 
+	limit_units BIGINT NOT NULL, 
+	limit_delta_units BIGINT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	entries INTEGER NOT NULL, 
+	head TEXT NOT NULL, unit TEXT, 
+	PRIMARY KEY (name), 
+	CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units), 
+	CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
+);
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T07:47:13.113596+00:00','704b7091c58382d2c69bb49c4d3b23e8725250c324ee632dbc972526007a420f','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'fcaef826042897bc309530c9dfb349407edcd895211d093e8b71b0100161cefc','{"id":"person","kind":"id","rows":2}');
+CREATE TABLE ledger_entry (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	family TEXT NOT NULL, 
+	method TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	question TEXT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT, 
+	delta TEXT, 
+	analyst TEXT, 
+	statement TEXT NOT NULL, 
+	details TEXT NOT NULL, 
+	previous TEXT NOT NULL, 
+	hash TEXT NOT NULL, stated TEXT, 
+	PRIMARY KEY (dataset, number), 
+	CONSTRAINT counts_from_one CHECK (number > 0), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T07:47:13.134296+00:00','release','query','count','149d644fe868a3e7c5a9d298c29bac657efc3fe1f44d7062439cdf232c48c71e','{"dataset_version":"32e7956f0b7c417d53cb0dac214a9a3008f26e77e2297cf6bcd0700a733919a3","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','old','null','693b9ad6fbe1fe61c4e9dd08b9e1352c7adc851fb4001db20a590a0c91f893be','bf16647d11c9664a146ea5bbe4b4e8d8c01e371896c2637db97d762208b8198a','{"counted":["1/4","1/32","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T07:47:13.146176+00:00','failed','query','count','149d644fe868a3e7c5a9d298c29bac657efc3fe1f44d7062439cdf232c48c71e','{"dataset_version":"32e7956f0b7c417d53cb0dac214a9a3008f26e77e2297cf6bcd0700a733919a3","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'old','{"release":1}','bf16647d11c9664a146ea5bbe4b4e8d8c01e371896c2637db97d762208b8198a','c013ebd48621af8be68e3d2da9c369e6a75e8fe9f1b6d73957afa4374ccee281','{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T07:47:13.151784+00:00','release','query','count','beec8a923c5f8c0f3312507cea22b551f72fe1843354e1d88d215a74ffa5644c','{"dataset_version":"32e7956f0b7c417d53cb0dac214a9a3008f26e77e2297cf6bcd0700a733919a3","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','c013ebd48621af8be68e3d2da9c369e6a75e8fe9f1b6d73957afa4374ccee281','fcaef826042897bc309530c9dfb349407edcd895211d093e8b71b0100161cefc','{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+CREATE TABLE ledger_retry (
+	dataset TEXT NOT NULL, 
+	analyst TEXT NOT NULL, 
+	retry_key TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	PRIMARY KEY (dataset, analyst, retry_key), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_retry" VALUES('old','ann','r','beec8a923c5f8c0f3312507cea22b551f72fe1843354e1d88d215a74ffa5644c');
+CREATE TABLE ledger_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "ledger_version" VALUES('0004');
+CREATE TABLE service_dataset (
+	name TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	domain TEXT NOT NULL, 
+	limit_text TEXT NOT NULL, 
+	rows INTEGER, 
+	discoverable TEXT NOT NULL, 
+	registered TEXT NOT NULL, 
+	PRIMARY KEY (name)
+);
+CREATE TABLE service_job (
+	id TEXT NOT NULL, 
+	dataset TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	request TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	progress FLOAT NOT NULL, 
+	note TEXT NOT NULL, 
+	updated TEXT NOT NULL, 
+	statement TEXT, 
+	rows BLOB, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE service_key (
+	id TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	issued TEXT NOT NULL, 
+	expires TEXT NOT NULL, 
+	revoked TEXT, 
+	PRIMARY KEY (id), 
+	UNIQUE (hash)
+);
+CREATE TABLE service_reading (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	version TEXT NOT NULL, 
+	read TEXT NOT NULL, content TEXT, 
+	PRIMARY KEY (dataset)
+);
+CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
+CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+COMMIT;

@@ -1,0 +1,136 @@
+BEGIN TRANSACTION;
+CREATE TABLE ledger_analyst (
+	dataset TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	cap_loss TEXT, 
+	cap_units BIGINT, 
+	cap_delta_units BIGINT, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	PRIMARY KEY (dataset, name), 
+	CONSTRAINT within_cap CHECK (0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)), 
+	CONSTRAINT within_cap_delta CHECK (0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_analyst" VALUES('old','ann',NULL,NULL,NULL,'3/4','5/32','0',750000000000,0);
+CREATE TABLE ledger_answer (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (dataset, number), 
+	FOREIGN KEY(dataset, number) REFERENCES ledger_entry (dataset, number)
+);
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T07:47:10.149794+00:00',X'6F6C64');
+CREATE TABLE ledger_dataset (
+	name TEXT NOT NULL, 
+	opened TEXT NOT NULL, 
+	secret TEXT NOT NULL, 
+	limit_loss TEXT NOT NULL, 
+	limit_units BIGINT NOT NULL, 
+	limit_delta_units BIGINT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	spent_units BIGINT NOT NULL, 
+	spent_delta_units BIGINT NOT NULL, 
+	entries INTEGER NOT NULL, 
+	head TEXT NOT NULL, 
+	PRIMARY KEY (name), 
+	CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units), 
+	CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
+);
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T07:47:10.108380+00:00','2baea8e7b09119e1503e10383e716d5b868ebfe4fa48f0d7844cb0226ab91ea5','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'800a2fcf814dea9eb66b267e269e628f4fff4ce423b56cd4aad1166e674e7adb');
+CREATE TABLE ledger_entry (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	family TEXT NOT NULL, 
+	method TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	question TEXT NOT NULL, 
+	epsilon TEXT, 
+	rho TEXT, 
+	delta TEXT, 
+	analyst TEXT, 
+	statement TEXT NOT NULL, 
+	details TEXT NOT NULL, 
+	previous TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	PRIMARY KEY (dataset, number), 
+	CONSTRAINT counts_from_one CHECK (number > 0), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T07:47:10.131175+00:00','release','query','count','e477a47cc4a86ef3d3e03e1bec7ceadb6d91640982d1dcfd8887dc7903517170','{"dataset_version":"6a9b53e9c7fc922c6ce9e00b1c9f0efc505c24af6c2b169dee47bbe354f1c5ba","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','old','null','014f9138e4ac839d6ed77cb3b45f5b21aa75001bf112c9aaa299d046b723d8a6','aab79da6b970579e8714baf6b8f584a4b14332df2d39ca8029a23297c9ea5613');
+INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T07:47:10.137848+00:00','failed','query','count','e477a47cc4a86ef3d3e03e1bec7ceadb6d91640982d1dcfd8887dc7903517170','{"dataset_version":"6a9b53e9c7fc922c6ce9e00b1c9f0efc505c24af6c2b169dee47bbe354f1c5ba","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'old','{"release":1}','aab79da6b970579e8714baf6b8f584a4b14332df2d39ca8029a23297c9ea5613','1e964e0c7fce33eda9e007671f45fff65fbd5ca971ad62c0a486f23828ed3d18');
+INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T07:47:10.143363+00:00','release','query','count','2596fca3bba00c107f33709bbafe5d1ed8d8b2056a655cb067c0b6fdc05137e5','{"dataset_version":"6a9b53e9c7fc922c6ce9e00b1c9f0efc505c24af6c2b169dee47bbe354f1c5ba","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','1e964e0c7fce33eda9e007671f45fff65fbd5ca971ad62c0a486f23828ed3d18','800a2fcf814dea9eb66b267e269e628f4fff4ce423b56cd4aad1166e674e7adb');
+CREATE TABLE ledger_retry (
+	dataset TEXT NOT NULL, 
+	analyst TEXT NOT NULL, 
+	retry_key TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	PRIMARY KEY (dataset, analyst, retry_key), 
+	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
+);
+INSERT INTO "ledger_retry" VALUES('old','ann','r','2596fca3bba00c107f33709bbafe5d1ed8d8b2056a655cb067c0b6fdc05137e5');
+CREATE TABLE ledger_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "ledger_version" VALUES('0003');
+CREATE TABLE service_dataset (
+	name TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	domain TEXT NOT NULL, 
+	limit_text TEXT NOT NULL, 
+	rows INTEGER, 
+	discoverable TEXT NOT NULL, 
+	registered TEXT NOT NULL, 
+	PRIMARY KEY (name)
+);
+CREATE TABLE service_job (
+	id TEXT NOT NULL, 
+	dataset TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	request TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	progress FLOAT NOT NULL, 
+	note TEXT NOT NULL, 
+	updated TEXT NOT NULL, 
+	statement TEXT, 
+	rows BLOB, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE service_key (
+	id TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	issued TEXT NOT NULL, 
+	expires TEXT NOT NULL, 
+	revoked TEXT, 
+	PRIMARY KEY (id), 
+	UNIQUE (hash)
+);
+CREATE TABLE service_reading (
+	dataset TEXT NOT NULL, 
+	number INTEGER NOT NULL, 
+	version TEXT NOT NULL, 
+	read TEXT NOT NULL, 
+	PRIMARY KEY (dataset)
+);
+CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
+CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+COMMIT;
