@@ -17,13 +17,14 @@ _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """A column along an axis: its title, and whether it is logarithmic (numbers) or a list of labels."""
+    """A column along an axis: its title, whether it is logarithmic (numbers) or a list of labels, and its limits."""
 
     column: str
     title: str
     log: bool = False
     labels: bool = False
     zero: bool = True
+    limits: tuple[float, float] | None = None
 
     def drawn(self, kind: Any) -> Any:  # noqa: ANN401  (Altair's X or Y)
         """The encoding of this axis."""
@@ -32,6 +33,8 @@ class Axis:
         if self.labels:
             return kind(f"{self.column}:O", title=self.title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=0))
         scale = alt.Scale(type="log") if self.log else alt.Scale(zero=self.zero, nice=self.zero)
+        if self.limits is not None:
+            scale["domain"] = list(self.limits)
         return kind(f"{self.column}:Q", title=self.title, scale=scale)
 
 

@@ -1,4 +1,5 @@
-"""What a lab is: a name, a title, and a procedure from options to tables, plots and notes; and the labs by name.
+"""What a lab is: a name, a title, and a procedure from options to tables, plots and notes; the labs by name; all labs
+on one page.
 
 What a reader may vary is read once, by :meth:`Options.of`; a lab says what applies, and refuses the rest by name.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, TypedDict, Unpack
@@ -16,7 +17,20 @@ from sfumato.errors import InputError
 from sfumato.report.page import Page, Plot, Row
 from sfumato.report.page import ShownTable as Table
 
-__all__ = ["Column", "Lab", "LabResult", "Options", "Plot", "Row", "Settings", "Table", "load", "run"]
+__all__ = [
+    "Column",
+    "Handout",
+    "Lab",
+    "LabResult",
+    "Options",
+    "Plot",
+    "Row",
+    "Settings",
+    "Table",
+    "hand_out",
+    "load",
+    "run",
+]
 
 MODULES: Mapping[str, str] = {
     "samarati": "sfumato_labs.samarati",
@@ -253,6 +267,67 @@ def run(name: str, **settings: Unpack[Settings]) -> LabResult:
     """
     return load(name).run(Options.of(**settings))
 
+
+# all labs
+
+_TITLE = "The labs: published experiments, as printed and done honestly"
+_SAID = (
+    "One line an experiment: what the source prints, what its program gives when it is run again, what an honest "
+    "procedure gives for the same question, and the lesson. The figures follow, and every table stands folded below "
+    "the lines."
+)
+
+
+@dataclass(frozen=True)
+class Handout:
+    """The results of all labs by name."""
+
+    results: Mapping[str, LabResult]
+
+    def lines(self) -> tuple[Row, ...]:
+        """The index: one line an experiment."""
+        return tuple({"lab": name, **line} for name, result in self.results.items() for line in result.summary)
+
+    def to_json(self) -> dict[str, Any]:
+        """All tables as plain JSON values, by lab."""
+        labs = {name: result.to_json()["tables"] for name, result in self.results.items()}
+        return {"experiments": [dict(line) for line in self.lines()], "labs": labs}
+
+    def page(self) -> Page:
+        """The page."""
+        details: dict[str, tuple[Row, ...]] = {}
+        plots: list[Plot] = []
+        for name, result in self.results.items():
+            details[f"{name}: {result.title}"] = tuple({"note": note} for note in result.notes)
+            details |= {f"{name}: {table.replace('_', ' ')}": rows for table, rows in result.tables.items()}
+            plots += [
+                replace(plot, name=f"{name}-{plot.name}", title=f"{name}: {plot.name.replace('_', ' ')}")
+                for plot in result.plots
+            ]
+        said = tuple(f"{name}: {result.notes[0]}" for name, result in self.results.items())
+        return Page(
+            title=_TITLE,
+            notes=(_SAID, *said),
+            overview={"experiments": self.lines()},
+            details=details,
+            plots=tuple(plots),
+        )
+
+
+def hand_out(options: Options, *, progress: Callable[[str], None]) -> Handout:
+    """Run every lab as published, with the runs and the seed of ``options``.
+
+    Raises:
+        InputError: any other option: which of them apply differs from lab to lab.
+    """
+    results = {}
+    for name in MODULES:
+        progress(name)
+        results[name] = load(name).run(replace(options, progress=progress))
+    return Handout(results)
+
+
+# options as they are written
 
 _TINY = Fraction(1, 10**9)
 _LEAST: Mapping[str, int | Fraction] = {

@@ -18,9 +18,8 @@ from sfumato.synthesize import BudgetShare, NoisyTotal, histogram, marginals, ra
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import counting
-from sfumato_labs import charts
-from sfumato_labs.charts import Axis
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs import synthetic_figures
+from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
 from sfumato_labs.printed_chapter import FLAWS, PUBLISHED, PUBLISHED_PROBABILITY, Chapter, normalised
 from sfumato_labs.tables import Published, adult, read
 
@@ -30,7 +29,7 @@ COUNT = BudgetShare(Fraction(1, 10))
 RUNS = 10
 QUERIES = ((21, 33), (30, 31), (30, 71))  # first age, and the first age beyond
 WIDE, NARROW, YOUNG = (20, 65), (20, 30), 25
-_WIDTHS = (1, 2, 5, 10, 20, 30, 41, 60)
+_FROM, _WIDTHS = 30, (1, 2, 5, 10, 20, 30, 41, 60)
 _BAND = 10  # years
 _HEAD = 5
 
@@ -118,7 +117,7 @@ def run(options: Options) -> LabResult:
         tables["losses"] += _losses(study)
     first = studies[0]
     probability = _probability(first, runs)
-    widths = _error_by_width(first, runs)
+    widths, ages, bands = _error_by_width(first, runs), _ages(first), _bands(first)
     return LabResult(
         lab="synthetic-data",
         title=TITLE,
@@ -128,9 +127,16 @@ def run(options: Options) -> LabResult:
             "probability": probability,
             "sample_rows": _sample_rows(first),
             "cross_table_head": _cross_table(first),
+            "error_by_width": widths,
+            "ages": ages,
+            "bands": bands,
         },
-        plots=(_ages(first), _widths_plot(widths), _heat_maps(first)),
-        notes=(table.said, *_notes(runs, epsilons), lesson(widths)),
+        plots=(
+            synthetic_figures.ages(ages, first.names[0]),
+            synthetic_figures.widths(widths),
+            synthetic_figures.heat_maps(bands, *first.names),
+        ),
+        notes=(table.said, *_notes(runs, epsilons), synthetic_figures.lesson(widths)),
     )
 
 
@@ -143,16 +149,6 @@ def _notes(runs: int, epsilons: Sequence[Fraction]) -> tuple[str, ...]:
     )
     flaws = "As printed, the chapter is not differentially private at the epsilon it names: " + "; ".join(FLAWS) + "."
     return errors, flaws
-
-
-def lesson(widths: Table) -> str:
-    """What wide ranges do to a histogram and to a direct answer, from the table of errors by width."""
-    narrow, wide = widths[0], widths[-1]
-    return (
-        f"A range of {wide['width']} values is {wide['histogram_percent']:.2g} % off as a sum of a histogram's cells "
-        f"and {wide['direct_percent']:.2g} % as one answer; a range of {narrow['width']} is "
-        f"{narrow['histogram_percent']:.2g} % and {narrow['direct_percent']:.2g} % off."
-    )
 
 
 def _table(options: Options) -> tuple[Published, Domain, Counts]:
@@ -345,10 +341,13 @@ def _cross_table(study: Study) -> Table:
 
 
 def _error_by_width(study: Study, runs: int) -> Table:
-    """Mean percent error of ranges that start at 30, or at the least number, by width."""
+    """Mean percent error of ranges that start at 30, or at the least number that occurs, by width."""
     name = study.names[0]
     size = study.counts.shape[0]
-    start = 30 if study.within(30, 31).start + _WIDTHS[-1] <= size else int(next(iter(study.domain)).labels()[0])
+    usual = study.within(_FROM, _FROM + 1)
+    fits = usual.start + _WIDTHS[-1] <= size and study.counts[usual].any()
+    least = int(np.flatnonzero(study.counts.any(axis=1))[0])
+    start = _FROM if fits else int(next(iter(study.domain)).labels()[least])
     tables = np.array([study.histogram(NoisyTotal()).model.cells((name,)) for _ in range(runs)])
     rows: list[Row] = []
     for width in _WIDTHS:
@@ -412,87 +411,39 @@ def _summary(rows: Table) -> Table:
     return tuple(lines)
 
 
-def _ages(study: Study) -> Plot:
-    """People by age as bars: real, normalised probabilities times the rows, a sample, and from the two-way table."""
-    rows = int(study.counts.sum())
-    real = study.counts.sum(axis=1)
-    noisy = study.chapter.histogram()
-    series = {
-        "real": real / rows,
+def _ages(study: Study) -> Table:
+    """Shares of the rows by age as printed: real, normalised probabilities, a sample, and from the two-way table."""
+    real, noisy = study.counts.sum(axis=1), study.chapter.histogram()
+    shares = {
+        "real": real / max(real.sum(), 1),
         "probabilities": normalised(noisy),
         "10 000 rows": study.chapter.sample(noisy, FEW_ROWS) / FEW_ROWS,
         "two-way": normalised(study.chapter.two_way().sum(axis=1)),
     }
-    name = study.names[0]
     labels = next(iter(study.domain)).labels()
-    panels = []
-    for table, shares in series.items():
-        bars: list[Row] = [
-            {name: int(label), "share": float(share), "table": table}
-            for label, share in zip(labels, shares, strict=True)
-        ]
-        panels.append(
-            charts.bars(
-                bars,
-                Axis(column=name, title=name, zero=False),
-                Axis(column="share", title="share of rows"),
-                "table",
-                title=table,
-                width=330,
-            )
-        )
-    apart = {table: float(np.abs(shares - series["real"]).sum() / 2) for table, shares in series.items()}
-    said = ", ".join(f"{share:.2%} of {table}" for table, share in apart.items() if table != "real")
-    caption = f"Shares of rows by {name} as printed. In the wrong place are {said}."
-    return Plot("ages", caption, charts.beside(panels, columns=2))
-
-
-def _widths_plot(widths: Table) -> Plot:
-    series = {"histogram": "histogram_percent", "direct": "direct_percent"}
-    chart = charts.lines(
-        charts.tall(widths, series, key="method", value="percent"),
-        Axis(column="width", title=f"values in the range, from {widths[0]['from']}", log=True),
-        Axis(column="percent", title="percent error", log=True),
-        "method",
+    return tuple(
+        {study.names[0]: int(label), **{table: float(share[place]) for table, share in shares.items()}}
+        for place, label in enumerate(labels)
     )
-    return Plot("widths", f"Percent error by width of a range. {lesson(widths)}", chart)
 
 
-def _heat_maps(study: Study) -> Plot:
-    """Bands of the numbers by category: real, one-way, two-way, honest."""
+def _bands(study: Study) -> Table:
+    """Rows by bands of ten numbers and by category: real, and as honest one-way and two-way releases keep them."""
     name, category = study.names
     labels = study.domain[category].labels()
-    numbers = [int(label) for label in next(iter(study.domain)).labels()]
-    tables = {"real": study.counts, "one-way": study.draw(study.one_way()), "two-way": study.draw(study.two_way())}
+    numbers = next(iter(study.domain)).labels()
     starts = np.arange(0, len(numbers), _BAND)
+    tables = {"real": study.counts, "one-way": study.draw(study.one_way()), "two-way": study.draw(study.two_way())}
     banded = {table: np.add.reduceat(counts, starts, axis=0) for table, counts in tables.items()}
-    most = float(max(counts.max() for counts in banded.values()))
-    panels = []
-    for table, counts in banded.items():
-        rows: list[Row] = [
-            {name: f"{numbers[start]:02d}", category: label, "rows": int(count)}
-            for start, per_band in zip(starts.tolist(), counts, strict=True)
-            for label, count in zip(labels, per_band, strict=True)
-        ]
-        panels.append(
-            charts.heat_map(
-                rows,
-                Axis(column=name, title=f"{name} from", labels=True),
-                Axis(column=category, title="", labels=True),
-                "rows",
-                title=table,
-                limits=(0.0, most),
-            )
-        )
-    apart = {
-        table: float(np.abs(counts / counts.sum() - banded["real"] / banded["real"].sum()).sum() / 2)
-        for table, counts in banded.items()
-    }
-    caption = (
-        f"{name} by {category} as honest releases keep them: {apart['one-way']:.1%} of the rows of the one-way release "
-        f"are in a wrong cell, {apart['two-way']:.1%} of the two-way one."
+    return tuple(
+        {
+            f"{name}_from": int(numbers[start]),
+            category: label,
+            **{table: int(counts[band, place]) for table, counts in banded.items()},
+        }
+        for band, start in enumerate(starts.tolist())
+        for place, label in enumerate(labels)
     )
-    return Plot("heat_maps", caption, charts.beside(panels, columns=3))
 
 
 LABS = {

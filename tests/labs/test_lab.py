@@ -11,7 +11,7 @@ import pytest
 from sfumato.errors import InputError, TableError
 from sfumato.report.page import render, write
 from sfumato_labs import Column, Options, load, names, run
-from sfumato_labs.handout import Handout, hand_out
+from sfumato_labs.lab import Handout, hand_out
 
 EVERY = {
     "data": "t.csv",

@@ -189,7 +189,7 @@ def lab(
 
 
 def _all(name: str | None, options: Options, out: Path | None, *, as_json: bool) -> None:
-    from sfumato_labs.handout import hand_out
+    from sfumato_labs.lab import hand_out
 
     if name is not None:
         raise InputError(f"--all runs every lab; leave {name!r} out", culprit=name)
