@@ -15,18 +15,16 @@ from sfumato_labs.printed_mwem import Printed, cut_short, in_order
 COLUMNS = ["method", "epsilon", "max_error", "min_error", "mean_squared_error", "mean_error", "runs"]
 EPSILONS = (0.1, 1.0, 5.0, 10.0)
 
-# design figures by epsilon 0.1, 1, 5, 10; the histogram at 10 is 0 but for rare events
+# mean errors by epsilon 0.1, 1, 5 (10), averages of 100 runs; of noise on every cell see noise_of_cells
 FIGURES = {
     "mwem-1d": {
         "mwem": [442, 45, 9.2, 4.5],
         "mwem_average": [1234, 1082, 1082, 1084],
-        "histogram": [22.3, 2.14, 0.065],
-        "auto": [16.6, 1.55, 0.06],
+        "auto": [16.6, 1.55, 0.065],
     },
     "mwem-2d": {
         "mwem": [2344, 233, 46.7, 22.8],
-        "histogram": [33.7, 3.08, 0.146],
-        "auto": [28.7, 2.56, 0.15],
+        "auto": [26.0, 2.5, 0.134],
     },
 }
 
@@ -222,6 +220,22 @@ def test_more_queries_than_there_are_are_refused():
             run("mwem-1d", runs=1, rounds=10, queries=wrong)
 
 
+def noise_of_cells(name, epsilon):
+    """Exact mean size of the sum of discrete Laplace noises over the cells of a query, over the queries of a run."""
+    if name == "mwem-1d":
+        ends = np.array(data.child_mental_health_queries())
+        sizes = ends[:, 1] - ends[:, 0] + 1
+    else:
+        drawn = np.concatenate([mwem.boxes((14, 4), 400, np.random.default_rng(run)) for run in range(100)])
+        sizes = (drawn[:, :, 1] - drawn[:, :, 0] + 1).prod(axis=1)
+    points = 1 << 17  # of the circle on which the distribution is folded: its tails beyond weigh nothing
+    place = np.minimum(np.arange(points), points - np.arange(points))
+    ratio = math.exp(-epsilon)
+    transform = np.fft.rfft((1 - ratio) / (1 + ratio) * ratio**place)
+    found = {size: np.fft.irfft(transform**size, points) @ place for size in set(sizes.tolist())}
+    return float(np.mean([found[size] for size in sizes.tolist()]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_hundred_runs_meet_the_figures(name):
@@ -230,3 +244,6 @@ def test_a_hundred_runs_meet_the_figures(name):
     for method, figures in FIGURES[name].items():
         for epsilon, figure in zip(EPSILONS, figures, strict=False):
             assert found[method, epsilon] == pytest.approx(figure, rel=0.15), (method, epsilon)
+    # 2000 tables at epsilon 5 leave 3 % of noise in the mean; at 10 hardly a cell has any
+    for epsilon in EPSILONS[:3]:
+        assert found["histogram", epsilon] == pytest.approx(noise_of_cells(name, epsilon), rel=0.15), epsilon
