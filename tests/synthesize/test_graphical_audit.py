@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.evaluate.audit.canaries import audit_one_run
+from sfumato.evaluate.audit.loss_bounds import audit_one_run
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.aim import aim

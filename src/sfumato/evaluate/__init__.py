@@ -10,9 +10,8 @@ from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.evaluation_result import judge
 from sfumato.evaluate.frontier import Candidate, frontier
-from sfumato.evaluate.population_split import PopulationSplit, split_population
+from sfumato.evaluate.population_split import PopulationSplit, open_population_split, split_population
 from sfumato.evaluate.release_files import read_hierarchy, read_release
-from sfumato.evaluate.submissions import open_population_split
 from sfumato.evaluate.utility.scorecard import scorecard
 
 __all__ = [

@@ -14,12 +14,14 @@ import numpy as np
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain
+from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.intervals import Share, newcombe
-from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys
+from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys, open_rows
 from sfumato.model.row_sampling import generator, seeded
 
 FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
+_MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
 _CERTAINTY = 1e-6  # error probability with which a control is called an overlap with the members
 
 
@@ -67,6 +69,41 @@ def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSp
     shuffled = holdout.sample(len(holdout), luck)
     half = len(holdout) // 2
     return PopulationSplit(members, shuffled.take(np.arange(half)), shuffled.take(np.arange(half, len(holdout))))
+
+
+def open_population_split(table: str, holdout: str | None, domain: Domain, *, seed: int) -> PopulationSplit:
+    """The people of an evaluation from files.
+
+    Args:
+        table: the protected table.
+        holdout: people of the same population who are not in it.  Without it the table itself is split at
+            random, a third as members: only for releases that are made from these members afterwards.
+        domain: describes both.
+        seed: of the split.
+
+    Raises:
+        InputError: what is no domain, or no seed.
+        TableError: a file cannot be read, does not fit the domain, or the two share people.
+    """
+    expect(domain, Domain, "a population is described by a Domain, such as sfumato.domain.load returns")
+    luck = generator(seeded(seed))
+    rows = _people(table, domain)
+    if holdout is not None:
+        return split_population(rows, _people(holdout, domain), seed=seed)
+    shuffled = rows.sample(len(rows), luck)
+    members = len(rows) // _MEMBERS_OF_SPLIT
+    return split_population(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)
+
+
+def _people(path: str, domain: Domain) -> Rows:
+    """Rows of one of several files, so that every refusal names the file."""
+    try:
+        return open_rows(path, domain)
+    except TableError as error:
+        named = shown(path)
+        if named in str(error):
+            raise
+        raise TableError(f"{named}: {error}", culprit=path) from error
 
 
 def _refuse_overlap(members: Rows, holdout: Rows) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from sfumato.arguments import expect
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.released import Released, spread
+from sfumato.evaluate.claims import Claim, parse_claim
+from sfumato.evaluate.released import Released, Rows, spread
 
 Leaves = frozenset[int]
 
@@ -323,3 +324,61 @@ def _read_text(given: str | Path) -> pa.Table:
         return pyarrow.csv.read_csv(path, convert_options=convert)
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         raise TableError(f"cannot read {path} as CSV or Parquet", culprit=str(path)) from None
+
+
+# several files with what they promise
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A released file with its name and guarantee."""
+
+    name: str
+    claim: Claim
+    release: Released
+    oddities: Oddities
+
+    def made(self, _: Rows) -> Released:
+        """The release, which was made before: for a frontier, which makes its other candidates."""
+        return self.release
+
+
+def submissions(
+    releases: Sequence[Path], claims: Sequence[str], hierarchies: Sequence[str], domain: Domain
+) -> tuple[Submitted, ...]:
+    """Released files with their guarantees, one claim a file in the same order.
+
+    Args:
+        releases: CSV or Parquet files.
+        claims: as ``parse_claim`` reads them.
+        hierarchies: ``column=file``, for generalised cells written as labels.
+        domain: maps the cells.
+
+    Raises:
+        InputError: not one claim a release, or a hierarchy that is not ``column=file``.
+        TableError: a file that cannot be read or mapped.
+    """
+    if len(claims) != len(releases):
+        raise InputError(
+            f"{len(releases)} releases and {len(claims)} guarantees: give --claim once for each release, in order "
+            "(--claim none where it promises nothing)",
+            culprit=tuple(claims),
+        )
+    parsed = [parse_claim(text) for text in claims]
+    labels = _labels(hierarchies, domain)
+    names = [path.name if [each.name for each in releases].count(path.name) == 1 else str(path) for path in releases]
+    found = []
+    for name, claim, path in zip(names, parsed, releases, strict=True):
+        release = read_release(path, domain, hierarchies=labels)
+        found.append(Submitted(name, claim, release, oddities(path, domain, release)))
+    return tuple(found)
+
+
+def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:
+    found = {}
+    for text in hierarchies:
+        column, equals, path = text.partition("=")
+        if not equals:
+            raise InputError(f"{text!r} is no hierarchy; say column=file", culprit=text)
+        found[column] = read_hierarchy(path, domain[column])
+    return found

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.canaries import audit_one_run, chance_of
+from sfumato.evaluate.audit.loss_bounds import audit_one_run, chance_of
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.privacy.noise import DiscreteLaplace

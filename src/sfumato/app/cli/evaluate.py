@@ -30,7 +30,7 @@ from sfumato.extras import require
 if TYPE_CHECKING:
     from sfumato.evaluate.evaluation_result import EvaluationResult
     from sfumato.evaluate.intervals import Advantage
-    from sfumato.evaluate.submissions import Submitted
+    from sfumato.evaluate.release_files import Submitted
     from sfumato.report.page import Row
 
 _DRAWS = 6400
@@ -85,7 +85,8 @@ def evaluate(
     from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, told
-    from sfumato.evaluate.submissions import open_population_split, submissions
+    from sfumato.evaluate.population_split import open_population_split
+    from sfumato.evaluate.release_files import submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
     from sfumato.report.page import render_interactive
     from sfumato.vault.release import save_text
@@ -159,7 +160,8 @@ def attack(
     from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.attacks.suite import attack_rows
-    from sfumato.evaluate.submissions import open_population_split, submissions
+    from sfumato.evaluate.population_split import open_population_split
+    from sfumato.evaluate.release_files import submissions
 
     described = load(domain)
     with working("Reading the releases"):
@@ -256,7 +258,7 @@ def frontier(
     from sfumato.evaluate.audit.shipped import chosen
     from sfumato.evaluate.candidate_grid import grid
     from sfumato.evaluate.frontier import frontier as run
-    from sfumato.evaluate.submissions import open_population_split
+    from sfumato.evaluate.population_split import open_population_split
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
