@@ -40,6 +40,7 @@ RUNS = 10
 _PUBLIC = "private; the row count is public"
 _NAMES = ("age", "satisfaction")
 _QUERIES = 400
+_MOST_NUMBERS = 20_000_000  # cells, rounds and runs together
 _BUNDLED = "the bundled counts of child mental health, as published"
 
 Floats = NDArray[np.float64]
@@ -123,6 +124,7 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
     """Repeat every procedure at every epsilon, with the same queries for all of them in a run."""
     random = np.random.default_rng(asked.seed)
     runs, epsilons = asked.repeated(RUNS), asked.epsilon or EPSILONS
+    _refuse_large(experiment, runs * len(epsilons))
     codes = np.indices(experiment.domain.shape).reshape(len(experiment.domain), -1).T
     vault = SimulatedVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
     workloads = [experiment.workload(random) for _ in range(runs)]
@@ -144,6 +146,17 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
             found_errors = _errors(experiment, workloads, tables[method, epsilon])
             errors.append(_row(method, epsilon, tuple(float(value) for value in found_errors), runs))
     return Outcome(tuple(errors), tuple(again), {key: found[-1][-1] for key, found in tables.items()})
+
+
+def _refuse_large(experiment: Experiment, runs: int) -> None:
+    """All runs of a printed program advance together, each with its measured queries as rows of cells."""
+    cells = experiment.domain.size
+    if cells * experiment.program.rounds * runs > _MOST_NUMBERS:
+        raise InputError(
+            f"{cells} cells in {experiment.program.rounds} rounds of {runs} runs are too many for this lab: declare "
+            "narrower bounds with --columns, or take fewer --runs, --rounds or --epsilon",
+            culprit=cells,
+        )
 
 
 def _published_rows(name: str, epsilons: tuple[Fraction, ...]) -> list[Row]:
@@ -414,17 +427,14 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
     if len(columns) != ways:
         raise InputError(f"the lab needs {ways} of --columns, not {len(columns)}", culprit=columns)
     table = read(options.data, [column.name for column in columns])
-    values = table.numbers(columns).astype(np.int64)
-    low, high = values.min(axis=0), values.max(axis=0)
-    for place, column in enumerate(columns):
-        if column.bounds is not None:
-            low[place], high[place] = column.bounds
+    values, spans = table.whole_numbers(columns)
     domain = Domain(
         tuple(
-            Integer(name=column.name, minimum=int(low[place]), maximum=int(high[place]), unknown=Unknown.DROP)
-            for place, column in enumerate(columns)
+            Integer(name=column.name, minimum=low, maximum=high, unknown=Unknown.DROP)
+            for column, (low, high) in zip(columns, spans, strict=True)
         )
     )
+    low = np.array([span[0] for span in spans])
     cells = np.ravel_multi_index(tuple((values - low).T), domain.shape)
     names = ", ".join(domain.names)
     return f"{table.title}, {names}", domain, np.bincount(cells, minlength=domain.size)

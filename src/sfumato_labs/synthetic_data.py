@@ -21,7 +21,7 @@ from sfumato.workload.counting_queries import counting
 from sfumato_labs import synthetic_figures
 from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
 from sfumato_labs.printed_chapter import FLAWS, PUBLISHED, PUBLISHED_PROBABILITY, Chapter, normalised
-from sfumato_labs.tables import Published, adult, read
+from sfumato_labs.tables import Published, adult, read, whole_span
 
 TITLE = "Synthetic data from noisy histograms: the textbook chapter on UCI Adult"
 FEW_ROWS = 10_000
@@ -32,6 +32,7 @@ WIDE, NARROW, YOUNG = (20, 65), (20, 30), 25
 _FROM, _WIDTHS = 30, (1, 2, 5, 10, 20, 30, 41, 60)
 _BAND = 10  # years
 _HEAD = 5
+_MOST_CELLS = 1 << 18
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -166,10 +167,10 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
         raise TableError(f"the table has no column {missing[0]!r}", culprit=missing[0])
     numbers, categories = wanted
     try:
-        ages = np.array([int(value) for value in table.columns[numbers.name]])
-    except ValueError:
+        ages = np.array([int(value) for value in table.columns[numbers.name]], dtype=np.int64)
+    except (ValueError, OverflowError):
         raise TableError(f"the column {numbers.name!r} does not hold whole numbers", culprit=numbers.name) from None
-    low, high = (int(ages.min()), int(ages.max())) if numbers.bounds is None else map(int, numbers.bounds)
+    low, high = whole_span(numbers, ages)
     age = Integer(name=numbers.name, minimum=low, maximum=high, unknown=Unknown.CLAMP)
     named = data.domain("adult")["occupation"] if as_published else None
     held = tuple(sorted(set(table.columns[categories.name])))
@@ -179,6 +180,12 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
         else Categorical(name=categories.name, values=held, unknown=Unknown.CATEGORY)
     )
     domain = Domain((age, kind))
+    if domain.size > _MOST_CELLS:
+        raise InputError(
+            f"{domain.size} cells of {numbers.name!r} by {categories.name!r} are too many for this lab; name a column "
+            f"of fewer categories, or narrower bounds, {numbers.name}=LOW:HIGH",
+            culprit=categories.name,
+        )
     place = {value: code for code, value in enumerate(kind.values)}
     codes = np.array([place.get(value, len(place)) for value in table.columns[categories.name]])
     cells = np.ravel_multi_index((np.clip(ages, low, high) - low, codes), domain.shape)

@@ -6,6 +6,7 @@ rows in the same order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ from sfumato_labs.lab import Column
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+MOST_VALUES = 10_000  # of a column of whole numbers that is counted value by value
 AGES = (17, 90)
 EDUCATION = (1, 16)
 UNKNOWN = ("?", "(other)")  # as the file and the census write it
@@ -102,6 +104,21 @@ class Published:
         repeated: Floats = np.repeat(parsed[kept], self.counts[kept], axis=0)
         return repeated
 
+    def whole_numbers(self, wanted: Sequence[Column]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
+        """Columns of whole numbers, shape ``(people, columns)``, and the span of each: its bounds, or that of the data.
+
+        Raises:
+            TableError: a number that is not whole, or nothing is left.
+            InputError: a column has too many values to count each of them.
+        """
+        found = self.numbers(wanted)
+        spans = []
+        for place, each in enumerate(wanted):
+            if (found[:, place] != np.rint(found[:, place])).any():
+                raise TableError(f"the column {each.name!r} does not hold whole numbers", culprit=each.name)
+            spans.append(whole_span(each, found[:, place]))
+        return found.astype(np.int64), tuple(spans)
+
     def scaled(self, wanted: Sequence[Column]) -> Floats:
         """The same, each column scaled from its bounds to [-1, 1].
 
@@ -115,6 +132,23 @@ class Published:
                 low[place], high[place] = each.bounds
         scaled: Floats = np.clip(2 * (found - low) / np.where(high > low, high - low, 1) - 1, -1, 1)
         return scaled
+
+
+def whole_span(column: Column, values: NDArray[np.number]) -> tuple[int, int]:
+    """The first and the last whole number of a column's bounds, or of its values where none are declared.
+
+    Raises:
+        InputError: these are too many to count each of them, or none.
+    """
+    low, high = column.bounds or (float(values.min()), float(values.max()))
+    least, most = math.ceil(low), math.floor(high)
+    if not 0 <= most - least < MOST_VALUES:
+        raise InputError(
+            f"{column.name!r} has {most - least + 1} values from {least} to {most}, and a lab counts each of at most "
+            f"{MOST_VALUES}: declare other bounds, {column.name}=LOW:HIGH",
+            culprit=column.name,
+        )
+    return least, most
 
 
 def read(source: str, columns: Sequence[str] | None = None) -> Published:

@@ -109,6 +109,44 @@ def test_every_lab_reads_the_table_that_is_named(name, tmp_path):
         run(name, runs=1, data=str(tmp_path / "none.csv"))
 
 
+COUNTED = {  # labs that count a column value by value, and how they are told which
+    "mwem-1d": {"columns": "a{}", "epsilon": 1, "rounds": 2, "queries": 5},
+    "mwem-2d": {"columns": "a{},b", "epsilon": 1, "rounds": 2, "queries": 5},
+    "interactive": {"columns": "a{}", "threshold": 3},
+    "synthetic-data": {"columns": "a{},c"},
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize(
+    ("first", "bounds", "named"),
+    [
+        ("1000000", "", "'a' has 999997 values from 4 to 1000000"),
+        ("20", "=0:1000000000", "'a' has 1000000001 values"),
+        ("20", "=0.2:0.8", "'a' has 0 values|no row"),
+        ("2.5", "", "'a' does not hold whole numbers"),
+        ("1" * 30, "", "'a'"),
+    ],
+)
+def test_a_column_that_cannot_be_counted_is_refused_by_name(name, first, bounds, named, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text(f"a,b,c\n{first},1,x\n" + "".join(f"{place},{place % 3},y\n" for place in range(4, 30)))
+    settings = {**COUNTED[name], "columns": COUNTED[name]["columns"].format(bounds)}
+    with pytest.raises((InputError, TableError), match=named):
+        run(name, runs=1, data=str(table), **settings)
+
+
+def test_a_run_that_needs_too_much_is_refused(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b,c\n" + "".join(f"{place},{place},k{place}\n" for place in range(9000)))
+    with pytest.raises(InputError, match="81000000 cells"):
+        run("mwem-2d", runs=1, data=str(table), columns="a,b")
+    with pytest.raises(InputError, match=r"cells of 'a' by 'c'"):
+        run("synthetic-data", runs=1, data=str(table), columns="a,c")
+    with pytest.raises(InputError, match="has 6 values from 0 to 5"):
+        run("interactive", runs=1, data=str(table), columns="a=0:5", threshold=3)
+
+
 @pytest.fixture(scope="module")
 def result():
     return run("mwem-2d", runs=1, seed=1, rounds=20, epsilon="0.1,1")
