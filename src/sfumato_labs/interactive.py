@@ -164,14 +164,14 @@ def _study(options: Options) -> Study:
         return Study(said, data.domain("zoo"), threshold, {"zoo": whole, "zoo without Dugong": fewer})
     (column,) = options.columns or (Column("carrots", (0, 100)),)
     found = read(options.data, [column.name])
-    whole, ((low, high),) = found.whole_numbers([column])
+    numbers, ((low, high),) = found.whole_numbers([column])
     if high - low < SPLIT:
         raise InputError(
             f"{column.name!r} has {high - low + 1} values from {low} to {high}; {SPLIT} different questions and one "
             f"more need at least {SPLIT + 1}",
             culprit=column.name,
         )
-    values: list[int] = whole[:, 0].tolist()
+    values: list[int] = numbers[:, 0].tolist()
     if not any(value > threshold for value in values):
         raise InputError(f"no value of {column.name!r} is above the threshold; name another", culprit=threshold)
     left_out = next(place for place, value in enumerate(values) if value > threshold)
