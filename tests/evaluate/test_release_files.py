@@ -4,10 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.release_files import from_arrow, read_hierarchy, read_release
+from sfumato.evaluate.release_files import compatible, from_arrow, read_hierarchy, read_release
 
 DOMAIN = Domain(
     (
@@ -63,3 +65,40 @@ def test_a_hierarchy_of_other_values_is_refused(tmp_path):
     (tmp_path / "h.csv").write_text("a,b\nRome,south\n")
     with pytest.raises(TableError, match="names no declared value"):
         read_hierarchy(tmp_path / "h.csv", DOMAIN["town"])
+
+
+def shares_a_point(attribute, code, low, high, closed):
+    """Whether a declared cell shares a point with an interval, from the definition and one cell at a time."""
+    first, last = attribute.bounds(code)
+    if isinstance(attribute, Integer):
+        inside = [
+            (number > low or (closed[0] and number == low)) and (number < high or (closed[1] and number == high))
+            for number in range(first, last + 1)
+        ]
+        return any(inside)
+    below = high > first or (closed[1] and high == first)
+    above = low < last or (code == attribute.declared - 1 and closed[0] and low == last)
+    return below and above and low <= high
+
+
+@given(
+    data=st.data(),
+    low=st.integers(-4, 44).map(lambda halves: halves / 2),
+    high=st.integers(-4, 44).map(lambda halves: halves / 2),
+    opening=st.sampled_from("[("),
+    closing=st.sampled_from("])"),
+)
+def test_an_interval_stands_for_the_cells_that_share_a_point_with_it(data, low, high, opening, closing):
+    attribute = data.draw(
+        st.sampled_from(
+            [
+                Integer(name="n", minimum=0, maximum=19, unknown=Unknown.DROP),
+                Integer(name="n", minimum=3, maximum=18, edges=(3, 7, 12), unknown=Unknown.DROP),
+                Real(name="n", edges=(0.0, 1.5, 4.0, 20.0), unknown=Unknown.DROP),
+            ]
+        )
+    )
+    closed = (opening == "[", closing == "]")
+    expected = {code for code in range(attribute.declared) if shares_a_point(attribute, code, low, high, closed)}
+    found = compatible(attribute, f"{opening}{low}, {high}{closing}", {})
+    assert (found or frozenset()) == expected

@@ -10,7 +10,7 @@ import altair as alt
 import pytest
 
 from sfumato.errors import InputError
-from sfumato.report.page import Page, Plot, figure, render, write
+from sfumato.report.page import Page, Plot, figure, render, render_interactive, write
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -83,3 +83,25 @@ def test_a_folder_that_is_a_file_is_refused(page, tmp_path) -> None:
 )
 def test_figures_have_six_digits_and_counts_have_all(value, text) -> None:
     assert figure(value) == text
+
+
+def test_the_script_that_draws_is_bundled_once_and_never_taken_from_a_broken_file(page, tmp_path, monkeypatch) -> None:
+    made = []
+
+    def bundle(snippet: str) -> str:
+        made.append(snippet)
+        return "draw(); // </script>"
+
+    monkeypatch.setattr("vl_convert.javascript_bundle", bundle)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = render_interactive(page)
+    assert "draw(); // <\\/script>" in first
+    assert render_interactive(page) == first
+    assert len(made) == 1
+    (kept,) = (tmp_path / "sfumato").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"draw", b"steal"))
+    assert render_interactive(page) == first
+    assert len(made) == 2
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file, in which nothing can be kept
+    assert render_interactive(page) == first
+    assert len(made) == 3

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -116,23 +118,26 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
     """Declared cells that share a point with the interval."""
     if low == math.inf or high == -math.inf:  # a number beyond all floats is in no cell
         return frozenset()
-    found = []
-    for code in range(attribute.declared):
-        first, last = attribute.bounds(code)
-        if isinstance(attribute, Integer):
-            smallest = math.ceil(low) if math.isfinite(low) else first
-            largest = math.floor(high) if math.isfinite(high) else last
-            smallest += not closed[0] and smallest == low
-            largest -= not closed[1] and largest == high
-            hit = max(first, smallest) <= min(last, largest)
-        else:
-            ends_closed = code == attribute.declared - 1
-            below = high > first or (closed[1] and high == first)
-            above = low < last or (ends_closed and closed[0] and low == last)
-            hit = below and above and low <= high
-        if hit:
-            found.append(code)
-    return frozenset(found)
+    firsts, lasts = _ends(attribute)
+    if isinstance(attribute, Integer):
+        smallest = math.ceil(low) if math.isfinite(low) else firsts[0]
+        largest = math.floor(high) if math.isfinite(high) else lasts[-1]
+        smallest += not closed[0] and smallest == low
+        largest -= not closed[1] and largest == high
+        start, stop = bisect_left(lasts, smallest), bisect_right(firsts, largest)
+        return frozenset(range(start, stop)) if smallest <= largest else frozenset()
+    start = bisect_right(lasts, low)  # a cell ends before its last number ...
+    if closed[0] and low == lasts[-1]:  # ... but the last one, which holds it
+        start -= 1
+    stop = (bisect_right if closed[1] else bisect_left)(firsts, high)
+    return frozenset(range(start, stop)) if low <= high else frozenset()
+
+
+@lru_cache(maxsize=256)
+def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
+    """The first and the last number of every declared cell, both ascending."""
+    firsts, lasts = zip(*(attribute.bounds(code) for code in range(attribute.declared)), strict=True)
+    return list(firsts), list(lasts)
 
 
 Hierarchies = Mapping[str, Mapping[str, Leaves]]

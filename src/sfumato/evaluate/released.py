@@ -161,12 +161,18 @@ class Released:
             attributes: names.
             allowed: for each of them which leaves meet the condition, shape ``(leaves,)``.
         """
-        met = np.ones(len(self))
+        met, chances = np.ones(len(self), dtype=np.bool_), None
         for name, leaves in zip(attributes, allowed, strict=True):
             column = self.domain.index(name)
-            chances = leaves.astype(np.float64) if self.plain[column] else self.cells[column] @ leaves
-            met *= np.asarray(chances, dtype=np.float64)[self.codes[:, column]]
-        return float(met.mean())
+            place = self.codes[:, column]
+            if self.plain[column]:
+                met &= leaves[place]
+            else:
+                own = np.asarray(self.cells[column] @ leaves, dtype=np.float64)[place]
+                chances = own if chances is None else chances * own
+        if chances is None:
+            return int(np.count_nonzero(met)) / len(self)
+        return float((chances * met).mean())
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
         """Shares of the cells of a marginal; a generalised cell spreads its mass evenly over its leaves.

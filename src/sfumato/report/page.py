@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -109,12 +113,12 @@ def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
     import vl_convert
 
     files: dict[str, str | bytes] = {}
-    for plot in page.plots:
-        for name, chart in _files(plot):
-            files[f"{name}.svg"] = vl_convert.vegalite_to_svg(chart.specification)
-            files[f"{name}.png"] = vl_convert.vegalite_to_png(chart.specification, scale=_PNG_SCALE)
+    drawn = _drawn(page)
+    for name, picture in drawn.items():
+        files[f"{name}.svg"] = picture
+        files[f"{name}.png"] = vl_convert.svg_to_png(picture, scale=_PNG_SCALE)
     files["tables.json"] = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    files["index.html"] = render(page)
+    files["index.html"] = _page(page, drawn)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -131,15 +135,22 @@ def render(page: Page) -> str:
         MissingExtraError: what draws plots is not installed.
     """
     require("plots", "a page with plots")
+    return _page(page, _drawn(page))
+
+
+def _drawn(page: Page) -> dict[str, str]:
+    """Every picture as SVG, by the name of its file."""
     import vl_convert
+
+    return {
+        name: vl_convert.vegalite_to_svg(chart.specification) for plot in page.plots for name, chart in _files(plot)
+    }
+
+
+def _page(page: Page, drawn: Mapping[str, str]) -> str:
     from markupsafe import Markup
 
-    pictures = {
-        name: Markup(vl_convert.vegalite_to_svg(chart.specification))  # noqa: S704  (in which all text is escaped)
-        for plot in page.plots
-        for name, chart in _files(plot)
-    }
-    return _render(page, pictures=pictures)
+    return _render(page, pictures={name: Markup(svg) for name, svg in drawn.items()})  # noqa: S704  (all text escaped)
 
 
 def render_interactive(page: Page) -> str:
@@ -149,15 +160,41 @@ def render_interactive(page: Page) -> str:
         MissingExtraError: what draws plots is not installed.
     """
     require("plots", "a page with plots")
-    import vl_convert
     from markupsafe import Markup
 
     charts = {name: chart.specification for plot in page.plots for name, chart in _files(plot)}
     data = json.dumps(charts, separators=(",", ":"), allow_nan=False).replace(_CLOSED, "<\\/")
-    # Vega, Vega-Lite and Vega-Embed in one script, about 0.9 MB, that no tag inside can close
-    renderer = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
+    renderer = _renderer().replace("</script", "<\\/script")
     script = {"charts": Markup(data), "bundle": Markup(renderer)}  # noqa: S704  (neither can close its element)
     return _render(page, script=script)
+
+
+def _renderer() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script, about 0.9 MB.
+
+    To bundle it takes more CPU time than to draw a page, and gives the same for every page: it is kept in the user's
+    cache, with its digest ahead, for the version that made it.
+    """
+    import vl_convert
+
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "sfumato"
+    kept = folder / f"renderer-{version('vl-convert-python')}.js"
+    try:
+        digest, _, script = kept.read_bytes().partition(b"\n")
+    except OSError:
+        digest, script = b"", b""
+    if hashlib.sha256(script).hexdigest().encode() == digest:
+        return script.decode()
+    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    partial = kept.with_suffix(f".{os.getpid()}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(hashlib.sha256(made.encode()).hexdigest().encode() + b"\n" + made.encode())
+        partial.replace(kept)
+    except OSError:  # the page is as good without
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return made
 
 
 def _files(plot: Plot) -> list[tuple[str, Chart]]:
