@@ -108,16 +108,20 @@ def test_methods_side_by_side() -> None:
     assert {row["real_epsilon"] for row in tables["published"] if row["method"] == "multi_laplace"} == {"inf"}
 
 
-@pytest.mark.slow
-def test_hiera_as_printed_is_not_best_at_large_epsilon() -> None:
-    """100 runs leave 8 % of noise in a mean absolute error; the ranks asserted are further apart than five of these."""
-    rows = methods(runs=100, epsilon="2.5")["published"]
-    for data, least in (("normal", 6), ("uniform", 5)):
-        order = sorted(
-            (row["mae"], row["method"]) for row in rows if row["data"] == data and "mu = 1" not in row["method"]
-        )
-        place = [method for _, method in order].index("hiera, mu = 2, clamped") + 1
-        assert place >= least
+@pytest.mark.parametrize("data", ["normal", "uniform"])
+def test_hiera_as_printed_is_behind_simpler_mechanisms_at_large_epsilon(data: str) -> None:
+    """By exact variances, so that nothing is drawn but the values: at e = 2.5 the piecewise mechanism and multi-level
+    Laplace have at most two thirds of HierA's, although its real epsilon is 21.6, and only Harmony has more."""
+    values = hiera.made(np.random.default_rng(1), 100_000)[data]
+    own = variance(values, hiera.graded(Fraction(5, 2)), mu=2) * values.size
+    root, square = np.exp(1.25), float(np.mean(values**2))
+    piecewise = square / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
+    scales = 2 / (2.5 * np.array(BUDGETS))[printed_hiera.levels(values, 5)]
+    harmony = 1 / np.tanh(1.25) ** 2 - square
+    assert max(piecewise, 2 * float(np.mean(scales**2))) < own / 1.5
+    assert own < harmony
+    rows = methods(runs=1, people=1000, epsilon="2.5")["published"]
+    assert {row["real_epsilon"] for row in rows if row["method"] == "hiera, mu = 2, clamped"} == {21.584}
 
 
 def test_captions_follow_their_tables() -> None:
