@@ -40,7 +40,7 @@ RUNS = 10
 _PUBLIC = "private; the row count is public"
 _NAMES = ("age", "satisfaction")
 _QUERIES = 400
-_MOST_NUMBERS = 20_000_000  # cells, rounds and runs together
+_MOST_CELLS, _MOST_NUMBERS = 4096, 20_000_000  # the latter of cells, rounds and runs together
 _BUNDLED = "the bundled counts of child mental health, as published"
 
 Floats = NDArray[np.float64]
@@ -149,9 +149,9 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
 
 
 def _refuse_large(experiment: Experiment, runs: int) -> None:
-    """All runs of a printed program advance together, each with its measured queries as rows of cells."""
+    """All runs of a printed program advance together, each with its measured queries; every cell is in the figures."""
     cells = experiment.domain.size
-    if cells * experiment.program.rounds * runs > _MOST_NUMBERS:
+    if cells > _MOST_CELLS or cells * experiment.program.rounds * runs > _MOST_NUMBERS:
         raise InputError(
             f"{cells} cells in {experiment.program.rounds} rounds of {runs} runs are too many for this lab: declare "
             "narrower bounds with --columns, or take fewer --runs, --rounds or --epsilon",
