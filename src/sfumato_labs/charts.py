@@ -31,8 +31,10 @@ class Axis:
         import altair as alt
 
         if self.labels:
-            return kind(f"{self.column}:O", title=self.title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=0))
-        scale = alt.Scale(type="log") if self.log else alt.Scale(zero=self.zero, nice=self.zero)
+            axis = alt.Axis(labelAngle=0, labelLimit=0, labelOverlap="greedy")
+            return kind(f"{self.column}:O", title=self.title, sort=None, axis=axis)
+        # whole decades would leave most of a logarithmic panel empty
+        scale = _logarithmic() if self.log else alt.Scale(zero=self.zero, nice=self.zero)
         if self.limits is not None:
             scale["domain"] = list(self.limits)
         return kind(f"{self.column}:Q", title=self.title, scale=scale)
@@ -77,15 +79,22 @@ def lines(
     )
 
 
-def level(value: float, label: str, *, x: float, column: str, log: bool = True) -> Chart:
-    """A thin black line across a panel at ``value``, with its label at ``x`` above it."""
+def level(value: float, label: str, *, x: float, column: str, below: bool = False) -> Chart:
+    """A thin black line across a panel with a logarithmic axis at ``value``, its label left of ``x``."""
     import altair as alt
 
     data = alt.InlineData(values=[{column: value, "at": x, "label": label}])
-    scale = alt.Scale(type="log") if log else alt.Scale()
-    rule = alt.Chart(data).mark_rule(color="black", strokeWidth=1).encode(y=alt.Y(f"{column}:Q", scale=scale))
-    text = alt.Chart(data).mark_text(align="left", dx=4, dy=-6).encode(x="at:Q", y=f"{column}:Q", text="label:N")
-    return rule + text
+    y = alt.Y(f"{column}:Q", scale=_logarithmic())
+    rule = alt.Chart(data).mark_rule(color="black", strokeWidth=1).encode(y=y)
+    text = alt.Chart(data).mark_text(align="right", dx=-4, dy=9 if below else -6)
+    return rule + text.encode(x="at:Q", y=y, text="label:N")
+
+
+def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
+    """A scale from the least to the largest value, with room for a label at both ends."""
+    import altair as alt
+
+    return alt.Scale(type="log", nice=False, padding=16)
 
 
 def bars(rows: Sequence[Row], x: Axis, y: Axis, series: str, *, title: str = "", width: int = 640) -> Chart:

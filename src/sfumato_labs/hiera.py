@@ -193,18 +193,31 @@ def _summary_mu(rows: Sequence[Row]) -> Table:
 
 
 def _plot_uses(rows: Table) -> Plot:
+    """The deviations as multiples of that of the fewest uses: by themselves they differ by less than a line's width."""
+    fewest = min(int(row["mu"] or 0) for row in rows)
+    once = {(row["data"], row["epsilon"]): float(row["exact_sd"] or 0) for row in rows if row["mu"] == fewest}
+    drawn = [
+        {
+            **row,
+            "line": f"e = {row['epsilon']:g}",
+            "times": float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]],
+        }
+        for row in rows
+    ]
+    reach = (min(float(row["times"]) for row in drawn), max(float(row["times"]) for row in drawn))
     panels = [
         charts.lines(
-            [{**row, "line": f"e = {row['epsilon']:g}"} for row in rows if row["data"] == data],
+            [row for row in drawn if row["data"] == data],
             Axis(column="mu", title="uses of a report, mu", labels=True),
-            Axis(column="exact_sd", title="exact standard deviation", log=True),
+            Axis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=reach),
             "line",
             title=str(data),
             size=(300, 240),
         )
         for data in dict.fromkeys(row["data"] for row in rows)
     ]
-    return Plot("uses", f"Exact standard deviation by mu. {best_use(rows)}", charts.beside(panels, columns=2))
+    caption = f"Exact standard deviation by mu, as a multiple of that of mu = {fewest}. {best_use(rows)}"
+    return Plot("uses", caption, charts.beside(panels, columns=2))
 
 
 # hiera-methods

@@ -332,7 +332,7 @@ def _plot(errors: Table) -> Plot:
             for row in mine
             if row["procedure"] in {SCORED, CORRECTED, "ridge"}
         ]
-        left = min(float(row["epsilon"] or 0) for row in mine)
+        right = max(float(row["epsilon"] or 0) for row in mine)
         panel = charts.lines(
             drawn,
             Axis(column="epsilon", title="e", zero=False),
@@ -342,7 +342,7 @@ def _plot(errors: Table) -> Plot:
             size=(330, 320),
         )
         for label, value in levels.items():
-            panel += charts.level(value, label, x=left, column="mse")
+            panel += charts.level(value, label, x=right, column="mse", below=label == "optimum")
         panels.append(panel)
     return Plot("errors", f"Mean squared error by e. {lesson(errors)}", charts.beside(panels, columns=2))
 

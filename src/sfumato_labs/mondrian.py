@@ -82,7 +82,7 @@ def run(options: Options) -> LabResult:
     return LabResult(
         lab="mondrian",
         title=TITLE,
-        summary=_summary(by_k, gender),
+        summary=people.marked(_summary(by_k, gender)),
         tables={
             "by_k": by_k,
             "by_attribute": by_attribute,

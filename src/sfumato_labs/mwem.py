@@ -144,7 +144,9 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
     for method in (*experiment.printed, "mwem", "mwem_average", "histogram", "auto"):
         for epsilon in epsilons:
             found_errors = _errors(experiment, workloads, tables[method, epsilon])
-            errors.append(_row(method, epsilon, tuple(float(value) for value in found_errors), runs))
+            means = tuple(float(value) for value in found_errors.mean(axis=0))
+            spread = float(found_errors[:, -1].std(ddof=1)) if runs > 1 else None
+            errors.append(_row(method, epsilon, means, runs, spread))
     return Outcome(tuple(errors), tuple(again), {key: found[-1][-1] for key, found in tables.items()})
 
 
@@ -256,19 +258,22 @@ def _printed(
 
 
 def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floats]) -> Floats:
-    """Largest, smallest, mean squared and mean absolute error over the queries, averaged over the runs."""
+    """Largest, smallest, mean squared and mean absolute error over the queries, of each run: shape ``(runs, 4)``."""
     found = []
     for workload, table in zip(workloads, tables, strict=True):
         matrix = workload.matrix(experiment.domain).T.astype(np.float64)
         error = np.abs((table - experiment.counts) @ matrix)  # (releases, queries)
         figures = (error.max(axis=1), error.min(axis=1), np.square(error).mean(axis=1), error.mean(axis=1))
         found.append([figure.mean() for figure in figures])
-    means: Floats = np.array(found).mean(axis=0)
-    return means
+    return np.array(found)
 
 
-def _row(method: str, epsilon: Fraction, figures: tuple[float | None, ...], runs: int | None) -> Row:
-    return {"method": method, "epsilon": float(epsilon), **dict(zip(MEASURES, figures, strict=True)), "runs": runs}
+def _row(
+    method: str, epsilon: Fraction, figures: tuple[float | None, ...], runs: int | None, spread: float | None = None
+) -> Row:
+    """``spread`` is the standard deviation of the mean error between runs."""
+    means = dict(zip(MEASURES, figures, strict=True))
+    return {"method": method, "epsilon": float(epsilon), **means, "mean_error_sd": spread, "runs": runs}
 
 
 def _loss(procedure: str, epsilon: float, nominal: float, selection: float, measurement: float, remark: str) -> Row:
@@ -359,12 +364,15 @@ def _summary(errors: Table) -> Table:
     for epsilon in dict.fromkeys(row["epsilon"] for row in errors):
         mean = {row["method"]: row["mean_error"] for row in errors if row["epsilon"] == epsilon}
         own, reference = mean.get("published own"), mean.get("published reference")
+        (printed,) = (row for row in errors if (row["method"], row["epsilon"]) == ("printed", epsilon))
+        spread = printed["mean_error_sd"]
+        between = "" if spread is None else f" (sd {spread:.2g} between {printed['runs']} runs)"
         lines.append(
             {
                 "experiment": f"mean error at epsilon {epsilon:g}",
                 "published": "-" if own is None else f"{own:.4g} (own), {reference:.4g} (reference)",
-                "as_printed": f"{mean['printed']:.4g}"
-                + (f" ({mean[TWENTY]:.4g} with 20 repetitions)" if TWENTY in mean else ""),
+                "as_printed": f"{mean['printed']:.4g}{between}"
+                + (f"; {mean[TWENTY]:.4g} with 20 repetitions" if TWENTY in mean else ""),
                 "honest": f"{mean['mwem']:.4g} (MWEM), {mean['auto']:.4g} (auto)",
                 "lesson": "noise on the few cells themselves beats MWEM, whose printed form is not private",
             }

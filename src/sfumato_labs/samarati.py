@@ -97,7 +97,9 @@ def run(options: Options) -> LabResult:
     return LabResult(
         lab="samarati",
         title=TITLE,
-        summary=(_summary("by rows that may be suppressed", by_suppression), _summary("by k", by_k)),
+        summary=people.marked(
+            (_summary("by rows that may be suppressed", by_suppression), _summary("by k", by_k)),
+        ),
         tables=tables,
         plots=(_plot(by_suppression),),
         notes=(people.said, said, artefact(by_suppression), misled(misleading), _SPEED),

@@ -122,7 +122,7 @@ def run(options: Options) -> LabResult:
     return LabResult(
         lab="synthetic-data",
         title=TITLE,
-        summary=_summary((*tables["range_queries"], *tables["sampling"], *tables["marginals"])),
+        summary=table.marked(_summary((*tables["range_queries"], *tables["sampling"], *tables["marginals"]))),
         tables={
             **tables,
             "probability": probability,
@@ -412,7 +412,7 @@ def _summary(rows: Table) -> Table:
                 "published": f"{row['first_edition_percent']:.3g}, {row['second_edition_percent']:.3g}",
                 "as_printed": f"{row['percent_error']:.3g}",
                 "honest": f"{other['percent_error']:.3g}",
-                "lesson": "the honest release costs what it says, and is hardly less exact",
+                "lesson": _lesson(str(row["statistic"]), str(row["method"])),
             }
         )
     return tuple(lines)
@@ -451,6 +451,20 @@ def _bands(study: Study) -> Table:
         for band, start in enumerate(starts.tolist())
         for place, label in enumerate(labels)
     )
+
+
+def _lesson(statistic: str, method: str) -> str:
+    """What a line of the index is about."""
+    if method.endswith("direct"):
+        return "one answer has one noise however wide its range, and every further one costs as much again"
+    if method.endswith("histogram"):
+        return "a histogram answers every range for one epsilon; the noise of its cells adds up"
+    if method.endswith("10 000 rows"):
+        about_rows = "a mean can be read off a sample of any size, and errs by the drawing more than by the noise"
+        return about_rows if statistic.startswith("mean") else "a sample of another size answers counts wrongly"
+    if method.endswith("charged rows"):
+        return "the number of rows has its price: printed it is a second epsilon, here a tenth of one"
+    return "cells that are read from the data are not paid for; declared ones are"
 
 
 LABS = {

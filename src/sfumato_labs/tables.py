@@ -24,7 +24,7 @@ from sfumato.anonymize.release.request import raw_classes
 from sfumato.engine.open import open_table
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
-from sfumato_labs.lab import Column
+from sfumato_labs.lab import Column, Table
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -70,6 +70,11 @@ class Published:
     def said(self) -> str:
         """The first note of a lab that runs on it."""
         return STAND_IN if self.stand_in else f"Runs on {self.title}."
+
+    def marked(self, lines: Table) -> Table:
+        """Lines of an index, which say where they are not about the table that the source is about."""
+        mark = f" (of {CENSUS})" if self.stand_in else ""
+        return tuple({**line, "as_printed": f"{line['as_printed']}{mark}"} for line in lines)
 
     def people(self) -> int:
         """How many rows the table has."""

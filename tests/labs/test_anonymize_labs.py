@@ -39,6 +39,7 @@ def picked(rows: Table, *names: str) -> list[tuple[object, ...]]:
 
 
 def test_samarati_gives_the_published_losses_to_the_last_digit(searched: LabResult) -> None:
+    assert all(line["published"] == line["as_printed"] for line in searched.summary)
     for name in ("by_suppression", "by_k"):
         for row in searched.tables[name]:
             assert row["lm"] == row["published_lm"]
@@ -145,3 +146,4 @@ def test_the_bundled_census_stands_in_for_a_table_that_cannot_be_fetched(monkeyp
     tables.fetched.cache_clear()
     assert found.notes[0] == tables.STAND_IN
     assert picked(found.tables["by_k"], "k") == [(10,)]
+    assert all(str(line["as_printed"]).endswith("(of the bundled synthetic census)") for line in found.summary)

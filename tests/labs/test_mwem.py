@@ -12,7 +12,7 @@ from sfumato.errors import InputError
 from sfumato_labs import mwem, printed_mwem, run
 from sfumato_labs.printed_mwem import Printed, cut_short, in_order
 
-COLUMNS = ["method", "epsilon", "max_error", "min_error", "mean_squared_error", "mean_error", "runs"]
+COLUMNS = ["method", "epsilon", "max_error", "min_error", "mean_squared_error", "mean_error", "mean_error_sd", "runs"]
 EPSILONS = (0.1, 1.0, 5.0, 10.0)
 
 # mean errors by epsilon 0.1, 1, 5 (10), averages of 100 runs; of noise on every cell see noise_of_cells
