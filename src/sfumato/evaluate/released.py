@@ -240,9 +240,10 @@ _CELLS = 1 << 25  # cells kept in all (256 MiB); what comes after is computed ag
 
 @dataclass(eq=False)
 class KeptMarginals:
-    """A source that keeps its small marginals."""
+    """A source that keeps its small marginals, and its answers to conditions."""
 
     source: MarginalSource
+    _answers: dict[tuple[tuple[str, ...], bytes], float] = field(default_factory=dict, repr=False)
     _kept: dict[tuple[str, ...], Shares] = field(default_factory=dict, repr=False)
     _cells: int = 0
 
@@ -261,6 +262,24 @@ class KeptMarginals:
             self._kept[attributes] = found
             self._cells += found.size
         return found
+
+    def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
+        """Share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
+        key = (attributes, b"|".join(leaves.tobytes() for leaves in allowed))
+        if key not in self._answers:
+            source = self.source
+            if isinstance(source, Released):
+                self._answers[key] = source.share(attributes, allowed)
+            else:
+                self._answers[key] = within(source.marginal(attributes), allowed)
+        return self._answers[key]
+
+
+def within(table: Shares, allowed: tuple[NDArray[np.bool_], ...]) -> float:
+    """The share of a marginal that meets a condition on each of its attributes."""
+    for leaves in allowed:  # contracts the leading axis
+        table = np.tensordot(leaves.astype(np.float64), table, axes=(0, 0))
+    return float(table)
 
 
 @dataclass(frozen=True, eq=False)

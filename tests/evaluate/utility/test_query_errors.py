@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
-from sfumato.evaluate.released import Released
+from sfumato.evaluate.released import AnsweredWorkload, KeptMarginals, Released
 from sfumato.evaluate.utility.query_errors import draw_conjunctions, query_errors
 
 
@@ -18,6 +18,16 @@ def test_answers_are_shares_of_rows_that_meet_every_condition(everyone):
             met &= allowed[everyone.members.codes[:, everyone.domain.index(name)]]
         assert query.answer(real) == pytest.approx(met.mean())
     assert {len(query.attributes) for query in queries} == {1, 2, 3}
+
+
+def test_answers_that_are_kept_are_the_same_for_rows_and_for_marginals(everyone):
+    queries = draw_conjunctions(everyone.domain, count=50, generator=np.random.default_rng(1))
+    rows = Released.of(everyone.members)
+    pair = everyone.domain.names[:2]
+    for source in (rows, AnsweredWorkload(everyone.domain, {pair: rows.marginal(pair)})):
+        kept = KeptMarginals(source)
+        for query in (*queries, *queries):
+            assert query.answer(kept) == query.answer(source)
 
 
 def test_errors_are_zero_on_the_table_itself_and_grow_for_worse_releases(everyone):

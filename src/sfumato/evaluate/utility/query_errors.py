@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
-from sfumato.evaluate.released import MarginalSource, Released
+from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, within
 
 _WIDTH_CELLS = 1 << 20  # conjunctions are drawn over marginals of at most so many cells
 _SANITY = 0.001  # relative errors are taken to at least one row in a thousand
@@ -26,12 +26,9 @@ class Conjunction:
 
     def answer(self, source: MarginalSource) -> float:
         """The share of people that satisfy every condition."""
-        if isinstance(source, Released):
+        if isinstance(source, Released | KeptMarginals):
             return source.share(self.attributes, self.allowed)
-        table = source.marginal(self.attributes)
-        for allowed in self.allowed:  # contracts the leading axis
-            table = np.tensordot(allowed.astype(np.float64), table, axes=(0, 0))
-        return float(table)
+        return within(source.marginal(self.attributes), self.allowed)
 
 
 @dataclass(frozen=True)

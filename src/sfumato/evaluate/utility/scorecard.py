@@ -70,7 +70,7 @@ def scorecard(
     watch("three-way marginals and queries")
     three = _triples(real, release, distances, seed=seed)
     queries = draw_conjunctions(split.domain, count=_QUERIES, generator=generator(seed))
-    errors = query_errors(real.source, release, queries)
+    errors = query_errors(real, release, queries)
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
