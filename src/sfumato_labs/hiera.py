@@ -196,15 +196,11 @@ def _plot_uses(rows: Table) -> Plot:
     """The deviations as multiples of that of the fewest uses: by themselves they differ by less than a line's width."""
     fewest = min(int(row["mu"] or 0) for row in rows)
     once = {(row["data"], row["epsilon"]): float(row["exact_sd"] or 0) for row in rows if row["mu"] == fewest}
-    drawn = [
-        {
-            **row,
-            "line": f"e = {row['epsilon']:g}",
-            "times": float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]],
-        }
-        for row in rows
+    times = [float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]] for row in rows]
+    drawn: list[Row] = [
+        {**row, "line": f"e = {row['epsilon']:g}", "times": each} for row, each in zip(rows, times, strict=True)
     ]
-    reach = (min(float(row["times"]) for row in drawn), max(float(row["times"]) for row in drawn))
+    reach = (min(times), max(times)) if min(times) < max(times) else None
     panels = [
         charts.lines(
             [row for row in drawn if row["data"] == data],
