@@ -144,6 +144,28 @@ def test_local_search_finds_the_least_loss_of_all_divisions(seed: int) -> None:
     assert math.isclose(found.loss(space), least, abs_tol=1e-9)
 
 
+def test_k_member_stopped_by_the_clock_still_divides_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(k_member_clustering, "BLOCK", 30)
+    codes = np.unique(np.random.default_rng(11).integers(40, size=(70, 2)), axis=0)
+    data = Microdata(quasi=("a", "b"), codes=codes, counts=np.ones(len(codes), dtype=np.int64))
+    scale = Intervals(tuple(labels(40)), np.arange(40.0), 39.0)
+    space = Space.of(data, [scale, scale], weights=[1.0, 1.0])
+    clock = itertools.count()
+    monkeypatch.setattr(k_member_clustering, "monotonic", lambda: float(next(clock)))
+
+    def loss(seconds: float) -> float:
+        found = k_member_partition(space, k=5, effort=4, rng=np.random.default_rng(2), seconds=seconds)
+        check(found, space, 5)
+        return found.loss(space)
+
+    grown = k_member_partition(space, k=5, effort=0, rng=np.random.default_rng(2)).loss(space)
+    assert loss(0.0) == pytest.approx(grown)  # no trial at all
+    stopped = loss(60.0)
+    assert stopped < grown
+    assert next(clock) < 200  # trials ask for the time, and end when it is up
+    assert loss(math.inf) < grown
+
+
 def test_large_tables_are_cut_into_blocks_first() -> None:
     rng = np.random.default_rng(0)
     codes = np.unique(rng.integers(60, size=(4000, 2)), axis=0)

@@ -17,7 +17,7 @@ from sfumato.anonymize.criteria import (
 )
 from sfumato.anonymize.full_domain import Extent, optimal, samarati
 from sfumato.anonymize.hierarchy import Hierarchy
-from sfumato.anonymize.local_recoding import Cut, k_member, microaggregate, mondrian
+from sfumato.anonymize.local_recoding import Cut, Search, k_member, microaggregate, mondrian
 from sfumato.anonymize.reidentification import assess_table, estimate_uniques
 from sfumato.anonymize.release.anonymized import Anonymized, apply
 from sfumato.anonymize.release.recoding import load_recoding
@@ -44,6 +44,7 @@ __all__ = [
     "Quasi",
     "RecursiveDiversity",
     "RowLimit",
+    "Search",
     "TCloseness",
     "TieBreak",
     "apply",

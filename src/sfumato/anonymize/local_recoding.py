@@ -6,8 +6,9 @@ Microaggregation is by maximum distance to the average vector (MDAV; Domingo-Fer
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import cast
 
@@ -111,6 +112,27 @@ def standardised(values: Reals, counts: Integers) -> Reals:
 EFFORT = 6  # trials of the local search a small tuple: reaches the best published losses on UCI Adult
 
 
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How long the local search of ``k_member`` goes on.
+
+    Attributes:
+        effort: trials for each tuple with fewer than k rows.
+        seconds: stop after this long with the best classes so far; to make classes at all takes its time all the same.
+    """
+
+    effort: int = EFFORT
+    seconds: float = math.inf
+
+    def __post_init__(self) -> None:
+        whole(self.effort, "the effort is a whole number of trials")
+        if not self.seconds >= 0:
+            raise InputError("the seconds to search are 0 or more", culprit=self.seconds)
+
+
+UNTIL_DONE = Search()
+
+
 class Cut(StrEnum):
     """Where Mondrian cuts."""
 
@@ -195,7 +217,7 @@ def k_member(
     quasi: Sequence[str | Quasi],
     k: int,
     keep: Sequence[str] = (),
-    effort: int = EFFORT,
+    search: Search = UNTIL_DONE,
     watch: Callable[[str], None] | None = None,
 ) -> Anonymized:
     """Local recoding of least loss that we know of: k-member with local search.  No differential privacy.
@@ -205,7 +227,8 @@ def k_member(
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
         k: least rows of a class.
         keep: further columns to publish as they are.
-        effort: trials of the local search for each tuple with fewer than k rows.
+        search: how long the local search goes on.  Stopped by the clock it makes other classes each time: a release
+            that is journalled is handed out again as it is, but do not publish two of the same rows.
         watch: told in a few words what comes next; large tables take minutes.
 
     Raises:
@@ -214,9 +237,10 @@ def k_member(
         InfeasibleError: the table has fewer than k rows.
     """
     refuse_no_vault(vault)
-    effort = whole(effort, "the effort is a whole number of trials")
+    expect(search, Search, "how long to search is a Search(...)")
+    limited = {} if math.isinf(search.seconds) else {"seconds": search.seconds}
     request = AnonymizationRequest(
-        "k-member", read_quasi(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": effort}
+        "k-member", read_quasi(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": search.effort, **limited}
     )
     _refuse(request, sensitive_allowed=False)
 
@@ -227,7 +251,7 @@ def k_member(
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
         digest = hashlib.sha256(f"{vault.encoded.version} {request.question(())}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
-        partition = k_member_partition(space, k=k, effort=effort, rng=rng, watch=watch)
+        partition = k_member_partition(space, k=k, effort=search.effort, rng=rng, seconds=search.seconds, watch=watch)
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
     return disclose(vault, request, keep, decide)

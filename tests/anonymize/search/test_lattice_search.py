@@ -18,6 +18,7 @@ from sfumato.anonymize.hierarchy.builders import order
 from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.decision import loss_metric
+from sfumato.anonymize.search import lattice_search
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector, allowed_rows
 from sfumato.anonymize.search.lattice_search import TieBreak, heuristic, least_loss, lowest_height
 from sfumato.errors import InfeasibleError, InputError
@@ -147,6 +148,53 @@ def test_when_time_is_up_the_bound_is_honest() -> None:
     hurried = least_loss(Lattice(task), seconds=0.0)
     assert hurried.node is not None
     assert hurried.certificate.bound <= least <= hurried.certificate.loss
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_local_search_ends_where_no_step_loses_less(seed: int) -> None:
+    data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES)
+    task = problem(data, (KAnonymity(6),), 12, (1.0, 2.0, 1.0))
+    boxes = lattice_search.Boxes(Lattice(task), None)
+    boxes.dive()
+    assert boxes.best is not None
+    first = boxes.best.loss
+    boxes.improve(math.inf)
+    found = boxes.best
+    good, suppressed, loss = brute(task, found.vector)
+    assert good
+    assert found.suppressed == suppressed
+    assert found.loss == pytest.approx(float(loss))
+    assert found.loss <= first
+    for steps in itertools.product((-1, 0, 1), repeat=3):
+        vector = tuple(level + step for level, step in zip(found.vector, steps, strict=True))
+        if sorted(steps) in ([-1, 0, 0], [-1, 0, 1]) and all(
+            0 <= a <= b for a, b in zip(vector, task.heights, strict=True)
+        ):
+            feasible, _, least = brute(task, vector)
+            assert not feasible or float(least) >= found.loss - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_least_loss_is_the_same_after_local_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES, values=3)
+    task = problem(data, (KAnonymity(5), DistinctDiversity(2, sensitive="s")), 9, (1.0, 1.0, 1.0))
+    plain = least_loss(Lattice(task))
+    monkeypatch.setattr(lattice_search, "SMALL_LATTICE", 0)
+    found = least_loss(Lattice(task))
+    assert found.certificate.proven
+    assert found.certificate.loss == pytest.approx(plain.certificate.loss)
+
+
+def test_local_search_finds_less_than_the_dive() -> None:
+    dived = improved = 0.0
+    for seed in range(20):
+        data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES)
+        boxes = lattice_search.Boxes(Lattice(problem(data, (KAnonymity(9),), 20, (1.0, 2.0, 1.0))), None)
+        boxes.dive()
+        dived += boxes.loss
+        boxes.improve(math.inf)
+        improved += boxes.loss
+    assert improved < 0.99 * dived
 
 
 def test_a_huge_lattice_is_never_enumerated() -> None:

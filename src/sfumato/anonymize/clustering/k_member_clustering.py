@@ -12,8 +12,10 @@ classes, place their rows anew by the same growth, keep what loses no more.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -309,11 +311,11 @@ MOST_DISSOLVED = 5
 MOST_NOISE = 0.5
 
 
-def improve(growth: ClusterGrowth, *, trials: int) -> None:
-    """Try ``trials`` times to lower the loss; it never rises."""
+def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -> None:
+    """Try ``trials`` times, until the ``deadline`` of the monotonic clock, to lower the loss; it never rises."""
     clusters, rng = growth.clusters, growth.rng
     for _ in range(trials):
-        if not clusters.mixed:
+        if not clusters.mixed or monotonic() > deadline:
             return
         home, need, loss = clusters.home.copy(), clusters.need.copy(), clusters.loss
         clusters.release(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
@@ -343,7 +345,13 @@ BLOCK = 2048  # larger tables are cut into blocks of at most so many tuples firs
 
 
 def k_member_partition(
-    space: Space, *, k: int, effort: int, rng: np.random.Generator, watch: Callable[[str], None] | None = None
+    space: Space,
+    *,
+    k: int,
+    effort: int,
+    rng: np.random.Generator,
+    seconds: float = math.inf,
+    watch: Callable[[str], None] | None = None,
 ) -> Partition:
     """Classes of at least k rows with little loss: k-member, then local search.
 
@@ -353,6 +361,7 @@ def k_member_partition(
         k: least rows of a class; at most the rows.
         effort: trials of the local search for each tuple with fewer than k rows.
         rng: source of the search's luck; no privacy depends on it.
+        seconds: end the local search after this long; blocks share the time that is left evenly.
         watch: told before each block which one it is and of how many.
     """
 
@@ -361,19 +370,26 @@ def k_member_partition(
 
     blocks = regions(space, cutter=cut, rule=Rule(k))
     groups: list[Group] = []
+    ends = monotonic() + seconds
     for number, block in enumerate(blocks, 1):
         if watch is not None:
             watch(f"block {number} of {len(blocks)}, {len(block.tuples)} distinct tuples")
-        groups += _block(space, block, k, effort, rng)
+        now = monotonic()
+        left = math.inf if math.isinf(ends) else max(ends - now, 0.0) / (len(blocks) - number + 1)
+        clusters = Clusters(space.part(block.tuples, block.rows), k)
+        trials = effort * int(np.count_nonzero(block.rows < k))
+        groups += _clustered(clusters, block, trials=trials, deadline=now + left, rng=rng)
     return Partition.of(groups)
 
 
-def _block(space: Space, block: Region, k: int, effort: int, rng: np.random.Generator) -> list[Group]:
-    clusters = Clusters(space.part(block.tuples, block.rows), k)
+def _clustered(
+    clusters: Clusters, block: Region, *, trials: int, deadline: float, rng: np.random.Generator
+) -> list[Group]:
+    """Tuples of the block and rows of every class; all in one class where they cannot be placed otherwise."""
     initial_clusters(clusters)
     growth = ClusterGrowth(clusters, rng)
     if not growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
         return [(block.tuples, block.rows)]
     clusters.settle()
-    improve(growth, trials=effort * int(np.count_nonzero(block.rows < k)))
+    improve(growth, trials=trials, deadline=deadline)
     return [(block.tuples[tuples], rows) for tuples, rows in clusters.groups()]

@@ -32,6 +32,7 @@ from sfumato.errors import InputError
 Box = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
+SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,23 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
         seconds: stop after this long with the best so far and the bound proven by then.
     """
     deadline = monotonic() + seconds
-    boxes = _Boxes(lattice, height)
+    boxes = Boxes(lattice, height)
+    large = height is None and boxes.nodes > SMALL_LATTICE
     if height is None:
         boxes.dive()
+    if large:
+        boxes.improve(deadline)
     boxes.push((0,) * len(lattice.top), lattice.top)
     while boxes.open and monotonic() <= deadline:
+        loss = boxes.loss
         boxes.split()
+        if large and boxes.loss < loss:
+            boxes.improve(deadline)
     certificate = Certificate(boxes.loss, boxes.bound, boxes.nodes, lattice.evaluated)
     return Optimum(boxes.best, certificate)
 
 
-class _Boxes:
+class Boxes:
     """The boxes not yet ruled out, the least bound first, and the best vector so far."""
 
     def __init__(self, lattice: Lattice, height: int | None) -> None:
@@ -143,11 +150,59 @@ class _Boxes:
             else:
                 low = middle + 1
 
+    def improve(self, deadline: float) -> None:
+        """Local search from the best vector: descend, then raise one attribute and descend from there.
+
+        It proves nothing, but a box is ruled out by the loss of the best vector, and time may be up before boxes lead
+        to a good one.
+        """
+        if self.best is None:
+            return
+        self.best = start = self._descended(self.best, deadline)
+        raised = iter(_raised(start.vector, self.lattice.top))
+        while (vector := next(raised, None)) is not None and monotonic() <= deadline:
+            node = self.lattice.evaluate(vector)
+            if node.feasible and (found := self._descended(node, deadline)).loss < start.loss:
+                self.best = start = found
+                raised = iter(_raised(start.vector, self.lattice.top))
+
+    def _descended(self, node: Node, deadline: float) -> Node:
+        """Lower one attribute, or lower one and raise another, while that loses less; the cheapest such step first."""
+        while True:
+            steps = sorted((self.lattice.floor(each), each) for each in _lowered(node.vector, self.lattice.top))
+            for floor, vector in steps:
+                if floor >= node.loss or monotonic() > deadline:
+                    return node  # the loss of generalisation alone is too much, here and further on
+                step = self.lattice.evaluate(vector)
+                if step.feasible and step.loss < node.loss:
+                    node = step
+                    break
+            else:
+                return node
+
     def _count(self, vector: Vector) -> Node:
         node = self.lattice.evaluate(vector)
         if node.feasible and node.loss < self.loss and self.height in (None, sum(vector)):
             self.best = node
         return node
+
+
+def _lowered(vector: Vector, top: Vector) -> Iterator[Vector]:
+    """Vectors with one attribute a level lower, alone and with each other attribute a level higher."""
+    for attribute, level in enumerate(vector):
+        if level:
+            lower = (*vector[:attribute], level - 1, *vector[attribute + 1 :])
+            yield lower
+            for other, raised in enumerate(lower):
+                if other != attribute and raised < top[other]:
+                    yield (*lower[:other], raised + 1, *lower[other + 1 :])
+
+
+def _raised(vector: Vector, top: Vector) -> Iterator[Vector]:
+    """Vectors with one attribute at each higher level."""
+    for attribute, level in enumerate(vector):
+        for higher in range(level + 1, top[attribute] + 1):
+            yield (*vector[:attribute], higher, *vector[attribute + 1 :])
 
 
 def _cheapest_chain(lattice: Lattice) -> list[Vector]:

@@ -74,7 +74,7 @@ def anonymize(
     recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None,
     domain: NearDomainOption = None,
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop the optimal search after this long.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None,
     cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",

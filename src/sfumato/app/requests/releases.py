@@ -162,7 +162,7 @@ class AnonymizeRequest(StrictModel):
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
     k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
-    in rows; ``seconds`` end the optimal search early; ``cut`` says where Mondrian cuts.
+    in rows; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts.
     """
 
     method: Annotated[AnonymizationMethod, Field(strict=False)]
@@ -246,7 +246,7 @@ class Anonymization:
             raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=limit)
         if method is AnonymizationMethod.K_MEMBER and len(self.criteria) > 1:
             raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
-        if method is not AnonymizationMethod.OPTIMAL and self.seconds is not None:
+        if method not in (AnonymizationMethod.OPTIMAL, AnonymizationMethod.K_MEMBER) and self.seconds is not None:
             raise InputError(f"{method} cannot stop early; leave out the seconds", culprit=self.seconds)
         if method is not AnonymizationMethod.MONDRIAN and self.cut is not None:
             raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
@@ -268,4 +268,6 @@ class Anonymization:
                 cut = methods.Cut.GREEDY if self.cut is None else methods.Cut(self.cut)
                 return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep, cut=cut)
             case AnonymizationMethod.K_MEMBER:
-                return methods.k_member(vault, quasi=quasi, k=criteria[0].least_rows, keep=keep, watch=watch)
+                search = methods.Search(seconds=math.inf if self.seconds is None else self.seconds)
+                k = criteria[0].least_rows
+                return methods.k_member(vault, quasi=quasi, k=k, keep=keep, search=search, watch=watch)
