@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compiles all modules again
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types bench slow mutants docs frontier clean

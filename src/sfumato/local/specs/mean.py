@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -194,6 +195,7 @@ def grid_codes(values: RealArray, low: float, high: float, inputs: int, entropy:
     return np.minimum(scaled, inputs - 1).astype(np.uint16)
 
 
+@lru_cache(maxsize=64)  # a spec of many parts, and every grade of a graded one, is designed of the same few
 def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tuple[float, ...]]:
     match method:
         case MeanMethod.DUCHI:
