@@ -84,6 +84,25 @@ def test_cells_of_almost_no_mass_do_not_break_the_rounding():
     assert drawn[100_000:].tolist() == [3, 3, 3]
 
 
+def test_cells_get_the_rows_whose_points_lie_below_their_edges():
+    """Against one point a row: row r of a group lies at r + u, u drawn once a group, and cells have edges in rows."""
+    random = np.random.default_rng(10)
+    for _ in range(50):
+        table = random.gamma(0.3, size=(6, 5))
+        table[random.random(table.shape) < 0.3] = 0.0
+        table[:, 4] += 1e-3
+        groups = random.integers(0, 6, 60)
+        drawn = spread(groups, table, generator(11))
+        repeated = generator(11)
+        repeated.permutation(60)  # the order of rows is drawn first, then a start for each group that has rows
+        starts = dict(zip(np.unique(groups), repeated.random(len(np.unique(groups))), strict=True))
+        for group, start in starts.items():
+            held = int((groups == group).sum())
+            edges = np.cumsum(table[group]) / table[group].sum() * held
+            expected = [int((np.arange(held) + start < edge).sum()) for edge in edges[:-1]] + [held]
+            assert np.bincount(drawn[groups == group], minlength=5).cumsum().tolist() == expected
+
+
 def test_no_rows_and_fewer_than_none():
     assert sample(random_model([("a", "b")]), 0, generator(9))["c"].shape == (0,)
     with pytest.raises(SizeError):

@@ -5,13 +5,13 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.errors import DomainError, InfeasibleError, QueryError
+from sfumato.errors import DomainError, InfeasibleError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening, identity
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import all_marginals, ranges
+from sfumato.synthesize import all_marginals, graphical, ranges
 from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.graphical import Graphical, Measured, Zeros
 from sfumato.synthesize.marginal_selection import Limits
@@ -55,6 +55,19 @@ def test_a_condition_is_that_of_the_whole_table(model):
     codes = kept.sample(generator(1), 500)
     assert set(codes[:, 0]) == {1, 2}
     assert set(codes[:, 1]) == {0, 2}
+
+
+def test_rows_are_drawn_in_blocks_and_each_meets_the_model(model, monkeypatch):
+    monkeypatch.setattr(graphical, "_BLOCK", 300)
+    codes = model.sample(generator(2), 1000)
+    assert codes.shape == (1000, 2)
+    for start in range(0, 1000, 300):
+        block = codes[start : start + 300]
+        held = np.bincount(block[:, 0], minlength=3)
+        assert np.abs(held - len(block) * JOINT.sum(axis=1)).max() < 2  # two cells of the pair, each rounded
+    assert model.sample(generator(2), 0).shape == (0, 2)
+    with pytest.raises(SizeError):
+        model.sample(generator(2), -1)
 
 
 def test_conditions_that_cannot_be_met_are_refused(model):

@@ -71,12 +71,11 @@ def spread(groups: CodeArray, table: FloatArray, generator: np.random.Generator)
 
     ``groups`` has shape ``(rows,)``, ``table`` ``(groups, cells)``; weights of a group need not sum to one.
     """
-    present = np.unique(groups)
+    present = np.bincount(groups, minlength=len(table)) > 0
     width = table.shape[1]
-    ends = np.arange(1, len(present) + 1) * width
-    drawn: CodeArray = (
-        spread_over(np.searchsorted(present, groups), table[present].reshape(-1), ends, generator) % width
-    )
+    ends = np.arange(1, int(present.sum()) + 1) * width
+    places = np.cumsum(present) - 1
+    drawn: CodeArray = spread_over(places[groups], table[present].reshape(-1), ends, generator) % width
     return drawn
 
 
@@ -85,27 +84,40 @@ def spread_over(groups: CodeArray, weights: FloatArray, ends: CodeArray, generat
 
     ``groups`` has shape ``(rows,)``; ``weights``, shape ``(cells,)``, holds one group after the other, none
     without a cell, group g up to ``ends[g]``; weights of a group need not sum to one.
+
+    Rows are not looked at one by one: cells get whole counts, and are repeated in a random order of the group's rows.
     """
-    drawn = np.empty(len(groups), dtype=np.int64)
+    drawn = np.empty(len(groups), dtype=np.int32)
     if not len(groups):
         return drawn
     order = generator.permutation(len(groups))
-    keys = groups[order]
-    # NumPy sorts small integers by radix
-    order = order[np.argsort(keys.astype(np.uint16) if len(ends) <= 1 << 16 else keys, kind="stable")]
+    if len(ends) > 1:
+        # NumPy sorts small integers by radix
+        narrow = np.min_scalar_type(len(ends) - 1) if len(ends) <= 1 << 16 else np.dtype(np.int64)
+        order = order[np.argsort(groups.astype(narrow)[order], kind="stable")]
     held = np.bincount(groups, minlength=len(ends))
-    starts = np.cumsum(held) - held
+    counts = _whole_counts(held, weights, ends, generator)
+    drawn[order] = np.repeat(np.arange(len(weights), dtype=np.int32), counts)
+    return drawn
+
+
+def _whole_counts(held: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
+    """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
+
+    The rows of a group lie at whole numbers from one random start; a cell has those below its edge.
+    """
+    last = np.cumsum(held)
     first = np.concatenate(([0], ends[:-1]))
     group = np.repeat(np.arange(len(ends)), ends - first)  # of each cell
-    edges = _running_shares(weights, first, group)
-    edges *= held[group]
-    edges += starts[group]
-    edges[ends - 1] = starts + held  # exact, so that rounding never moves a row into the next group
-    of_row = np.repeat(np.arange(len(ends)), held)
-    points = np.arange(len(groups)) + generator.random(len(ends))[of_row]
-    found = np.searchsorted(edges, points, side="right")
-    drawn[order] = _possible(found, of_row, weights, first, ends)
-    return drawn
+    below = _running_shares(weights, first, group) * held[group] - generator.random(len(ends))[group]
+    upto = np.clip(np.ceil(below).astype(np.int64), 0, held[group]) + (last - held)[group]
+    upto[ends - 1] = last  # exact, so that rounding never moves a row into the next group
+    counts = np.diff(upto, prepend=0)
+    for cell in np.flatnonzero((counts > 0) & (weights <= 0)):  # rounding hit a cell of no probability
+        begin, end = first[group[cell]], ends[group[cell]]
+        counts[begin + int(weights[begin:end].argmax())] += counts[cell]
+        counts[cell] = 0
+    return counts
 
 
 def _running_shares(weights: FloatArray, first: CodeArray, group: CodeArray) -> FloatArray:
@@ -114,16 +126,6 @@ def _running_shares(weights: FloatArray, first: CodeArray, group: CodeArray) -> 
     shares = np.cumsum(weights / np.where(sums > 0, sums, 1.0)[group])
     shares -= np.concatenate(([0.0], shares))[first][group]
     return np.clip(shares, 0.0, 1.0)
-
-
-def _possible(found: CodeArray, groups: CodeArray, weights: FloatArray, first: CodeArray, ends: CodeArray) -> CodeArray:
-    """The cells found, moved to the likeliest of the group where rounding hit a cell of no probability."""
-    wrong = (found < first[groups]) | (found >= ends[groups])
-    wrong[~wrong] = weights[found[~wrong]] <= 0
-    for group in np.unique(groups[wrong]):
-        likeliest = first[group] + int(weights[first[group] : ends[group]].argmax())
-        found[wrong & (groups == group)] = likeliest
-    return found
 
 
 def _flat(columns: dict[str, CodeArray], attributes: Clique, model: GraphicalModel, rows: int) -> CodeArray:

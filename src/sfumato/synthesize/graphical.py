@@ -23,6 +23,7 @@ from sfumato.strict_documents import read_yaml_texts
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
+_BLOCK = 1 << 20  # rows drawn at a time: their order and groups take 30 MB
 _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
 
 
@@ -78,12 +79,15 @@ class Graphical:
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
         """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``.
 
-        Counts are rounded cell by cell of each clique, not drawn row by row.
+        Counts are rounded cell by cell of each clique, not drawn row by row; more rows than a million are drawn in
+        blocks, each rounded by itself.
         """
-        groups = sample(self.model, self.total if rows is None else rows, random)
-        codes: CodeArray = np.stack(
-            [self.coarsenings[name].expand(groups[name], random) for name in self.domain.names], axis=1
-        )
+        size = self.total if rows is None else rows
+        codes = np.empty((max(size, 0), len(self.domain)), dtype=np.int32, order="F")
+        for start in range(0, max(size, 1), _BLOCK):
+            groups = sample(self.model, min(_BLOCK, size - start), random)
+            for index, name in enumerate(self.domain.names):
+                codes[start : start + _BLOCK, index] = self.coarsenings[name].expand(groups[name], random)
         return codes
 
     def given(self, codes: Mapping[str, Collection[int]]) -> Graphical:
