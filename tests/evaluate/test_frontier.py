@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.evaluation_result import EvaluationResult
+from sfumato.evaluate.evaluation_result import ClaimedRelease, EvaluationResult, judge
 from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, without_exact_shares
 from sfumato.evaluate.population_split import split_population
 from sfumato.evaluate.released import Released, Rows
@@ -144,3 +146,17 @@ def test_verdicts_say_what_they_should(few):
     assert all(math.isclose(sum(shares), 1) for shares in raw.columns.values())
     assert raw.class_sizes is not None
     assert raw.class_sizes[0] > 0.5  # uniques
+
+
+def test_a_release_is_judged_by_its_worst_pair_and_by_what_most_pairs_stay_below(few):
+    entry = ClaimedRelease("half", "sample", Claim())
+    judged = judge(Released.of(few.members.take(range(80))), few, entry=entry, target="rich", seed=1)
+    table = np.full((7, 7), 0.99)  # single attributes do not count
+    for number, (one, other) in enumerate(combinations(range(7), 2)):
+        table[one, other] = table[other, one] = (number * 8 % 21) / 100  # 21 pairs: .00, .01, ... .20
+    shown = replace(judged, attributes=tuple("abcdefg"), pair_distance=tuple(map(tuple, table.tolist())))
+    where = [pair for number, pair in enumerate(combinations("abcdefg", 2)) if number * 8 % 21 == 20]
+    assert shown.worst_pair == (0.2, *where[0])
+    assert shown.most_pairs == 0.19  # 20 of 21 pairs are 95 %
+    alone = replace(judged, attributes=("a",), pair_distance=((0.5,),))
+    assert (alone.worst_pair, alone.most_pairs) == ((0.5, "a", "a"), 0.5)

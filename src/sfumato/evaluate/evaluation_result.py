@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,6 +79,20 @@ class EvaluationResult:
     def sampled(self) -> dict[str, str]:
         """Whether all of each was looked at, or a sample: how many people there are is exact, and not said."""
         return {what: "all" if taken == whole else "a sample" for what, (taken, whole) in self.samples.items()}
+
+    @property
+    def worst_pair(self) -> tuple[float, str, str]:
+        """The largest total variation of a pair of attributes, and the pair; the attribute where there is one only."""
+        pairs = list(combinations(range(len(self.attributes)), 2)) or [(0, 0)]
+        first, second = max(pairs, key=lambda pair: self.pair_distance[pair[0]][pair[1]])
+        return self.pair_distance[first][second], self.attributes[first], self.attributes[second]
+
+    @property
+    def most_pairs(self) -> float:
+        """The total variation that 95 % of the pairs of attributes do not exceed."""
+        pairs = list(combinations(range(len(self.attributes)), 2)) or [(0, 0)]
+        distances = sorted(self.pair_distance[first][second] for first, second in pairs)
+        return distances[math.ceil(0.95 * len(distances)) - 1]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which ``from_json`` makes an equal result."""

@@ -125,6 +125,8 @@ def evaluate(
             "U1": verdict.marginals[0],
             "U2": verdict.marginals[1],
             "U3": verdict.marginals[2],
+            "95 % of pairs": verdict.most_pairs,
+            "worst pair": verdict.worst_pair[0],
             "query error": verdict.query_error,
             "learner": None if verdict.learning is None else verdict.learning[2],
             "worst attack": verdict.headline.attack,
