@@ -142,3 +142,19 @@ def test_rows_of_a_group_are_shared_out_evenly_by_weight():
 def test_a_restriction_keeps_the_groups_and_drops_the_codes():
     some = Coarsening(np.array([0, 0, 1]), np.ones(3)).restricted(np.array([False, True, True]))
     assert some.expand(np.array([0, 0, 1]), generator(5)).tolist() == [1, 1, 2]
+
+
+@pytest.mark.parametrize("places", [4096, 7])
+def test_codes_that_are_to_stay_apart_never_share_a_group(monkeypatch, places):
+    monkeypatch.setattr(coarsening, "MOST_CUTS", places)
+    random = np.random.default_rng(12)
+    for _ in range(50):
+        counts, apart = random.normal(2, 5, 20), np.sort(random.integers(0, 4, 20))
+        runs = merge_neighbours(counts, 25.0, 18, apart=apart)
+        mixed = random.permutation(apart)
+        rare = merge_rare(np.append(counts, 500.0), 25.0, apart=np.append(mixed, 9))
+        for groups, kinds in ((runs.groups[:18], apart[:18]), (rare.groups[:20], mixed)):
+            assert all(len(set(kinds[groups == group])) == 1 for group in set(groups))
+        assert runs.size < 20
+        assert rare.size < 21
+        assert set(rare.groups) == set(range(rare.size))

@@ -83,8 +83,10 @@ def identity(size: int) -> Coarsening:
     return Coarsening(np.arange(size), np.ones(size))
 
 
-def merge_rare(counts: NDArray[np.float64], variance: float) -> Coarsening:
+def merge_rare(counts: NDArray[np.float64], variance: float, *, apart: NDArray[np.int64] | None = None) -> Coarsening:
     """One group for all codes whose noisy count is below three standard deviations, each other code its own.
+
+    Codes with different numbers in ``apart``, shape ``(codes,)``, never share a group: there is one for each number.
 
     >>> import numpy as np
     >>> merge_rare(np.array([50.0, 1.0, 40.0, -2.0]), 10.0).groups.tolist()
@@ -93,21 +95,32 @@ def merge_rare(counts: NDArray[np.float64], variance: float) -> Coarsening:
     rare = counts < RARE * np.sqrt(variance)
     if rare.sum() < 2 or rare.all():  # noqa: PLR2004  (one code alone has nothing to share a group with)
         return identity(len(counts))
-    groups = np.where(rare, (~rare).sum(), np.cumsum(~rare) - 1)
+    groups = np.where(rare, (~rare).sum() + (0 if apart is None else _numbered(apart, rare)), np.cumsum(~rare) - 1)
     return Coarsening(groups, _weights(groups, counts, variance, lines=False))
 
 
-def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int) -> Coarsening:
+def _numbered(apart: NDArray[np.int64], rare: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Numbers from 0 for the kinds of rare codes; what stands at the other codes means nothing."""
+    places: NDArray[np.int64] = np.searchsorted(np.unique(apart[rare]), apart)
+    return places
+
+
+def merge_neighbours(
+    counts: NDArray[np.float64], variance: float, ordered: int, *, apart: NDArray[np.int64] | None = None
+) -> Coarsening:
     """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
     squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning"), among those
     whose runs of several codes count at most ten standard deviations.
 
     The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
-    Codes after the first ``ordered`` (missing, unknown) stay their own groups.
+    Codes after the first ``ordered`` (missing, unknown) stay their own groups.  Codes with different numbers in
+    ``apart``, shape ``(codes,)``, never share one.
     """
     starts = np.arange(0, ordered, -(-ordered // MOST_CUTS))  # of what is never cut
+    forced = np.zeros(0, dtype=np.int64) if apart is None else np.flatnonzero(np.diff(apart[:ordered])) + 1
+    starts = np.union1d(starts, forced)
     widths = np.diff(starts, append=ordered).astype(np.float64)
-    cut = _cheapest_cuts(np.add.reduceat(counts[:ordered], starts), widths, variance)
+    cut = _cheapest_cuts(np.add.reduceat(counts[:ordered], starts), widths, variance, np.searchsorted(starts, forced))
     first = np.ones(len(counts), dtype=np.int64)
     first[:ordered] = 0
     first[starts[cut]] = 1
@@ -115,11 +128,16 @@ def merge_neighbours(counts: NDArray[np.float64], variance: float, ordered: int)
     return Coarsening(groups, _weights(groups, counts, variance, lines=True))
 
 
-def _cheapest_cuts(counts: NDArray[np.float64], widths: NDArray[np.float64], variance: float) -> NDArray[np.int64]:
+def _cheapest_cuts(
+    counts: NDArray[np.float64], widths: NDArray[np.float64], variance: float, forced: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
 
+    A run starts at each of the ``forced`` places at least.
+
     >>> import numpy as np
-    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0).tolist()  # two of them reach ten, three pass it
+    >>> nowhere = np.zeros(0, dtype=np.int64)
+    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0, nowhere).tolist()  # two of them reach ten, three pass it
     [2, 0]
     """
     places = len(counts)
@@ -128,11 +146,15 @@ def _cheapest_cuts(counts: NDArray[np.float64], widths: NDArray[np.float64], var
     codes = np.concatenate(([0.0], np.cumsum(widths)))
     charge = variance * (2 * np.log(max(places, 2)) + 1)
     crowded = CROWDED * np.sqrt(variance)
+    since = np.zeros(places, dtype=np.int64)  # of each place, where its run may start at the earliest
+    since[forced] = forced
+    since = np.maximum.accumulate(since)
     best = np.zeros(places + 1)
     last = np.zeros(places + 1, dtype=np.int64)
     for end in range(1, places + 1):
         within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (codes[end] - codes[:end])
         costs = best[:end] + within + charge
+        costs[: since[end - 1]] = np.inf
         costs[:-1][sums[end] - sums[: end - 1] > crowded] = np.inf
         last[end] = int(costs.argmin())
         best[end] = costs[last[end]]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect_all
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
-from sfumato.model.coarsening import Coarsening
+from sfumato.model.coarsening import Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import refuse_larger
@@ -250,13 +250,34 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
     sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
     cliques = [zero.attributes for zero in zeros]
     refuse_larger(cliques, sizes, max(cap, sum(sizes.values())))
-    _ = barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros).beliefs
+    apart = {name: identity(size) for name, size in sizes.items()}
+    _ = barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros, apart).beliefs
 
 
-def barred(model: GraphicalModel, zeros: Sequence[Zeros]) -> GraphicalModel:
-    """The model in which the impossible cells have no probability."""
+def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
+    """Numbers for the codes of an attribute, equal where the same cells are impossible; None where no table has it."""
+    patterns = [
+        np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(
+            zero.impossible.shape[zero.attributes.index(name)], -1
+        )
+        for zero in zeros
+        if name in zero.attributes
+    ]
+    if not patterns:
+        return None
+    found: NDArray[np.int64] = np.unique(np.concatenate(patterns, axis=1), axis=0, return_inverse=True)[1]
+    return found.reshape(-1)
+
+
+def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
+    """The model over groups in which the impossible cells have no probability.
+
+    All codes of a group have the same impossible cells, so that the first of each says which.
+    """
     for zero in zeros:
-        model = model.times(Factor(zero.attributes, np.where(zero.impossible, -np.inf, 0.0)))
+        first = [np.unique(coarsenings[name].groups, return_index=True)[1] for name in zero.attributes]
+        impossible = zero.impossible[np.ix_(*first)]
+        model = model.times(Factor(zero.attributes, np.where(impossible, -np.inf, 0.0)))
     return model
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
+from sfumato.model.coarsening import Coarsening, merge_neighbours, merge_rare
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
-from sfumato.synthesize.graphical import Graphical, Measured, Zeros, barred
+from sfumato.synthesize.graphical import Graphical, Measured, Zeros, barred, kinds
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
@@ -84,7 +85,7 @@ def begin(
         total: where the number of rows comes from; a rough noisy count is bought unless it is public.
         share: of the loss, for the marginals; None for a share that grows with the noise relative to the
             noisy number of rows (a table of little signal is spent on what can still be seen).
-        zeros: cells that are impossible; their attributes keep all codes apart.
+        zeros: cells that are impossible; codes of which different cells are impossible share no group.
     """
     domain = mechanisms.domain
     division = Division(allowance.whole, domain.unit.rows)
@@ -94,9 +95,8 @@ def begin(
     if share is None:
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
-    kept = {name for zero in zeros for name in zero.attributes}
     coarsenings = {
-        attribute.name: coarsening(attribute, measurement, kept)
+        attribute.name: coarsening(attribute, measurement, kinds(attribute.name, zeros))
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
     observations = tuple(
@@ -105,7 +105,7 @@ def begin(
     )
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*counted, *observations])
     sizes = {name: found.size for name, found in coarsenings.items()}
-    model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros)
+    model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     return FittedState(coarsenings, observations, fit(observations, model), measured)
 
@@ -161,14 +161,12 @@ def one_way_share(division: Division, domain: Domain, rows: float) -> float:
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 
 
-def coarsening(attribute: Attribute, measurement: Measurement, kept: Collection[str]) -> Coarsening:
+def coarsening(attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None) -> Coarsening:
     """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not."""
     counts = measurement.values.astype(np.float64)
-    if attribute.name in kept:
-        return identity(attribute.size)
     if isinstance(attribute, Categorical):
-        return merge_rare(counts, _variance(measurement))
-    return merge_neighbours(counts, _variance(measurement), attribute.declared)
+        return merge_rare(counts, _variance(measurement), apart=apart)
+    return merge_neighbours(counts, _variance(measurement), attribute.declared, apart=apart)
 
 
 def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:
