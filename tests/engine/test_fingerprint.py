@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,3 +60,42 @@ def test_attributes_of_one_cell_alone_tell_numbers_of_rows_apart():
         found.add([np.zeros(rows, np.uint8)] * 2, [])
         digests.add(found.digest("key"))
     assert len(digests) == 2
+
+
+def spelled_out(rows, values, key):
+    """The digest in integers of Python, row by row, as journals have known it since the first of them."""
+
+    def mix(word):
+        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+        return word ^ (word >> 31)
+
+    sums = []
+    for seed in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F):
+        total = 0
+        for row, value in zip(rows, values, strict=True):
+            words, cells = [], 2**64
+            for code, size in zip(row, SHAPE, strict=True):
+                if cells * size > 2**63:
+                    words.append(code)
+                    cells = size
+                else:
+                    words[-1] = words[-1] * size + code
+                    cells *= size
+            mixed = seed
+            for word in [*words, value]:
+                mixed = (mix(mixed ^ word) + seed) % 2**64
+            total += mix(mixed)
+        sums.append(total % 2**64)
+    return hashlib.sha256(f"{key} {len(rows)} {sums[0]} {sums[1]}".encode()).hexdigest()
+
+
+def test_the_digest_is_what_it_is_spelled_out_across_blocks():
+    random = np.random.default_rng(3)
+    rows = 40_000  # blocks of several sizes are mixed
+    codes = [random.integers(0, size, rows) for size in SHAPE]
+    values = random.integers(0, 2**63, rows).astype(np.uint64)
+    found = Fingerprint(SHAPE)
+    found.add(codes, [values])
+    plain = list(zip(*(column.tolist() for column in codes), strict=True))
+    assert found.digest("key") == spelled_out(plain, values.tolist(), "key")

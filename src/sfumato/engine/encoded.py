@@ -30,6 +30,7 @@ _Words = NDArray[np.uint64]
 
 _LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one a 64-bit lane
 _WORD = 1 << 63
+_AT_ONCE = 1 << 14  # rows mixed at a time: what is mixed stays in the fast caches
 
 
 class Fingerprint:
@@ -46,13 +47,22 @@ class Fingerprint:
 
     def add(self, codes: Sequence[NDArray[np.integer]], values: Sequence[_Words]) -> None:
         """Take in a batch: one array of codes an attribute, then any further words that tell rows apart."""
-        words = [*self._packed(codes), *values]
-        self._rows += len(codes[0])
-        for lane, seed in enumerate(_LANES):
-            mixed = np.full(len(codes[0]), seed, dtype=np.uint64)
-            for word in words:
-                mixed = _mix(mixed ^ word) + np.uint64(seed)
-            self._sums[lane] = (self._sums[lane] + int(_mix(mixed).sum(dtype=np.uint64))) % (1 << 64)
+        rows = len(codes[0])
+        self._rows += rows
+        for start in range(0, rows, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            words = [*self._packed([code[part] for code in codes]), *(value[part] for value in values)]
+            for lane, seed in enumerate(_LANES):
+                mixed = words[0] ^ np.uint64(seed)
+                spare = np.empty_like(mixed)
+                for word in words[1:]:
+                    _mix(mixed, spare)
+                    mixed += np.uint64(seed)
+                    mixed ^= word
+                _mix(mixed, spare)
+                mixed += np.uint64(seed)
+                _mix(mixed, spare)
+                self._sums[lane] = (self._sums[lane] + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take in a batch of codes, one column an attribute, and of doubles and integers after them."""
@@ -83,22 +93,32 @@ class Fingerprint:
                 words.append(code.astype(np.uint64))
                 cells = size
             else:
-                words[-1] = words[-1] * np.uint64(size) + code.astype(np.uint64)
+                words[-1] *= np.uint64(size)
+                words[-1] += code.astype(np.uint64)
                 cells *= size
         return words
 
 
 def words_of(values: NDArray[np.float64]) -> _Words:
     """Bits of doubles, all NaN alike, both zeros alike."""
-    clean = np.where(np.isnan(values), np.nan, values + 0.0)
+    clean = values + 0.0
+    clean[np.isnan(clean)] = np.nan
     return clean.view(np.uint64)
 
 
-def _mix(words: _Words) -> _Words:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+def _mix(words: _Words, spare: _Words) -> None:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.
+
+    Args:
+        words: mixed in place.
+        spare: of the same shape, overwritten.
+    """
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        np.right_shift(words, np.uint64(shift), out=spare)
+        np.bitwise_xor(words, spare, out=words)
+        np.multiply(words, np.uint64(factor), out=words)
+    np.right_shift(words, np.uint64(31), out=spare)
+    np.bitwise_xor(words, spare, out=words)
 
 
 class EncodedStore(Protocol):
