@@ -30,3 +30,23 @@ def test_no_command_imports_pandas(tmp_path: Path) -> None:
     question = ("SELECT COUNT(*) FROM t", "--epsilon", "1", "--limit", "3", "--create")
     command(tmp_path, "query", "zoo.parquet", question[0], "--domain", "zoo.yaml", *question[1:])
     command(tmp_path, "synthesize", *described, "--epsilon", "1", "--method", "histogram", "--out", "rows.csv")
+
+
+ABSENT = """
+import runpy, sys
+try:
+    runpy.run_module("sfumato", run_name="__main__")
+except SystemExit as left:
+    assert not left.code, left.code
+loaded = {"sqlalchemy", "duckdb", "scipy", "jsonschema", "fastapi"} & set(sys.modules)
+assert not loaded, loaded
+"""
+
+
+def test_the_error_of_a_question_is_told_without_a_database_library(tmp_path: Path) -> None:
+    command(tmp_path, "data", "zoo")
+    words = ("query", "zoo.parquet", "SELECT COUNT(*) FROM t", "--domain", "zoo.yaml", "--epsilon", "1", "--accuracy")
+    done = subprocess.run(
+        [sys.executable, "-c", ABSENT, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -3,15 +3,17 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown, dump, load, parse
 from sfumato.domain.attribute import Attribute, null_code, unknown_code
-from sfumato.domain.document import accept, schema
+from sfumato.domain.document import accept, fits, schema
 from sfumato.errors import DomainError, InputError
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
@@ -174,6 +176,33 @@ def test_units_say_what_one_person_can_change() -> None:
         Unit("person", rows=0)
     with pytest.raises(DomainError):
         Unit(None, rows=2)
+
+
+ODD = [None, True, 0, 1, 1.0, -1, "", "row", "clamp", "real", [], [1, 2], ["a"], {}, {"id": "a", "rows": 1}]
+
+
+def places(node: object) -> list[tuple[Any, Any]]:
+    """Every mapping or list of a document with each of its keys."""
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [pair for key, each in inner for pair in [(node, key), *places(each)]]
+
+
+@given(domains(), st.data())
+def test_what_is_found_to_fit_without_a_validator_fits_with_one(domain: Domain, data: st.DataObject) -> None:
+    document = json.loads(json.dumps(domain.describe()))
+    assert fits(document, schema())
+    parent, key = data.draw(st.sampled_from(places(document)))
+    how = data.draw(st.sampled_from(["replaced", "removed", "added"]))
+    if how == "replaced":
+        parent[key] = data.draw(st.sampled_from(ODD))
+    elif how == "removed":
+        del parent[key]
+    elif isinstance(parent, dict):
+        parent[data.draw(st.sampled_from(["more", "edges", "values", "minimum", "draft"]))] = data.draw(
+            st.sampled_from(ODD)
+        )
+    if fits(document, schema()):
+        assert Draft202012Validator(schema()).is_valid(document)
 
 
 def test_the_published_schema_is_valid_and_matches_its_docs() -> None:
