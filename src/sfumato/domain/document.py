@@ -15,7 +15,7 @@ import yaml
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 from sfumato.errors import DomainError, InputError
-from sfumato.strict_documents import read_yaml
+from sfumato.strict_documents import read_yaml, write_yaml
 
 _QUOTED = 60  # characters of a wrong value that a message may repeat
 
@@ -40,7 +40,7 @@ def load(path: str | Path) -> Domain:
 
 def dump(domain: Domain) -> str:
     """The YAML document of a domain; ``parse`` reads it back to an equal domain."""
-    return yaml.safe_dump(domain.describe(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return write_yaml(domain.describe())
 
 
 def accept(path: str | Path, *, by: str) -> str:
@@ -187,15 +187,15 @@ def _meets(value: Any, word: str, said: Any, rule: dict[str, Any]) -> bool:  # n
         case "minimum", int() | float():
             return bool(value >= said)
         case "minLength", str():
-            return len(value) >= said
+            return bool(len(value) >= said)
         case "maxLength", str():
-            return len(value) <= said
+            return bool(len(value) <= said)
         case "minItems", list():
-            return len(value) >= said
+            return bool(len(value) >= said)
         case "items", list():
             return all(fits(each, said) for each in value)
         case "minProperties", dict():
-            return len(value) >= said
+            return bool(len(value) >= said)
         case "required", dict():
             return all(name in value for name in said)
         case "properties", dict():

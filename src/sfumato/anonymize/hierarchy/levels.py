@@ -20,7 +20,7 @@ import yaml
 
 from sfumato.anonymize.microdata import Integers, Reals
 from sfumato.errors import DomainError, InputError
-from sfumato.strict_documents import read_json, read_yaml
+from sfumato.strict_documents import read_json, read_yaml, write_yaml
 
 TOP = "*"
 EXTRA = ("(missing)", "(other)")  # labels of a domain's cells for missing and unknown values
@@ -133,7 +133,7 @@ class Hierarchy:
 
     def dump(self) -> str:
         """The YAML document of the hierarchy."""
-        return yaml.safe_dump(self.describe(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+        return write_yaml(self.describe())
 
     @property
     def leaves(self) -> tuple[str, ...]:
