@@ -36,7 +36,7 @@ class Axis:
         # whole decades would leave most of a logarithmic panel empty
         scale = _logarithmic() if self.log else alt.Scale(zero=self.zero, nice=self.zero)
         if self.limits is not None:
-            scale["domain"] = list(self.limits)
+            scale = alt.Scale(domain=list(self.limits), zero=False, nice=False)
         return kind(f"{self.column}:Q", title=self.title, scale=scale)
 
 
@@ -98,20 +98,21 @@ def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
 
 
 def bars(rows: Sequence[Row], x: Axis, y: Axis, series: str, *, title: str = "", width: int = 640) -> Chart:
-    """Bars side by side, one for each value of ``series``."""
+    """Bars side by side, one for each value of ``series``; one behind the other where ``x`` are numbers."""
     import altair as alt
 
     names = list(dict.fromkeys(str(row[series]) for row in rows))
-    return (
-        alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=width, height=260, title=title)
-        .mark_bar()
-        .encode(
-            x=x.drawn(alt.X),
-            xOffset=alt.XOffset(f"{series}:N", sort=names),
-            y=y.drawn(alt.Y),
-            color=alt.Color(f"{series}:N", sort=names, legend=alt.Legend(title=None, labelLimit=0, symbolLimit=0)),
-        )
-    )
+    chart = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=width, height=260, title=title)
+    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0)
+    drawn = {
+        "x": x.drawn(alt.X),
+        "y": y.drawn(alt.Y),
+        "color": alt.Color(f"{series}:N", sort=names, legend=legend),
+    }
+    if x.labels:
+        return chart.mark_bar().encode(xOffset=alt.XOffset(f"{series}:N", sort=names), **drawn)
+    # numbers along an axis have no width of their own
+    return chart.mark_bar(size=max(1.0, 0.85 * width / len({row[x.column] for row in rows}))).encode(**drawn)
 
 
 def heat_map(rows: Sequence[Row], x: Axis, y: Axis, value: str, *, title: str, limits: tuple[float, float]) -> Chart:

@@ -26,7 +26,7 @@ def ages(rows: Table, name: str) -> Plot:
     panels = [
         charts.bars(
             [{name: row[name], "share": row[table], "table": table} for row in rows],
-            Axis(column=name, title=name, labels=True),
+            Axis(column=name, title=name, zero=False),
             Axis(column="share", title="share of rows", limits=(0.0, most)),
             "table",
             title=table,
