@@ -84,7 +84,9 @@ class Chapter:
 
 
 def normalised(noisy: Floats) -> Floats:
-    """Noisy counts as probabilities: what is below zero is cut off."""
+    """Noisy counts as probabilities: what is below zero is cut off, and where nothing is left all are alike."""
     clipped = np.clip(noisy, 0, None)
+    if not clipped.any():  # of a handful of rows
+        clipped = np.ones(clipped.shape)
     probabilities: Floats = clipped / clipped.sum()
     return probabilities

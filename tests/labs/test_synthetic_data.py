@@ -132,3 +132,4 @@ def test_probabilities_are_cut_off_and_add_up():
     from sfumato_labs.printed_chapter import normalised
 
     assert normalised(np.array([3.0, -1.0, 1.0])).tolist() == [0.75, 0.0, 0.25]
+    assert normalised(np.array([-3.0, -1.0])).tolist() == [0.5, 0.5]
