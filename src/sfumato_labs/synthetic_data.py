@@ -109,6 +109,7 @@ def run(options: Options) -> LabResult:
     studies = [_study(domain, counts, epsilon, options.seed) for epsilon in epsilons]
     asked = options.range or QUERIES
     wide, narrow = (options.range[0], options.range[0]) if options.range else (WIDE, NARROW)
+    _refuse_outside(domain, (*asked, wide, narrow))
     tables: dict[str, tuple[Row, ...]] = {"range_queries": (), "sampling": (), "marginals": (), "losses": ()}
     for study in studies:
         options.progress(f"epsilon {float(study.epsilon):g}")
@@ -191,6 +192,18 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
     cells = np.ravel_multi_index((np.clip(ages, low, high) - low, codes), domain.shape)
     counts = np.bincount(cells, weights=table.counts, minlength=domain.size).astype(np.int64).reshape(domain.shape)
     return table, domain, counts
+
+
+def _refuse_outside(domain: Domain, asked: Sequence[tuple[int, int]]) -> None:
+    numbers = next(iter(domain))
+    assert isinstance(numbers, Integer)
+    for low, beyond in asked:
+        if beyond <= numbers.minimum or low > numbers.maximum:
+            raise InputError(
+                f"the range {low}:{beyond} holds no value of {numbers.name!r}, which has {numbers.minimum} to "
+                f"{numbers.maximum}; name other ranges with --range",
+                culprit=(low, beyond),
+            )
 
 
 def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int) -> Study:

@@ -164,6 +164,8 @@ def read(source: str, columns: Sequence[str] | None = None) -> Published:
         EngineError: the database does not answer.
         InputError: the address is of a kind that is not known.
     """
+    if columns is not None and len(set(columns)) < len(columns):
+        raise InputError(f"a column is named twice: {', '.join(columns)}", culprit=tuple(columns))
     table = open_table(source)
     found = raw_classes(table, columns or [column.name for column in table.schema()])
     values = {name: found[name].to_pylist() for name in found.column_names if name != "units"}

@@ -143,6 +143,10 @@ def test_a_run_that_needs_too_much_is_refused(tmp_path):
         run("mwem-2d", runs=1, data=str(table), columns="a,b")
     with pytest.raises(InputError, match=r"cells of 'a' by 'c'"):
         run("synthetic-data", runs=1, data=str(table), columns="a,c")
+    with pytest.raises(InputError, match=r"range 21:33 holds no value of 'b', which has 0 to 9; .*--range"):
+        run("synthetic-data", runs=1, data=str(table), columns="b=0:9,c")
+    with pytest.raises(InputError, match="named twice: b, b"):
+        run("mwem-2d", runs=1, data=str(table), columns="b,b")
     with pytest.raises(InputError, match="has 6 values from 0 to 5"):
         run("interactive", runs=1, data=str(table), columns="a=0:5", threshold=3)
 
