@@ -21,14 +21,17 @@ def deferred(folder, limit):
     ],
 )
 def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(limit, says, tmp_path):
-    with pytest.raises(BudgetError, match=says):
-        deferred(tmp_path, limit).release(question(), charge_for(Epsilon("0.3")), lambda: b"", statement="x", unit=ROW)
+    asked = deferred(tmp_path, limit).releasing(question(), charge_for(Epsilon("0.3")), statement="x", unit=ROW)
+    with pytest.raises(BudgetError, match=says), asked:
+        pytest.fail("nothing may be computed")
     assert not list(tmp_path.iterdir())
 
 
 def test_what_fits_makes_it(tmp_path):
     made = deferred(tmp_path, Epsilon("0.3"))
-    assert made.release(question(), charge_for(Epsilon("0.3")), lambda: b"a", statement="x", unit=ROW).charged
+    with made.releasing(question(), charge_for(Epsilon("0.3")), statement="x", unit=ROW) as reserved:
+        reserved.settle(b"a")
+    assert reserved.answered().charged
     with made.open() as ledger:
         assert ledger.limit == Epsilon("0.3")
         assert len(list(ledger.journal())) == 1

@@ -6,8 +6,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
@@ -79,6 +79,37 @@ class AnswerCache:
                 retry_keys.add(order.retry_key)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
+
+
+@dataclass
+class Reserved:
+    """A release that is charged: its stored answer, or the right to compute one and store it.
+
+    Attributes:
+        receipt: of the reservation, with the answer as soon as one is stored.
+    """
+
+    receipt: Receipt
+    _store: Callable[[Receipt, bytes], bytes]
+
+    @property
+    def answer(self) -> bytes | None:
+        """The stored answer; None where it is still to be computed."""
+        return self.receipt.answer
+
+    def settle(self, answer: bytes) -> None:
+        """Store an answer, unless one is stored: only what :attr:`answer` then is may be handed out."""
+        self.receipt = replace(self.receipt, answer=self._store(self.receipt, answer))
+
+    def answered(self) -> Answered:
+        """The receipt with its answer.
+
+        Raises:
+            LedgerError: none was stored.
+        """
+        if self.receipt.answer is None:
+            raise LedgerError("a release was left without its answer", culprit=self.receipt.number)
+        return Answered(**vars(self.receipt))
 
 
 class Ledger:
@@ -179,9 +210,28 @@ class Ledger:
         drawn: Callable[[], bool] = lambda: True,
         **terms: Unpack[Terms],
     ) -> Answered:
-        """Reserve, compute if there is no stored answer, settle.
+        """Reserve, compute if there is no stored answer, settle: :meth:`releasing` around one function.
 
-        One at a time computes a release; whoever else asks for it waits for the answer.  Whatever ``compute`` raises
+        Returns:
+            A receipt with the stored answer.
+        """
+        with self.releasing(question, charge, drawn=drawn, **terms) as reserved:
+            if reserved.answer is None:
+                reserved.settle(compute())
+        return reserved.answered()
+
+    @contextmanager
+    def releasing(
+        self,
+        question: Question,
+        charge: Charge | None,
+        *,
+        drawn: Callable[[], bool] = lambda: True,
+        **terms: Unpack[Terms],
+    ) -> Iterator[Reserved]:
+        """Reserve a release for a block, which computes and settles it if there is no stored answer.
+
+        One at a time computes a release; whoever else asks for it waits for the answer.  Whatever the block raises
         is passed on, and the charge stands.  If noise was drawn by then, the release is closed as failed, as nobody
         knows what was made of the noise: asking again is a new release at a new charge.  If the process dies, nothing
         was let out: the next one computes the release again for its charge, once.
@@ -189,12 +239,8 @@ class Ledger:
         Args:
             question: as for :meth:`reserve`.
             charge: as there.
-            compute: gives the answer.
-            drawn: whether ``compute`` has drawn noise so far.
+            drawn: whether the block has drawn noise so far.
             terms: as there.
-
-        Returns:
-            A receipt with the stored answer.
         """
         order = self._order(question, charge, terms)
         with Attempt(attempts_at(self._store.file, self._store.engine)) as attempt:
@@ -205,30 +251,17 @@ class Ledger:
                     break
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            if receipt.answer is None:
-                receipt = replace(receipt, answer=self._computed(order, receipt, compute, attempt, drawn))
-        assert receipt.answer is not None
-        return Answered(**vars(receipt))
-
-    def _computed(
-        self,
-        order: Order,
-        receipt: Receipt,
-        compute: Callable[[], bytes],
-        attempt: Attempt,
-        drawn: Callable[[], bool],
-    ) -> bytes:
-        try:
-            answer = self.settle(receipt, compute())
-        except BaseException:
-            attempt.touched = drawn()
-            if order.event.charge is not None and attempt.touched:
-                closing = partial(fail, event=order.event, number=receipt.number)
-                with suppress(SfumatoError):  # what was raised first is what the caller has to know
-                    self._writer.run(Work(order.wanted, closing))
-            raise
-        attempt.touched = True
-        return answer
+            reserved, computing = Reserved(receipt, self.settle), receipt.answer is None
+            try:
+                yield reserved
+            except BaseException:
+                attempt.touched = computing and (reserved.answer is not None or drawn())
+                if charge is not None and attempt.touched and reserved.answer is None:
+                    closing = partial(fail, event=order.event, number=receipt.number)
+                    with suppress(SfumatoError):  # what was raised first is what the caller has to know
+                        self._writer.run(Work(order.wanted, closing))
+                raise
+            attempt.touched = computing
 
     def spent(self) -> Charge:
         """Everything charged to the dataset, exactly."""

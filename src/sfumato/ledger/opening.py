@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -14,8 +15,8 @@ from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import journal, schema
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
-from sfumato.ledger.entry import Question, Receipt, genesis
-from sfumato.ledger.ledger import Ledger, Terms, refuse_name
+from sfumato.ledger.entry import Question, genesis
+from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
 from sfumato.ledger.reservation import afford
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns
@@ -202,16 +203,16 @@ class DeferredLedger:
         if charge is not None and self.limit is not None:
             afford(Account(self.limit, NOTHING), charge, "a new ledger")
 
-    def release(
+    @contextmanager
+    def releasing(
         self,
         question: Question,
         charge: Charge | None,
-        compute: Callable[[], bytes],
         *,
         drawn: Callable[[], bool] = lambda: True,
         **terms: Unpack[Terms],
-    ) -> Receipt:
-        """See :meth:`Ledger.release`."""
+    ) -> Iterator[Reserved]:
+        """See :meth:`Ledger.releasing`."""
         self._refuse_beyond(charge)
-        with self.open(terms.get("unit")) as ledger:
-            return ledger.release(question, charge, compute, drawn=drawn, **terms)
+        with self.open(terms.get("unit")) as ledger, ledger.releasing(question, charge, drawn=drawn, **terms) as found:
+            yield found

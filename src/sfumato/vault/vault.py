@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -19,7 +20,7 @@ from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError
-from sfumato.ledger import JSON, Question, Receipt
+from sfumato.ledger import JSON, Answered, Question
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
@@ -33,7 +34,7 @@ from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
     from sfumato.ledger import DeferredLedger
-    from sfumato.ledger.ledger import Terms
+    from sfumato.ledger.ledger import Reserved, Terms
 
 DATASET = "default"
 _MOST_LINKS = 40  # that lead to one another
@@ -47,16 +48,10 @@ class Journal(Protocol):
         """The most that may ever be released; None where the ledger is not opened yet and nobody has named it."""
         ...
 
-    def release(
-        self,
-        question: Question,
-        charge: Charge | None,
-        compute: Callable[[], bytes],
-        *,
-        drawn: Callable[[], bool],
-        **terms: Unpack[Terms],
-    ) -> Receipt:
-        """See :meth:`sfumato.ledger.Ledger.release`."""
+    def releasing(
+        self, question: Question, charge: Charge | None, *, drawn: Callable[[], bool], **terms: Unpack[Terms]
+    ) -> AbstractContextManager[Reserved]:
+        """See :meth:`sfumato.ledger.Ledger.releasing`."""
         ...
 
 
@@ -128,15 +123,15 @@ class Vault:
         """
         charge = charge or (loss if isinstance(loss, Charge) else charge_for(loss))
         noise = DrawnEntropy(self.entropy)
-        return self._settle(
-            request,
-            charge,
-            lambda: run(TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=noise)),
-            drawn=lambda: noise.drawn,
-            statement=guarantee_text(loss, self.domain.unit),
-            parameters={**request.parameters, "loss": loss_json(loss)},
-            retry_key=retry_key,
-        )
+        statement = guarantee_text(loss, self.domain.unit)
+        parameters = {**request.parameters, "loss": loss_json(loss)}
+        question = self._question(request, parameters)
+        terms = self._terms(request, statement, retry_key)
+        with self.ledger.releasing(question, charge, drawn=lambda: noise.drawn, **terms) as reserved:
+            if reserved.answer is None:
+                within = PrivacyFilter(charge)
+                reserved.settle(encode(run(TableMechanisms(self._exactly, within=within, entropy=noise))))
+        return self._settled(request, parameters, reserved.answered(), charge, statement)
 
     def disclose(
         self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
@@ -145,15 +140,13 @@ class Vault:
 
         ``statement`` says what is promised instead: quasi-identifiers, criterion, attacker, suppression, loss.
         """
-        return self._settle(
-            request,
-            None,
-            lambda: run(self.encoded),
-            drawn=lambda: True,
-            statement=f"no DP guarantee: {statement}",
-            parameters=request.parameters,
-            retry_key=retry_key,
-        )
+        statement = f"no DP guarantee: {statement}"
+        question = self._question(request, request.parameters)
+        terms = self._terms(request, statement, retry_key)
+        with self.ledger.releasing(question, None, drawn=lambda: True, **terms) as reserved:
+            if reserved.answer is None:
+                reserved.settle(encode(run(self.encoded)))
+        return self._settled(request, request.parameters, reserved.answered(), None, statement)
 
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
@@ -205,44 +198,30 @@ class Vault:
             | {"units": pa.array(payload["units"])}
         )
 
-    @property
-    def _accepted(self) -> JSON:
-        """Who accepted the description that the release rests on, as the journal keeps it; None: nobody."""
-        accepted = self.domain.accepted_by
-        return None if accepted is None else {"by": accepted.by, "at": accepted.at}
+    def _question(self, request: Request, parameters: Mapping[str, Any]) -> Question:
+        """The request as the journal knows it: of this domain, and of this version of what is read of the table."""
+        raw = request.raw
+        version = self.encoded.version if raw is None else self.encoded.version_with(raw)
+        return Question(request.family, request.method, {**parameters, "domain": self.domain.hash}, version)
 
-    def _settle(
-        self,
-        request: Request,
-        charge: Charge | None,
-        compute: Callable[[], Payload],
-        *,
-        drawn: Callable[[], bool],
-        statement: str,
-        parameters: Mapping[str, Any],
-        retry_key: str | None,
+    def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
+        accepted = self.domain.accepted_by  # None: nobody
+        details: dict[str, JSON] = {"asked": request.words} if request.words else {}
+        details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
+        return {
+            "statement": statement,
+            "unit": self.domain.unit,
+            "details": details,
+            "analyst": self.analyst,
+            "retry_key": retry_key,
+        }
+
+    def _settled(
+        self, request: Request, parameters: Mapping[str, Any], receipt: Answered, charge: Charge | None, statement: str
     ) -> Settled:
-        question = Question(
-            family=request.family,
-            method=request.method,
-            parameters={**parameters, "domain": self.domain.hash},
-            dataset_version=(self.encoded.version if request.raw is None else self.encoded.version_with(request.raw)),
-        )
-        receipt = self.ledger.release(
-            question,
-            charge,
-            lambda: encode(compute()),
-            drawn=drawn,
-            analyst=self.analyst,
-            retry_key=retry_key,
-            statement=statement,
-            unit=self.domain.unit,
-            details=({"asked": request.words} if request.words else {}) | {"accepted": self._accepted},
-        )
-        answer = _answered(receipt)
         return Settled(
-            payload=decode(answer),
-            digest=hashlib.sha256(answer).hexdigest(),
+            payload=decode(receipt.answer),
+            digest=hashlib.sha256(receipt.answer).hexdigest(),
             guarantee=statement,
             cost=charged_text(receipt, charge),
             provenance={
@@ -260,12 +239,6 @@ class Vault:
 @cache  # reading a package's metadata takes as long as answering
 def _version() -> str:
     return version("sfumato")
-
-
-def _answered(receipt: Receipt) -> bytes:
-    if receipt.answer is None:
-        raise LedgerError("the ledger returned a release without its answer", culprit=receipt.number)
-    return receipt.answer
 
 
 def open_vault(
