@@ -124,8 +124,8 @@ def test_specs_that_make_no_sense_are_refused(make: Callable[[], object]) -> Non
 def test_losses_that_make_no_sense_are_refused() -> None:
     for make in (
         lambda: Frequency.design(4, epsilon=1, method=Method.RAPPOR),
-        lambda: Frequency.design(4, epsilon=1, method=Method.RAPPOR, first_report=1),
-        lambda: Frequency.design(4, epsilon=1, method=Method.GRR, first_report="0.5"),
+        lambda: Frequency.design(4, epsilon=1, method=Method.RAPPOR, instantaneous_epsilon=1),
+        lambda: Frequency.design(4, epsilon=1, method=Method.GRR, instantaneous_epsilon="0.5"),
         lambda: amplify(COLOURS, 100, 0),
         lambda: amplify(COLOURS, 100, 1),
     ):

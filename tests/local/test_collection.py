@@ -57,7 +57,9 @@ def every_spec() -> list[Spec]:
     both = {"a": 3, "b": ["x", "y"], "c": NumericBounds(-1, 1)}
     graded = (5, 4, 3, 2, 1)
     frequencies = [
-        Frequency.design(9, epsilon=1, method=m, first_report="0.4" if m in (Method.RAPPOR, Method.LOLOHA) else None)
+        Frequency.design(
+            9, epsilon=1, method=m, instantaneous_epsilon="0.4" if m in (Method.RAPPOR, Method.LOLOHA) else None
+        )
         for m in Method
     ]
     return [
@@ -312,7 +314,7 @@ def test_tampered_specs_are_refused(spec: Spec) -> None:
 
 
 def test_a_client_remembers_its_permanent_answer(tmp_path: Path) -> None:
-    spec = Frequency.design(9, epsilon=2, method=Method.RAPPOR, first_report=1)
+    spec = Frequency.design(9, epsilon=2, method=Method.RAPPOR, instantaneous_epsilon=1)
     memo = FileMemo(tmp_path / "memo.json")
     server = Server(spec)
     for _ in range(50):  # a new client each time, as after a restart

@@ -30,7 +30,7 @@ METHODS = [method for method in Method if method not in MEMOISED]
 
 def frequency(method: Method, size: int, epsilon: str) -> Frequency:
     first = Fraction(epsilon) / 2 if method in MEMOISED else None
-    return Frequency.design(size, epsilon=epsilon, method=method, first_report=first)
+    return Frequency.design(size, epsilon=epsilon, method=method, instantaneous_epsilon=first)
 
 
 BUDGETS = (5, 4, 3, 2, 1)

@@ -70,7 +70,9 @@ def small_specs() -> dict[str, Spec]:
     graded = GradedMean((0.0, 1.0), (Fraction(1),), table, (0.5,) * 6)
     memoised = (Method.RAPPOR, Method.LOLOHA)
     specs: dict[str, Spec] = {
-        method.value: Frequency.design(3, epsilon=1, method=method, first_report="0.4" if method in memoised else None)
+        method.value: Frequency.design(
+            3, epsilon=1, method=method, instantaneous_epsilon="0.4" if method in memoised else None
+        )
         for method in Method
         if method is not Method.CMS
     }

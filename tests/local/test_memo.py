@@ -105,7 +105,7 @@ def test_everything_on_disk_is_private_and_synchronised(tmp_path: Path, monkeypa
 
 
 def test_a_memo_that_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
-    spec = Frequency.design(4, epsilon=2, method=Method.RAPPOR, first_report=1)
+    spec = Frequency.design(4, epsilon=2, method=Method.RAPPOR, instantaneous_epsilon=1)
     with pytest.raises(InputError, match="cannot keep"):
         Client(spec, memo=FileMemo(tmp_path / "no folder" / "memo.json")).randomize(1)
     for text in ('{"a": "00", "a": "01"}', '{"a": "no hex"}', "[", "[]", '{"a": 5}'):
@@ -127,7 +127,7 @@ def test_an_answer_that_the_spec_cannot_have_given_is_refused(method: Method) ->
         def keep(self, key: str, fresh: bytes) -> bytes:  # noqa: ARG002
             return self.kept
 
-    spec, memo = Frequency.design(4, epsilon=2, method=method, first_report=1), Foreign()
+    spec, memo = Frequency.design(4, epsilon=2, method=method, instantaneous_epsilon=1), Foreign()
     client = Client(spec, memo=memo)
     for kept in (b"", b"\xff", b"\x00\x00\x00"):
         memo.kept = kept

@@ -29,7 +29,7 @@ ORACLES = [method for method in Method if method is not Method.AUTO]
 
 def oracle(method: Method, size: int, epsilon: str = "1") -> Frequency:
     first = Fraction(epsilon) / 2 if method in (Method.RAPPOR, Method.LOLOHA) else None
-    return Frequency.design(size, epsilon=epsilon, method=method, first_report=first)
+    return Frequency.design(size, epsilon=epsilon, method=method, instantaneous_epsilon=first)
 
 
 def deviations(seen: np.ndarray, expected: np.ndarray) -> float:

@@ -54,8 +54,8 @@ def spec(
         int | None, typer.Option(help="Heavy hitters: bits of a text value, a multiple of 8 up to 48.")
     ] = None,
     method: Annotated[str, typer.Option(help="Randomizer; auto takes the least exact variance.")] = "auto",
-    first_report: Annotated[
-        str | None, typer.Option(help="RAPPOR and LOLOHA: instantaneous epsilon, of one report.")
+    instantaneous_epsilon: Annotated[
+        str | None, typer.Option("--first-report", help="RAPPOR and LOLOHA: instantaneous epsilon, of one report.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
     overwrite: OverwriteOption = False,
@@ -63,7 +63,7 @@ def spec(
     """Make a spec: the frozen agreement of clients and server, with its integer probability table."""
     from sfumato.local import dumps
 
-    made = _design(kind, epsilon, method, first_report, _ValueOptions(values, size, low, high, bins, bits))
+    made = _design(kind, epsilon, method, instantaneous_epsilon, _ValueOptions(values, size, low, high, bins, bits))
     text = json.dumps(json.loads(dumps(made)), indent=1) + "\n"
     if out is None:
         typer.echo(text, nl=False)
@@ -227,17 +227,19 @@ class _ValueOptions:
             raise InputError(f"cannot read the values in {text[1:]}", culprit=text) from None
 
 
-def _design(kind: str, epsilon: str, method: str, first_report: str | None, domain: _ValueOptions) -> Spec:
+def _design(kind: str, epsilon: str, method: str, instantaneous_epsilon: str | None, domain: _ValueOptions) -> Spec:
     from sfumato.local import Distribution, Frequency, HeavyHitters, Mean, Range
     from sfumato.local.specs.frequency import Method
     from sfumato.local.specs.mean import MeanMethod
 
-    if kind not in {"frequency", "mean"} and (method != "auto" or first_report is not None):
+    if kind not in {"frequency", "mean"} and (method != "auto" or instantaneous_epsilon is not None):
         raise InputError(f"a {kind} spec has one method only")
     match kind:
         case "frequency":
             chosen = _choice(Method, method, "method")
-            return Frequency.design(domain.values(), epsilon=epsilon, method=chosen, first_report=first_report)
+            return Frequency.design(
+                domain.values(), epsilon=epsilon, method=chosen, instantaneous_epsilon=instantaneous_epsilon
+            )
         case "mean":
             low, high = domain.take("low", "high")
             return Mean.design(low, high, epsilon=epsilon, method=_choice(MeanMethod, method, "method"))

@@ -68,7 +68,7 @@ class Rappor(FrequencyOracle):
         return self._once.rows()
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to first reports."""
+        """Randomise codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
@@ -129,7 +129,7 @@ class Loloha(FrequencyOracle):
         return self._kept.rows()
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to first reports."""
+        """Randomise codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:

@@ -100,7 +100,7 @@ class Frequency(Spec):
         *,
         epsilon: Number,
         method: Method = Method.AUTO,
-        first_report: Number | None = None,
+        instantaneous_epsilon: Number | None = None,
     ) -> Frequency:
         """A spec for a domain.
 
@@ -108,10 +108,10 @@ class Frequency(Spec):
             values: the public list of values, or their number where they are 0 .. n-1; at least two.
             epsilon: per report, or, for the memoised methods, for all reports about one value; in [1e-9, 32].
             method: AUTO takes the least exact variance among methods whose reports fit eight bytes.
-            first_report: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
+            instantaneous_epsilon: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32], or a first report not below epsilon.
+            LossError: an epsilon outside [1e-9, 32], or an instantaneous epsilon not below it.
             InputError: fewer than two values, a value twice, or more than 2^20 values.
 
         >>> Frequency.design(["red", "green", "blue"], epsilon=1).method.value
@@ -120,7 +120,9 @@ class Frequency(Spec):
         domain = _domain(values)
         size = size_of_domain(domain)
         exact = claimed(epsilon)
-        chosen, randomizer = oracle(size, exact, method, None if first_report is None else claimed(first_report))
+        chosen, randomizer = oracle(
+            size, exact, method, None if instantaneous_epsilon is None else claimed(instantaneous_epsilon)
+        )
         return cls(domain, exact, chosen, randomizer)
 
     @property
@@ -235,19 +237,21 @@ def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:
 
 
 def oracle(
-    size: int, epsilon: Fraction, method: Method, first_report: Fraction | None
+    size: int, epsilon: Fraction, method: Method, instantaneous_epsilon: Fraction | None
 ) -> tuple[Method, FrequencyOracle]:
     """The randomizer of a method for ``size`` values, and the method that it is.
 
     Raises:
-        LossError: a first report without a memoised method, missing for one, or not below epsilon.
+        LossError: an instantaneous epsilon without a memoised method, missing for one, or not below epsilon.
         InputError: the geometry of PGR would be too large.
     """
     expect(method, Method, "a method is one of sfumato.local.Method")
-    if (first_report is None) == (method in {Method.RAPPOR, Method.LOLOHA}):
-        raise LossError("memoised methods, and only they, state the epsilon of a first report")
-    if first_report is not None and first_report >= epsilon:
-        raise LossError("the epsilon of a first report must be below that of all reports", culprit=first_report)
+    if (instantaneous_epsilon is None) == (method in {Method.RAPPOR, Method.LOLOHA}):
+        raise LossError("memoised methods, and only they, state an instantaneous epsilon: that of a single report")
+    if instantaneous_epsilon is not None and instantaneous_epsilon >= epsilon:
+        raise LossError(
+            "the instantaneous epsilon must be below epsilon, which bounds all reports", culprit=instantaneous_epsilon
+        )
     match method:
         case Method.AUTO:
             return least_variance(size, epsilon)
@@ -258,11 +262,11 @@ def oracle(
         case Method.DBITFLIP:
             return method, BucketRun(size, min(_BUCKETS_REPORTED, size), symmetric(epsilon))
         case Method.RAPPOR:
-            assert first_report is not None
-            return method, _rappor(size, epsilon, first_report)
+            assert instantaneous_epsilon is not None
+            return method, _rappor(size, epsilon, instantaneous_epsilon)
         case Method.LOLOHA:
-            assert first_report is not None
-            return method, _loloha(size, epsilon, first_report)
+            assert instantaneous_epsilon is not None
+            return method, _loloha(size, epsilon, instantaneous_epsilon)
         case _:
             return method, TwoValued.within(_design(size, epsilon, method), epsilon)
 
@@ -377,21 +381,21 @@ def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
     return min(sketches, key=lambda sketch: sketch.variance(1 / size))
 
 
-def _rappor(size: int, epsilon: Fraction, first_report: Fraction) -> Rappor:
-    """Symmetric coins twice: together they have the odds of ``first_report``."""
-    permanent, both = symmetric(epsilon), symmetric(first_report)
+def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Rappor:
+    """Symmetric coins twice: together they have the odds of ``instantaneous_epsilon``."""
+    permanent, both = symmetric(epsilon), symmetric(instantaneous_epsilon)
     stay = Fraction(both.one + permanent.one - DENOMINATOR, 2 * permanent.one - DENOMINATOR)
     one = int(DENOMINATOR * stay)
     return Rappor(size, permanent, Coins(Numerator(one), Numerator(DENOMINATOR - one)))
 
 
-def _loloha(size: int, epsilon: Fraction, first_report: Fraction) -> Loloha:
-    """Direct response over the buckets twice: together they have the odds of ``first_report``."""
+def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:
+    """Direct response over the buckets twice: together they have the odds of ``instantaneous_epsilon``."""
 
     def made(hashed: Hashed) -> Loloha:
         buckets = hashed.buckets
         permanent = TwoValued.within(hashed, epsilon).numerator
-        both = Fraction(TwoValued.within(hashed, first_report).numerator, DENOMINATOR)
+        both = Fraction(TwoValued.within(hashed, instantaneous_epsilon).numerator, DENOMINATOR)
         kept = Fraction(permanent, DENOMINATOR)
         stay = (both * (buckets - 1) - (1 - kept)) / (kept * buckets - 1)
         return Loloha(hashed, permanent, Numerator(int(DENOMINATOR * stay)))

@@ -26,7 +26,7 @@ from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
-Part: TypeAlias = Frequency | Mean
+AttributeSpec: TypeAlias = Frequency | Mean
 
 
 class Sharing(StrEnum):
@@ -57,7 +57,7 @@ class Several(Spec):
     """
 
     names: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[AttributeSpec, ...]
     epsilon: Fraction
     sharing: Sharing
     randomizer: Composite = field(init=False, repr=False, compare=False)
@@ -136,7 +136,7 @@ class Several(Spec):
         )
         return Estimate(self.labels, values, variance, reports, step)
 
-    def _of(self, part: Part, tally: Tally, taken: int, people: int, post: Post) -> Estimate:
+    def _of(self, part: AttributeSpec, tally: Tally, taken: int, people: int, post: Post) -> Estimate:
         """One part's estimates; those of a mean state already that its people might have been others."""
         if isinstance(part, Mean):
             return part.estimate(tally, taken, Post.NONE)
