@@ -198,6 +198,15 @@ class DeferredLedger:
                 "to begin a ledger, name with --limit the most that may ever be released", culprit=self.url
             )
 
+    def remaining(self, analyst: str | None = None) -> Account:
+        """See :meth:`Ledger.remaining`; a ledger that is still to be made has nothing to tell.
+
+        Raises:
+            LedgerError: there is none, or it cannot be opened.
+        """
+        with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
+            return ledger.remaining(analyst)
+
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""
         if charge is not None and self.limit is not None:

@@ -21,6 +21,7 @@ from sfumato.model.factor import FloatArray, project_to_total
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release
 
+_SHOWN = 3  # values that an answer is shown with
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
 )
@@ -68,7 +69,7 @@ class CountedTruncation:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Release):
     """Estimates by group.
 
@@ -102,6 +103,16 @@ class Answer(Release):
     def columns(self) -> tuple[str, ...]:
         """What the aggregates are called."""
         return self.query.labels
+
+    @property
+    def headline(self) -> str:
+        """The first values."""
+        shown = [
+            f"{' '.join(key)}{' ' if key else ''}{name} {value}"
+            for key, values in zip(self.keys, self.values, strict=True)
+            for name, value in zip(self.columns, values, strict=True)
+        ]
+        return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
     @property
     def value(self) -> NoisyValue:

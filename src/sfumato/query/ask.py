@@ -216,12 +216,17 @@ def _with_delta(loss: Loss) -> EpsilonDelta:
     return loss
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ChosenQuantile(Release):
     """A value near a quantile; ``expected_error`` bounds, with 95 %, by how many rows it misses the rank."""
 
     value: float
     quantile: Quantile
+
+    @property
+    def headline(self) -> str:
+        """The value."""
+        return f"{self.quantile} {self.value:.6g}"
 
 
 def choose_quantile(

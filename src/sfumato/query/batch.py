@@ -24,7 +24,7 @@ from sfumato.workload import Workload
 from sfumato.workload.matrix_mechanism import StrategyOption, by_attribute, plan
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BatchAnswer(Release):
     """Consistent answers to a batch.
 
@@ -41,6 +41,11 @@ class BatchAnswer(Release):
     cells: FloatArray
     strategy: str
     considered: Mapping[str, float]
+
+    @property
+    def headline(self) -> str:
+        """How many answers, and how they were bought."""
+        return f"{len(self.answers):,} counts by {self.strategy}"
 
 
 def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[StrategyOption, ...]:

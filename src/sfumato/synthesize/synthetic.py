@@ -53,7 +53,7 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Synthetic(Release):
     """A synthetic table: a public model and rows sampled from it.
 
@@ -62,6 +62,11 @@ class Synthetic(Release):
 
     model: Model
     seed: int
+
+    @property
+    def headline(self) -> str:
+        """How many rows of what."""
+        return f"{self.model.total:,} {rows_of(self.model.domain, self.model.domain.names)}"
 
     @cached_property
     def rows(self) -> ReleasedRows:

@@ -15,8 +15,10 @@ import pyarrow as pa
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError
 
+_SHOWN = 10  # rows in a notebook
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Release:
     """The statement of a release.  Families add the thing itself (rows, answers, a recoding) as fields of their own.
 
@@ -41,6 +43,17 @@ class Release:
             "provenance": dict(self.provenance),
         }
 
+    @property
+    def headline(self) -> str:
+        """The thing itself in a few words, for whoever looks at the release in a session."""
+        return str(self.provenance.get("method", ""))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.headline}; {self.guarantee}; cost: {self.cost}>"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
     def to_html(self) -> str:
         """The statement as a fragment of HTML: a definition list that any page can hold."""
         terms = [
@@ -53,14 +66,39 @@ class Release:
         return f'<dl class="statement">{rows}</dl>'
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReleasedRows:
-    """A released table.  Files are written whole or not at all, and never over one that exists unless asked."""
+    """A released table: it has rows and columns, and polars, pandas, DuckDB and Arrow read it as it is.
+
+    Files are written whole or not at all, and never over one that exists unless asked.
+    """
 
     table: pa.Table
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.table.column_names)
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        return self.table.column(column)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for whatever reads the Arrow stream interface."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<ReleasedRows: {len(self):,} rows of {', '.join(self.columns)}>"
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.columns)
+        cells = zip(*self.table.slice(0, _SHOWN).to_pydict().values(), strict=True)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(value))}</td>' for value in row)}</tr>" for row in cells)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{table}<p>{min(len(self), _SHOWN)} of {len(self):,} rows</p>"
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

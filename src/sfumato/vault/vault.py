@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -19,14 +20,14 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
-from sfumato.errors import LedgerError
-from sfumato.ledger import JSON, Answered, Question
-from sfumato.privacy.accountant import Charge, charge_for
+from sfumato.errors import LedgerError, SfumatoError
+from sfumato.ledger import JSON, Account, Answered, Question
+from sfumato.privacy.accountant import Charge, charge_for, guarantee
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.guarantee import charged_text, guarantee_text, loss_json
+from sfumato.vault.guarantee import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sfumato.ledger.ledger import Reserved, Terms
 
 DATASET = "default"
+_LISTED = 6  # attributes that a vault is shown with
 _MOST_LINKS = 40  # that lead to one another
 
 
@@ -46,6 +48,10 @@ class Journal(Protocol):
     @property
     def limit(self) -> Loss | None:
         """The most that may ever be released; None where the ledger is not opened yet and nobody has named it."""
+        ...
+
+    def remaining(self, analyst: str | None = None) -> Account:
+        """See :meth:`sfumato.ledger.Ledger.remaining`."""
         ...
 
     def releasing(
@@ -82,6 +88,35 @@ class Vault:
     def limit(self) -> Loss | None:
         """The most that may ever be released of the table; None where the ledger is still to be opened."""
         return self.ledger.limit
+
+    @property
+    def remaining(self) -> Account:
+        """The budget: what was spent and what is left, of the cap of who asks where there is one, else of the limit.
+
+        ``.left`` is exact, ``str()`` says it in words.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        own = None if self.analyst is None else self.ledger.remaining(self.analyst)
+        return self.ledger.remaining() if own is None or own.limit is None else own
+
+    def __repr__(self) -> str:
+        return f"<Vault of {_listed(self.domain.names)}; unit: {self.domain.unit}; {self._budget()['Left']}>"
+
+    def _repr_html_(self) -> str:
+        terms = {"Attributes": ", ".join(self.domain.names), "Unit": str(self.domain.unit)} | self._budget()
+        rows = "".join(f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>" for term, text in terms.items())
+        return f'<dl class="vault">{rows}</dl>'
+
+    def _budget(self) -> dict[str, str]:
+        """What was spent and what is left, in words; a vault is shown even where its ledger cannot be read."""
+        try:
+            account = self.remaining
+        except SfumatoError:
+            return {"Left": "its ledger is not open"}
+        spent = guarantee(account.spent, account.limit) if account.limit is not None else cost(account.spent)
+        return {"Guarantee of all releases together": spent, "Spent": cost(account.spent), "Left": str(account)}
 
     def asked_by(self, analyst: str) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well."""
@@ -239,6 +274,12 @@ class Vault:
 @cache  # reading a package's metadata takes as long as answering
 def _version() -> str:
     return version("sfumato")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def open_vault(

@@ -25,7 +25,7 @@ from sfumato.vault.release import Release, ReleasedRows, save_text, whole, writa
 from sfumato.vault.vault import Vault
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Anonymized(Release):
     """An anonymised table.
 

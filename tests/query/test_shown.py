@@ -1,0 +1,87 @@
+"""What a vault, its releases and released rows say of themselves in a session, and what they never say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from sfumato import query
+from sfumato.errors import MissingLedgerError
+from sfumato.ledger import DeferredLedger
+from sfumato.privacy.loss import Epsilon
+from sfumato.vault.release import ReleasedRows
+from sfumato.vault.vault import Vault
+
+
+def test_a_vault_tells_what_is_left(vault) -> None:
+    limit = vault.limit.value
+    assert vault.remaining.left == limit
+    query.ask(vault, query.count(), loss=Epsilon("0.25"))
+    assert vault.remaining.left == limit - Fraction(1, 4)
+    query.ask(vault, query.count(), loss=Epsilon("0.25"))  # asked before: free
+    assert vault.remaining.spent.epsilon == Fraction(1, 4)
+
+
+def test_an_analyst_is_told_of_their_own_cap_where_there_is_one(vault) -> None:
+    vault.ledger.set_cap("ana", Epsilon("0.5"))
+    query.ask(vault.asked_by("ana"), query.count(), loss=Epsilon("0.125"))
+    assert vault.asked_by("ana").remaining.left == Fraction(3, 8)
+    assert vault.asked_by("bea").remaining.left == vault.remaining.left
+
+
+def test_a_vault_shows_its_attributes_unit_and_budget_and_no_rows(vault, table) -> None:
+    query.ask(vault, query.count(), loss=Epsilon("0.25"))
+    shown, page = repr(vault), vault._repr_html_()
+    for text in (shown, page):
+        assert "age" in text
+        assert str(vault.domain.unit) in text
+        assert str(vault.remaining) in text
+        assert str(table.num_rows) not in text.replace(",", "")
+    assert "epsilon = 0.25" in page
+
+
+def test_a_vault_without_its_ledger_is_shown_all_the_same(vault, tmp_path) -> None:
+    ledger = DeferredLedger(f"sqlite:///{tmp_path}/none.ledger", "default", limit=None, limit_if_new=None)
+    shown = Vault(vault.encoded, ledger)
+    assert "not open" in repr(shown)
+    assert "not open" in shown._repr_html_()
+    with pytest.raises(MissingLedgerError):
+        _ = shown.remaining
+
+
+def test_an_answer_shows_its_numbers_its_guarantee_and_its_cost(vault) -> None:
+    answer = query.ask(vault, query.count(), loss=Epsilon("0.25"))
+    assert str(answer.value) in repr(answer)
+    for text in (repr(answer), answer._repr_html_()):
+        assert answer.guarantee in text
+        assert answer.cost in text
+    groups = query.ask(vault, query.table("age"), loss=Epsilon("0.25"))
+    assert repr(groups).count("count(*)") == 3
+    assert f"and {len(groups) - 3} more" in repr(groups)
+    assert len(repr(groups)) < 600
+
+
+def test_a_batch_and_a_chosen_quantile_are_shown_by_what_they_are(vault) -> None:
+    batch = query.answer_batch(vault, query.prefixes(vault.domain, "age"), loss=Epsilon("0.25"))
+    assert f"{len(batch.answers):,} counts by {batch.strategy}" in repr(batch)
+    chosen = query.choose_quantile(vault, query.Quantile("age", Fraction(1, 2)), loss=Epsilon("0.25"))
+    assert f"{chosen.value:.6g}" in repr(chosen)
+
+
+def test_released_rows_are_a_table_for_every_tool() -> None:
+    rows = ReleasedRows(pa.table({"age": [*range(12)], "sex": ["f", "<m>"] * 6}))
+    assert rows.columns == ("age", "sex")
+    assert rows["age"].to_pylist() == [*range(12)]
+    assert pa.table(rows).equals(rows.table)
+    stream = pa.RecordBatchReader.from_stream(rows)
+    assert duckdb.from_arrow(stream).sum("age").fetchall() == [(66,)]
+    assert repr(rows) == "<ReleasedRows: 12 rows of age, sex>"
+    page = rows._repr_html_()
+    assert "10 of 12 rows" in page
+    assert "&lt;m&gt;" in page
+    assert "<m>" not in page
+    with pytest.raises(KeyError):
+        rows["height"]
