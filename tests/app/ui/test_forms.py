@@ -129,9 +129,7 @@ def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_p
     assert "units with rows left out by the bound" in text
     assert "left out by the bound" not in post("/datasets/visits/preview", **asked, truncation=" ")[1]
     _, text = post("/datasets/visits/ask", **asked, truncation=" 5 ")
-    said = (
-        "Note: the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit, of 300 (300 to 300) units."
-    )
+    said = "the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit, of 300 (300 to 300) units."
     assert f"Note: {said}" in text
     assert "each interval holds the exact answer of the bounded table" in text
     again = {"how": "builder", "aggregate": "count", "epsilon": "1e4", "truncation": "5"}
