@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.app.cli import domain_file, journal, local
+from sfumato.app.cli import domain_file, ledger_file, local
 from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
 from sfumato.app.cli.bundled import data, demo, lab
 from sfumato.app.cli.conventions import remark
@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(domain_file.app, name="domain")
-app.add_typer(journal.app, name="ledger")
+app.add_typer(ledger_file.app, name="ledger")
 app.add_typer(local.app, name="local")
 app.add_typer(hierarchies, name="hierarchy")
 app.command()(query)
