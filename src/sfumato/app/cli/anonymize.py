@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
 
 QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
-RowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet or .csv.")]
+RecodedRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet or .csv.")]
 KeepOption = Annotated[
     str, typer.Option("--keep", help="Further columns to publish as they are, comma-separated; no direct identifiers.")
 ]
@@ -56,7 +56,7 @@ NearDomainOption = Annotated[
 def anonymize(
     table: TableArgument,
     quasi: QuasiOption,
-    out: RowsOption,
+    out: RecodedRowsOption,
     k: Annotated[int, typer.Option(help="k of k-anonymity: least rows of an equivalence class, 1 or more.")],
     suppression: Annotated[
         str | None, typer.Option(help="Largest share of rows to suppress, 0 to 1; none without.")
@@ -198,7 +198,7 @@ def _certificate(certificate: dict[str, Any]) -> str:
 def apply(
     recoding: Annotated[Path, typer.Argument(help="Recoding that 'sfumato anonymize --recoding' saved.")],
     table: Annotated[str, typer.Argument(help="New rows: CSV or Parquet file, or the URL of a table.")],
-    out: RowsOption,
+    out: RecodedRowsOption,
     keep: KeepOption = "",
     domain: NearDomainOption = None,
     ledger: LedgerOption = None,

@@ -12,11 +12,10 @@ import typer
 
 from sfumato.app.cli import domain_file, ledger_file, local
 from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
-from sfumato.app.cli.bundled import data, demo, lab
 from sfumato.app.cli.conventions import remark
 from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
-from sfumato.app.cli.query import query
-from sfumato.app.cli.serve import serve
+from sfumato.app.cli.published_data import data, demo, lab
+from sfumato.app.cli.query import query, serve
 from sfumato.app.cli.synthesize import sample, synthesize
 from sfumato.errors import SfumatoError
 

@@ -1,8 +1,10 @@
-"""``sfumato query``: ask a table one question in SQL."""
+"""Commands that answer questions: ``sfumato query`` of one table in SQL, ``sfumato serve`` over HTTP and on a page."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,15 +23,21 @@ from sfumato.app.cli.conventions import (
     Source,
     TableArgument,
     columns,
+    database,
     remark,
+    remark_log,
     result,
     working,
 )
 from sfumato.errors import InputError
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.query import Answer
     from sfumato.query.aggregate import Expected
+
+_SAMPLE = "children"
+_SAMPLE_LIMIT = "10"
 
 Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
 
@@ -160,3 +168,59 @@ def _text(answer: Answer) -> str:
     remarks = "".join(f"\nNote: {each}" for each in said)
     sure = f"Intervals hold the exact answer{answer.of} with probability {float(answer.confidence):g}, each on its own."
     return f"{columns(lines)}\n\n{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
+
+
+def serve(
+    ledger: Annotated[str, typer.Option(help="Ledger: a SQLite file, or a database URL.")] = "sfumato.ledger",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
+    sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True,
+) -> None:
+    """Serve datasets: HTTP, and a page for stewards and analysts.
+
+    Prints a link that opens the page for a steward, once and within an hour.
+    """
+    require("server", "the server")
+    import os
+    import tempfile
+
+    from sfumato.app.http.asgi import LEDGER
+    from sfumato.app.http.processes import SHARED, run
+    from sfumato.app.http.service import begin, first_link, register_sample
+
+    port = _free(host, port)  # before anything is made or shown that would be of no use
+    url = database(ledger)
+    if create:
+        begin(url)
+    remark_log(url)
+    if sample:
+        folder = Path(ledger).parent if "://" not in ledger else Path()
+        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
+            remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
+    remark(f"Steward, once and within an hour: {first_link(url, f'http://{host}:{port}')}")
+    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
+        os.environ[LEDGER] = url
+        if workers > 1:  # a single worker is this process, which counts in its own memory
+            os.environ[SHARED] = shared
+        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)
+
+
+def _free(host: str, port: int) -> int:
+    """The port, or any free one for 0.
+
+    Raises:
+        InputError: this machine has no such address, or another program listens there.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            found.bind(address)
+            return int(found.getsockname()[1])
+    except OSError as error:
+        reason = error.strerror or "the address cannot be used"
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; choose another by --port", culprit=port
+        ) from None

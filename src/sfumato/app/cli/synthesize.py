@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 20
 
-RowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
+SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
 MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
 
 
 def synthesize(
     table: TableArgument,
     domain: DomainOption,
-    out: RowsOption,
+    out: SyntheticRowsOption,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
@@ -139,7 +139,7 @@ def _told(release: Synthetic) -> str:
 
 def sample(
     model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
-    out: RowsOption,
+    out: SyntheticRowsOption,
     rows: Annotated[
         int | None,
         typer.Option(
