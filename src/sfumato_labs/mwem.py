@@ -1,7 +1,6 @@
 """Labs ``mwem-1d`` and ``mwem-2d``: MWEM over one or two dimensions of the child mental health table.
 
-Honest procedures are the product's own, through the measurement interface of a vault over the published counts, with
-real mechanisms on seeded entropy.
+Honest procedures are the product's own: a simulated vault over the published counts, real mechanisms, seeded entropy.
 """
 
 from __future__ import annotations
@@ -175,10 +174,8 @@ def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
     rows: list[Row] = []
     for exact in epsilons:
         epsilon, half = float(exact), float(exact) / 2
-        selection, measurement = (
-            experiment.program.selection_loss(epsilon),
-            experiment.program.measurement_loss(epsilon),
-        )
+        program = experiment.program
+        selection, measurement = program.selection_loss(epsilon), program.measurement_loss(epsilon)
         remark = "not private: the loss of its noise, were its domain and row count public"
         rows.append(_loss("printed", epsilon, half + measurement, selection, measurement, remark))
         rows += [_loss(method, epsilon, epsilon, half, half, _PUBLIC) for method in ("mwem", "mwem_average")]
