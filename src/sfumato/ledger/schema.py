@@ -49,7 +49,7 @@ dataset = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("opened", Text, nullable=False),
-    Column("secret", Text, nullable=False),  # random: see opening.journalled_version
+    Column("secret", Text, nullable=False),  # random: see entry.journalled_version
     Column("limit_loss", Text, nullable=False),
     Column("limit_units", BigInteger, nullable=False),
     Column("limit_delta_units", BigInteger, nullable=False),
