@@ -20,8 +20,8 @@ RARE = 3.0
 """Standard deviations of noise below which a count cannot be told from none."""
 
 CROWDED = 10.0
-"""Standard deviations of noise that the noisy count of neighbours in a group may reach; above it they are cut, as the
-pairs and triples that are measured later can then tell them apart."""
+"""Standard deviations of noise that the noisy count of neighbours in a group may reach; above it they are cut, where
+the pairs and triples that are measured later can tell them apart."""
 
 MOST_CUTS = 4096
 """Places where an ordered attribute may be cut; the best cuts take the square of them.  With more codes than this,
@@ -106,11 +106,16 @@ def _numbered(apart: NDArray[np.int64], rare: NDArray[np.bool_]) -> NDArray[np.i
 
 
 def merge_neighbours(
-    counts: NDArray[np.float64], variance: float, ordered: int, *, apart: NDArray[np.int64] | None = None
+    counts: NDArray[np.float64],
+    variance: float,
+    ordered: int,
+    *,
+    crowded: float = CROWDED,
+    apart: NDArray[np.int64] | None = None,
 ) -> Coarsening:
     """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
     squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning"), among those
-    whose runs of several codes count at most ten standard deviations.
+    whose runs of several codes count at most ``crowded`` standard deviations.
 
     The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
     Codes after the first ``ordered`` (missing, unknown) stay their own groups.  Codes with different numbers in
@@ -120,7 +125,13 @@ def merge_neighbours(
     forced = np.zeros(0, dtype=np.int64) if apart is None else np.flatnonzero(np.diff(apart[:ordered])) + 1
     starts = np.union1d(starts, forced)
     widths = np.diff(starts, append=ordered).astype(np.float64)
-    cut = _cheapest_cuts(np.add.reduceat(counts[:ordered], starts), widths, variance, np.searchsorted(starts, forced))
+    cut = _cheapest_cuts(
+        np.add.reduceat(counts[:ordered], starts),
+        widths,
+        variance,
+        crowded=crowded * np.sqrt(variance),
+        forced=np.searchsorted(starts, forced),
+    )
     first = np.ones(len(counts), dtype=np.int64)
     first[:ordered] = 0
     first[starts[cut]] = 1
@@ -129,15 +140,20 @@ def merge_neighbours(
 
 
 def _cheapest_cuts(
-    counts: NDArray[np.float64], widths: NDArray[np.float64], variance: float, forced: NDArray[np.int64]
+    counts: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    variance: float,
+    *,
+    crowded: float,
+    forced: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
 
-    A run starts at each of the ``forced`` places at least.
+    A run starts at each of the ``forced`` places at least, and where it would count more than ``crowded``.
 
     >>> import numpy as np
     >>> nowhere = np.zeros(0, dtype=np.int64)
-    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0, nowhere).tolist()  # two of them reach ten, three pass it
+    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0, crowded=10.0, forced=nowhere).tolist()  # three pass ten
     [2, 0]
     """
     places = len(counts)
@@ -145,7 +161,6 @@ def _cheapest_cuts(
     squares = np.concatenate(([0.0], np.cumsum(counts**2 / widths)))
     codes = np.concatenate(([0.0], np.cumsum(widths)))
     charge = variance * (2 * np.log(max(places, 2)) + 1)
-    crowded = CROWDED * np.sqrt(variance)
     since = np.zeros(places, dtype=np.int64)  # of each place, where its run may start at the earliest
     since[forced] = forced
     since = np.maximum.accumulate(since)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import Coarsening, merge_neighbours, merge_rare
+from sfumato.model.coarsening import CROWDED, Coarsening, merge_neighbours, merge_rare
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.loss import Loss
@@ -75,7 +75,13 @@ class FittedState:
 
 
 def begin(
-    mechanisms: Mechanisms, allowance: Allowance, total: RowCount, *, share: Fraction | None, zeros: Sequence[Zeros]
+    mechanisms: Mechanisms,
+    allowance: Allowance,
+    total: RowCount,
+    *,
+    share: Fraction | None,
+    zeros: Sequence[Zeros],
+    crowded: float = CROWDED,
 ) -> FittedState:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
@@ -86,6 +92,7 @@ def begin(
         share: of the loss, for the marginals; None for a share that grows with the noise relative to the
             noisy number of rows (a table of little signal is spent on what can still be seen).
         zeros: cells that are impossible; codes of which different cells are impossible share no group.
+        crowded: standard deviations of its noise that the count of neighbours in one group may reach.
     """
     domain = mechanisms.domain
     division = Division(allowance.whole, domain.unit.rows)
@@ -96,7 +103,7 @@ def begin(
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     coarsenings = {
-        attribute.name: coarsening(attribute, measurement, kinds(attribute.name, zeros))
+        attribute.name: coarsening(attribute, measurement, kinds(attribute.name, zeros), crowded=crowded)
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
     observations = tuple(
@@ -161,12 +168,14 @@ def one_way_share(division: Division, domain: Domain, rows: float) -> float:
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 
 
-def coarsening(attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None) -> Coarsening:
+def coarsening(
+    attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None, *, crowded: float
+) -> Coarsening:
     """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not."""
     counts = measurement.values.astype(np.float64)
     if isinstance(attribute, Categorical):
         return merge_rare(counts, _variance(measurement), apart=apart)
-    return merge_neighbours(counts, _variance(measurement), attribute.declared, apart=apart)
+    return merge_neighbours(counts, _variance(measurement), attribute.declared, crowded=crowded, apart=apart)
 
 
 def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:

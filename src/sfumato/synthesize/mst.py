@@ -31,6 +31,10 @@ from sfumato.vault.scores import MarginalErrors
 
 THIRD = Fraction(1, 3)
 
+UNBOUNDED = float("inf")
+"""Of people in a group of neighbours: a tree measures a fixed number of pairs whatever their noise, so finer groups
+cost it more than they tell (docs/benchmarks/census.md)."""
+
 _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
 
 
@@ -79,7 +83,7 @@ def span(
     allowance = Allowance(row_count.divisible(loss))
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     rest = 1 - count_share(total)
-    state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros)
+    state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros, crowded=UNBOUNDED)
     edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)
     if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])
