@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from hypothesis import settings
-from sqlalchemy import Connection, event, inspect
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says nothing about the code
 settings.load_profile("untimed")
@@ -21,10 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests are dealt to several processes, those of a file go to one, which makes what they share once."""
+    """Where tests are dealt to several processes, those of a file go to one, which makes what they share once.
+
+    Those on Spark go to one as well, as starting it takes longer than what is done with it.
+    """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            file = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.name else file))
 
 
 @pytest.fixture(scope="session")
@@ -34,37 +33,3 @@ def shared_data() -> Path:
     if not (folder / "MANIFEST.csv").is_file():
         pytest.skip(f"real data not found in {folder}; set SFUMATO_DATA")
     return folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def founded_by_heart() -> Iterator[None]:
-    """Ledgers are founded in half of the time: what the migrations said to the first empty database is said again.
-
-    Only in this process, and only where there is no table yet; programs that tests start migrate as they do.
-    """
-    upgrade = command.upgrade
-    said: dict[str, list[tuple[str, object]]] = {}
-
-    def founded(config: Config, revision: str) -> None:
-        connection: Connection = config.attributes["connection"]
-        kind = connection.dialect.name
-        if inspect(connection).get_table_names():
-            upgrade(config, revision)
-        elif kind in said:
-            for statement, parameters in said[kind]:
-                connection.exec_driver_sql(statement, parameters)
-        else:
-            heard: list[tuple[str, object]] = []
-
-            def hear(_: object, __: object, statement: str, parameters: object, *___: object) -> None:
-                heard.append((statement, parameters or None))
-
-            event.listen(connection, "before_cursor_execute", hear)
-            try:
-                upgrade(config, revision)
-            finally:
-                event.remove(connection, "before_cursor_execute", hear)
-            said[kind] = heard
-
-    with patch.object(command, "upgrade", founded):
-        yield
