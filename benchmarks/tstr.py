@@ -36,7 +36,7 @@ AIMED = "aim, workload of triples with the class"
 
 def released(train: Rows, method: str, epsilon: str, seed: int) -> Rows:
     vault = SimulatedVault(ArrayTable(train.domain, train.codes.astype(np.int16)), seed=seed)
-    loss, total = EpsilonDelta(epsilon, DELTA), synthesize.Summed()
+    loss, total = EpsilonDelta(epsilon, DELTA), synthesize.NoisyTotal()
     if method.startswith("aim"):
         workload = synthesize.all_marginals(3) if method == "aim" else towards(train.domain.names)
         release = synthesize.aim(vault, loss=loss, total=total, workload=workload)
