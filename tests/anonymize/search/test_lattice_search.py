@@ -154,7 +154,7 @@ def test_when_time_is_up_the_bound_is_honest() -> None:
 def test_local_search_ends_where_no_step_loses_less(seed: int) -> None:
     data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES)
     task = problem(data, (KAnonymity(6),), 12, (1.0, 2.0, 1.0))
-    boxes = lattice_search.Boxes(Lattice(task), None)
+    boxes = lattice_search.LatticeBoxes(Lattice(task), None)
     boxes.dive()
     assert boxes.best is not None
     first = boxes.best.loss
@@ -191,7 +191,7 @@ def test_local_search_passes_by_what_is_not_feasible() -> None:
         data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES, values=3)
         # not monotone with suppression: a vector may lose little, not be ruled out, and still not be feasible
         task = problem(data, (KAnonymity(2), EntropyDiversity(2.5, sensitive="s")), 20, (1.0, 1.0, 1.0))
-        boxes = lattice_search.Boxes(Lattice(task), None)
+        boxes = lattice_search.LatticeBoxes(Lattice(task), None)
         boxes.best = boxes.lattice.evaluate(boxes.lattice.top)
         if boxes.best.feasible:
             boxes.improve(math.inf)
@@ -202,7 +202,7 @@ def test_local_search_finds_less_than_the_dive() -> None:
     dived = improved = 0.0
     for seed in range(20):
         data = drawn(np.random.default_rng(seed), tuples=60, sizes=SIZES)
-        boxes = lattice_search.Boxes(Lattice(problem(data, (KAnonymity(9),), 20, (1.0, 2.0, 1.0))), None)
+        boxes = lattice_search.LatticeBoxes(Lattice(problem(data, (KAnonymity(9),), 20, (1.0, 2.0, 1.0))), None)
         boxes.dive()
         dived += boxes.loss
         boxes.improve(math.inf)

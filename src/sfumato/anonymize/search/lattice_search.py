@@ -71,7 +71,7 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
         seconds: stop after this long with the best so far and the bound proven by then.
     """
     deadline = monotonic() + seconds
-    boxes = Boxes(lattice, height)
+    boxes = LatticeBoxes(lattice, height)
     large = height is None and boxes.nodes > SMALL_LATTICE
     if height is None:
         boxes.dive()
@@ -87,7 +87,7 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
     return Optimum(boxes.best, certificate)
 
 
-class Boxes:
+class LatticeBoxes:
     """The boxes not yet ruled out, the least bound first, and the best vector so far."""
 
     def __init__(self, lattice: Lattice, height: int | None) -> None:
