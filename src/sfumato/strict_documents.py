@@ -11,10 +11,8 @@ import json
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
-
-import yaml
-from yaml.constructor import BaseConstructor
 
 from sfumato.errors import InputError
 
@@ -49,7 +47,7 @@ def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
     >>> read_yaml("{a: [1, yes, true]}")
     {'a': [1, 'yes', True]}
     """
-    return _loaded(text, _Reader, name)
+    return _loaded(text, name, as_texts=False)
 
 
 def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
@@ -58,7 +56,7 @@ def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 --
     >>> read_yaml_texts("{a: [1, yes, 2024-01-01]}")
     {'a': ['1', 'yes', '2024-01-01']}
     """
-    return _loaded(text, _TextReader, name)
+    return _loaded(text, name, as_texts=True)
 
 
 def canonical(value: JSON) -> str:
@@ -100,6 +98,7 @@ def write_yaml(document: object) -> str:
     >>> read_yaml(write_yaml(["a\x85b"])) == ["a\x85b"]
     True
     """
+    import yaml
 
     def dumped(*, as_they_are: bool) -> str:
         kept: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 100}
@@ -128,38 +127,45 @@ def _no_constant(_: str) -> None:
 _BOOLEAN, _MERGE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge"
 
 
-class _OnceEach(BaseConstructor):
-    """Mappings in which no key is said twice."""
+@cache
+def _readers() -> tuple[type[Any], type[Any]]:
+    """The reader of values and the reader of texts; made when YAML is first read, as a device has no PyYAML."""
+    import yaml
+    from yaml.constructor import BaseConstructor
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen = set()
-        for key_node, _ in node.value:
-            merged = key_node.tag == _MERGE  # "<<", which takes in another mapping's keys, where these say nothing
-            key = "<<" if merged else self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                break  # what constructs the mapping says so
-            if key in seen:
-                raise _RepeatedKeyError(key_node.start_mark.line + 1)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+    class OnceEach(BaseConstructor):
+        """Mappings in which no key is said twice."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+            seen = set()
+            for key_node, _ in node.value:
+                merged = key_node.tag == _MERGE  # "<<", which takes in another mapping's keys, where these say nothing
+                key = "<<" if merged else self.construct_object(key_node, deep=True)
+                if not isinstance(key, Hashable):
+                    break  # what constructs the mapping says so
+                if key in seen:
+                    raise _RepeatedKeyError(key_node.start_mark.line + 1)
+                seen.add(key)
+            return super().construct_mapping(node, deep)
+
+    class Reader(OnceEach, yaml.SafeLoader):
+        pass
+
+    class TextReader(OnceEach, yaml.BaseLoader):
+        pass
+
+    Reader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+    return Reader, TextReader
 
 
-class _Reader(_OnceEach, yaml.SafeLoader):
-    pass
+def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- YAML
+    import yaml
 
-
-class _TextReader(_OnceEach, yaml.BaseLoader):
-    pass
-
-
-_Reader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-
-
-def _loaded(text: str, reader: type[_Reader | _TextReader], name: str) -> Any:  # noqa: ANN401 -- YAML
+    reader = _readers()[as_texts]
     try:
         return yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
     except _RepeatedKeyError as error:
