@@ -5,6 +5,7 @@ Everything here is computed from the protected table without noise: results are 
 
 from sfumato.evaluate.attacks.suite import attack
 from sfumato.evaluate.audit.audit import audit_all
+from sfumato.evaluate.audit.loss_bounds import audit_one_run
 from sfumato.evaluate.audit.subjects import Subject, subject_of
 from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
@@ -21,6 +22,7 @@ __all__ = [
     "Subject",
     "attack",
     "audit_all",
+    "audit_one_run",
     "frontier",
     "grid",
     "judge",
