@@ -163,11 +163,6 @@ class Event:
         if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
             raise LossError("a charge is never negative", culprit=self.charge)
 
-    @property
-    def due(self) -> Charge | None:
-        """What accounts add up: what was counted, or the exact charge in an entry of an old ledger."""
-        return self.charge if self.counted is None else self.counted
-
     @cached_property
     def stated(self) -> dict[str, JSON]:
         """What the entry says of its charge in fields of their own; none in old entries."""
