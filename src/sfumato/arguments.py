@@ -16,7 +16,7 @@ def expect(value: object, kind: type | UnionType, form: str) -> None:
     """Refuse a value of another kind than ``form`` says; True and False are no numbers, NumPy's numbers are.
 
     Raises:
-        InputError: as said.
+        InputError: the value is of another kind.
 
     >>> expect(3, int, "rows are a whole number")
     """
@@ -42,7 +42,7 @@ def expect_all(values: object, kind: type | UnionType, form: str) -> None:
     """Refuse what is no list of values of one kind; a single text is none.
 
     Raises:
-        InputError: as said.
+        InputError: the values are no list, or one of them is of another kind.
 
     >>> expect_all(["age", "sex"], str, "attributes are a list of names")
     """

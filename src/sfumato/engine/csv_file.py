@@ -129,7 +129,7 @@ def refuse_header(names: Sequence[str], title: str) -> None:
     """Refuse a header of CSV without names, with nameless columns, or with one name twice.
 
     Raises:
-        TableError: as said.
+        TableError: there is no name, a name is blank, or two are equal.
     """
     if not names:
         raise TableError(f"{title} is empty; it needs a header and at least one row", culprit=title)

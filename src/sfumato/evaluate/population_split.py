@@ -137,7 +137,8 @@ def refuse_wrong_split(split: PopulationSplit, *, target: str, seed: int) -> Non
     """Refuse what are no people, or a target that is no attribute of theirs.
 
     Raises:
-        InputError, DomainError: as said, or no seed.
+        InputError: the people are no PopulationSplit, the target is no text, or the seed is none or too large.
+        DomainError: the domain of the people has no attribute of the target's name.
     """
     expect(
         split,
@@ -154,7 +155,8 @@ def refuse_wrong_people(people: Rows, domain: Domain) -> None:
     """Refuse what are no rows of people of the domain.
 
     Raises:
-        InputError, TableError: as said.
+        InputError: the people are no Rows.
+        TableError: they are described by another domain.
     """
     expect(people, Rows, "members and controls are Rows, such as those of a PopulationSplit")
     _refuse_other_domain(people.domain, domain)
@@ -164,7 +166,8 @@ def refuse_wrong_release(release: MarginalSource, domain: Domain) -> None:
     """Refuse what is no release, or one of another domain.
 
     Raises:
-        InputError, TableError: as said.
+        InputError: the release is no source of marginals.
+        TableError: it is described by another domain.
     """
     expect(release, MarginalSource, "a release is rows, answers or reports, such as read_release returns")
     _refuse_other_domain(release.domain, domain)
@@ -180,4 +183,4 @@ Progress: TypeAlias = Callable[[str], None]
 
 
 def no_progress(_: str) -> None:
-    """Nobody is told."""
+    """Ignore the message: for a caller that follows no progress."""

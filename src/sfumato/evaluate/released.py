@@ -253,7 +253,7 @@ class KeptMarginals:
         return self.source.domain
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """As the source says."""
+        """The marginal of the source, computed once where it is small."""
         if attributes in self._kept:
             return self._kept[attributes]
         found = self.source.marginal(attributes)

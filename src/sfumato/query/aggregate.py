@@ -164,7 +164,7 @@ class CountingAggregate(Aggregate):
         return Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units")
 
     def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:  # noqa: ARG002
-        """As many rows as the noise."""
+        """The half width of the noise on one count, which is in rows already."""
         return certainty.half_width(noise)
 
 

@@ -240,7 +240,7 @@ def choose_quantile(
     """Choose a value near a quantile of the rows that meet a condition.
 
     Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, single integers where they are
-    no more; exact.  Neighbours, sensitivity and scores: :class:`sfumato.vault.questions.RankErrors`.  Loss: epsilon,
+    no more; exact.  Neighbours, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon,
     or what rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
 
     Args:

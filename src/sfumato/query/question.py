@@ -227,7 +227,7 @@ def refuse_no_query(query: object) -> None:
     """Refuse what is no query, such as its text.
 
     Raises:
-        QueryError: as said.
+        QueryError: the value is no Query.
     """
     if not isinstance(query, Query):
         raise QueryError(

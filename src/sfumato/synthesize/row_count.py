@@ -58,7 +58,8 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
     """Refuse what is no loss or no source of a row count, or a loss too small to count, before anything is charged.
 
     Raises:
-        LossError, InputError: as said.
+        LossError: the loss is none, or too small to count rows.
+        InputError: the total is no source of a row count.
     """
     if not isinstance(loss, Epsilon | EpsilonDelta | Rho):
         raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
@@ -101,7 +102,7 @@ def dividing(loss: Loss, over: str) -> Iterator[None]:
     """Say of the whole loss that it cannot be divided, where a part of it cannot be asked for.
 
     Raises:
-        LossError: as said.
+        LossError: a part of the loss is too small or too large to be asked for.
     """
     try:
         yield

@@ -133,7 +133,7 @@ def refuse_no_vault(vault: object) -> None:
     """Refuse what is no vault, such as the path of a table.
 
     Raises:
-        InputError: as said.
+        InputError: the value is no vault.
     """
     if not isinstance(vault, VaultInterface):
         raise InputError(

@@ -1,7 +1,7 @@
 """A vault without a ledger over rows in memory, for tests and simulations of methods.
 
-Its mechanisms are the real ones; only the entropy is seeded and the journal a list.  Never for a release: whoever
-knows the seed knows the noise.
+Its mechanisms are the real ones; only the entropy is seeded, and in place of a journal there is a list of
+charges.  Never for a release: whoever knows the seed knows the noise.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Sum(ExactTable):
     where: Predicate | None = None
 
     def check(self, domain: Domain) -> None:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         fixed_bounds(domain, self.value, self.unit)
         _check_cells(domain, self.by, self.where)
 
@@ -44,7 +44,7 @@ class Sum(ExactTable):
         return of_unit(domain, one, one**2)
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
         return {"kind": "sum", **own}
 
@@ -92,7 +92,7 @@ class Moments(ExactTable):
     where: Predicate | None = None
 
     def check(self, domain: Domain) -> None:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         low, high = fixed_bounds(domain, self.value, self.unit)
         if self.degree not in (1, 2):
             raise QueryError("moments are of degree 1 or 2", culprit=self)
@@ -105,12 +105,15 @@ class Moments(ExactTable):
         return of_unit(domain, one, one**2)
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
         return {"kind": "moments", **own, "degree": self.degree}
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
-        """See :class:`Measurable`: sums of the terms of (k + (K - k))^degree from sums of powers of k."""
+        """See :class:`sfumato.vault.questions.Measurable`.
+
+        Sums of the terms of (k + (K - k))^degree from sums of powers of k.
+        """
         most = steps(domain, self.value, self.unit)
         powers = table.reshape(-1, self.width).T
         if self.degree == 1:
@@ -166,7 +169,7 @@ class Units(ExactTable):
     adds_up: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         _check_cells(domain, self.by, self.where)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
@@ -174,7 +177,7 @@ class Units(ExactTable):
         return most, most
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         return {"kind": "units", "by": list(self.by), "where": where_json(self.where)}
 
     @property
@@ -204,7 +207,7 @@ class Bins(ExactTable):
     where: Predicate | None = None
 
     def check(self, domain: Domain) -> None:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         numeric(domain, self.value)
         edges = self.edges
         if len(edges) < 2 or not all(map(math.isfinite, edges)) or (np.diff(edges) <= 0).any():  # noqa: PLR2004
@@ -215,7 +218,7 @@ class Bins(ExactTable):
         return of_unit(domain, 1, 1)
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "edges": edges_json(self.edges)}
         return {"kind": "bins", **own, "where": where_json(self.where)}
 
@@ -283,7 +286,7 @@ class Dropped(ExactTable):
     encoded_rows: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         if domain.unit.column is None:
             raise QueryError("every row is a unit of its own here, so none is dropped by a bound", culprit=self)
         if isinstance(self.most, bool) or not isinstance(self.most, int) or not 0 < self.most <= _MOST_DROPPED:
@@ -298,7 +301,7 @@ class Dropped(ExactTable):
         return self.most, self.most**2
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`Measurable`."""
+        """See :class:`sfumato.vault.questions.Measurable`."""
         return {"kind": "dropped", "most": self.most, "where": where_json(self.where)}
 
     @property

@@ -71,7 +71,7 @@ def disclose(
 ) -> Anonymized:
     """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
 
-    The decision is a function of the table and of what is request, so a repeated question gives the same classes;
+    The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
     with other kept columns it is another release of the same classes, and has an entry of its own.
 
     Raises:

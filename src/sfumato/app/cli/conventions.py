@@ -234,7 +234,8 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
     ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what Spark reads.
 
     Raises:
-        InputError: as said; nothing was touched.
+        InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
+            inputs; nothing was touched.
     """
     from sfumato.vault.release import free
 

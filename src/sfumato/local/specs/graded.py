@@ -1,6 +1,6 @@
 """Graded protection that can be stated: three variants, each named for what it protects.
 
-- :func:`graded_mean` (MinID-LDP): any two values are as hard to tell apart as the *stricter* of their levels asks.
+- :class:`GradedMean` (MinID-LDP): any two values are as hard to tell apart as the *stricter* of their levels asks.
 - :class:`PublicLevels` (personalised LDP): people's levels are public, only values are protected.
 - :class:`Block` (block or metric LDP): the level of a value is disclosed, the value is protected within it.
 """
