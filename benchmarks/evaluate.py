@@ -195,7 +195,7 @@ Made by `python benchmarks/evaluate.py`.
 """
 AUDITED = """
 diffprivlib 0.6, `Laplace(epsilon=1, sensitivity=1)` on answers 0 and 1, {draws} draws each: the audit proves
-epsilon at least {proven:.2f} against {claimed:g} claimed ({verdict}; event: {event}).
+epsilon at least {proven:.2f} against {claimed:g} claimed ({result}; event: {event}).
 """
 
 
@@ -209,7 +209,7 @@ def written(found: dict) -> str:
         theirs, mine = (side["cpu"] for side in sides)
         text += f"| {name} | **CPU s, all** | {theirs:.1f} | {mine:.1f} ({theirs / mine:.0f} times faster) |\n"
     audit = found["diffprivlib"]
-    return text + AUDITED.format(draws=DRAWS, verdict="rejected" if audit["rejected"] else "not rejected", **audit)
+    return text + AUDITED.format(draws=DRAWS, result="rejected" if audit["rejected"] else "not rejected", **audit)
 
 
 def _advantage(counts: list[int] | None) -> str:

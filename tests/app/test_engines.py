@@ -224,7 +224,7 @@ def judged(desk: Desk, released: Path) -> tuple[list[list[float]], list[str]]:
     made = desk.json("evaluate", *release, "--out", "page.html", "--target", "town")
     assert (desk.folder / "page.html").stat().st_size > 0
     attacks = [line["attack"] for line in desk.json("attack", *release, "--people", "40")]
-    return [verdict["marginals"] for verdict in made["releases"]], attacks
+    return [release["marginals"] for release in made["releases"]], attacks
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def dumped(result: EvaluationResult) -> str:
     return json.dumps(result.to_json())
 
 
-def test_a_verdict_survives_json(few, tmp_path):
+def test_a_result_survives_json(few, tmp_path):
     raw = frontier([], few, target="rich", seed=0).results[0]
     again = EvaluationResult.from_json(json.loads(dumped(raw)))
     assert dumped(again) == dumped(raw)
@@ -79,7 +79,7 @@ def test_the_cache_knows_its_people(few, people, tmp_path):
 
 
 @pytest.mark.parametrize("change", [lambda kept: kept.replace(b"raw", b"row"), lambda kept: kept[:-9], lambda _: b"{}"])
-def test_a_verdict_that_was_spoiled_is_made_anew(few, tmp_path, change):
+def test_a_result_that_was_spoiled_is_made_anew(few, tmp_path, change):
     first = frontier([], few, target="rich", seed=0, cache=str(tmp_path / "kept" / "here"))
     for path in (tmp_path / "kept" / "here").iterdir():
         path.write_bytes(change(path.read_bytes()))
@@ -121,7 +121,7 @@ def test_what_is_shown_does_not_give_exact_shares_away(few):
     assert [bool(without_exact_shares(each).columns) for each in results] == [False, False, False, True]
 
 
-def test_quasi_identifiers_tell_contenders_apart():
+def test_quasi_identifiers_tell_candidates_apart():
     """The cache goes by names."""
     names = [{candidate.name for candidate in grid(quasi)} for quasi in (("age", "town"), ("age", "rich"), ())]
     assert len(names[0] & names[1]) == len(names[2]) < len(names[0])
@@ -133,7 +133,7 @@ def test_names_are_distinct(few):
         frontier(twice, few, target="rich", seed=0)
 
 
-def test_verdicts_say_what_they_should(few):
+def test_results_say_what_they_should(few):
     raw, ceiling, floor = frontier([], few, target="rich", seed=0).results
     assert raw.marginals == (1, 1, 1)
     assert floor.marginals[0] == 1

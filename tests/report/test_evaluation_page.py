@@ -93,7 +93,7 @@ def test_exact_shares_are_shown_to_the_steward_only(page, judged):
 
 
 def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breaking_domain):
-    baselines = [verdict for verdict in judged.results if verdict.family == BASELINES]
+    baselines = [result for result in judged.results if result.family == BASELINES]
     text = render_interactive(evaluation_page("Nothing was made", baselines, breaking_domain))
     assert not [name for name in charts(text) if name.startswith("columns")]
     assert "columns-0" in charts(

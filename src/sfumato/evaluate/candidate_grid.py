@@ -39,7 +39,7 @@ DELTA = "1e-9"
 
 
 def grid(quasi: Sequence[str]) -> tuple[Candidate, ...]:
-    """Contenders of all families.
+    """Candidates of all families.
 
     Args:
         quasi: the quasi-identifiers that k-anonymity is about; it is also run on all columns.

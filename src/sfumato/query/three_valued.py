@@ -103,10 +103,10 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
     true: set[int] = set()
     false: set[int] = set()
     for code in range(attribute.declared):
-        verdict = _decided(attribute, code, how, literal)
-        if verdict is None:
+        holds = _decided(attribute, code, how, literal)
+        if holds is None:
             raise QueryError(_cut(attribute, code), culprit=literal)
-        (true if verdict else false).add(code)
+        (true if holds else false).add(code)
     return Condition(Among(name, frozenset(true)), Among(name, frozenset(false)))
 
 
@@ -144,8 +144,8 @@ _NEGATED = {
 def _decided(attribute: Attribute, code: int, how: Comparison, literal: Fraction) -> bool | None:
     """Whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
     if how in _NEGATED:
-        verdict = _decided(attribute, code, _NEGATED[how], literal)
-        return None if verdict is None else not verdict
+        holds = _decided(attribute, code, _NEGATED[how], literal)
+        return None if holds is None else not holds
     assert not isinstance(attribute, Categorical)
     low, high = (Fraction(bound) for bound in attribute.bounds(code))
     last = code == attribute.declared - 1

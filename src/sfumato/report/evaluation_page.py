@@ -38,36 +38,36 @@ _INTERNAL = (
 
 def evaluation_page(
     title: str,
-    verdicts: Sequence[EvaluationResult],
+    results: Sequence[EvaluationResult],
     domain: Domain,
     *,
     findings: Sequence[Finding] = (),
     journal: Sequence[Row] = (),
     internal: bool = False,
 ) -> Page:
-    """The page of verdicts.
+    """The page of results.
 
     Args:
         title: of the page.
-        verdicts: the releases judged, baselines included.
+        results: the releases judged, baselines included.
         domain: labels the cells.
         findings: audits of mechanisms, for the picture of claims.
         journal: entries of the ledger with what was spent so far.
         internal: also show exact shares of the protected table, and say so across the top.
     """
     if not internal:
-        verdicts = [without_exact_shares(verdict) for verdict in verdicts]
+        results = [without_exact_shares(result) for result in results]
     pictures = (
-        frontier_picture(verdicts),
-        attack_picture(verdicts),
-        claim_picture(verdicts, findings),
-        curve_picture(verdicts),
-        class_picture(verdicts),
-        column_picture(verdicts, domain, internal=internal),
-        pair_picture(verdicts),
-        association_picture(verdicts),
-        query_picture(verdicts),
-        learning_picture(verdicts, journal),
+        frontier_picture(results),
+        attack_picture(results),
+        claim_picture(results, findings),
+        curve_picture(results),
+        class_picture(results),
+        column_picture(results, domain, internal=internal),
+        pair_picture(results),
+        association_picture(results),
+        query_picture(results),
+        learning_picture(results, journal),
     )
     return Page(
         title=title,
@@ -80,8 +80,8 @@ def evaluation_page(
                 "bounds that."
             ),
         ),
-        overview={"What it is good for": _utility(verdicts), "What can be stolen from it": _risk(verdicts)},
-        details={"What comes from a sample, and its standard error": _samples(verdicts)},
+        overview={"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
+        details={"What comes from a sample, and its standard error": _samples(results)},
         plots=pictures,
         digits=_DIGITS,
     )
@@ -112,54 +112,54 @@ def journal_rows(entries: Iterable[Entry]) -> ShownTable:
     return tuple(rows)
 
 
-def _utility(verdicts: Sequence[EvaluationResult]) -> ShownTable:
-    floor, ceiling = baseline(verdicts, FLOOR), baseline(verdicts, CEILING)
+def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
+    floor, ceiling = baseline(results, FLOOR), baseline(results, CEILING)
     rows: list[Row] = []
-    for verdict in verdicts:
+    for result in results:
         scale = None
         if floor is not None and ceiling is not None:
-            scale = rescaled(verdict.marginals[1], floor=floor.marginals[1], ceiling=ceiling.marginals[1])
+            scale = rescaled(result.marginals[1], floor=floor.marginals[1], ceiling=ceiling.marginals[1])
         rows.append(
             {
-                "release": verdict.name,
-                "guarantee": verdict.claim,
-                "U1": verdict.marginals[0],
-                "U2": verdict.marginals[1],
-                "U3": verdict.marginals[2],
+                "release": result.name,
+                "guarantee": result.claim,
+                "U1": result.marginals[0],
+                "U2": result.marginals[1],
+                "U3": result.marginals[2],
                 "U2 from floor (0) to other people (1)": scale,
-                "95 % of pairs are off by at most": verdict.most_pairs,
-                "worst pair is off by": verdict.worst_pair[0],
-                "worst pair": " x ".join(verdict.worst_pair[1:]),
-                "largest change of an association": verdict.association_gap[0],
-                "query error": verdict.query_error,
-                "learner": None if verdict.learning is None else verdict.learning[2],
-                "told apart": verdict.propensity,
+                "95 % of pairs are off by at most": result.most_pairs,
+                "worst pair is off by": result.worst_pair[0],
+                "worst pair": " x ".join(result.worst_pair[1:]),
+                "largest change of an association": result.association_gap[0],
+                "query error": result.query_error,
+                "learner": None if result.learning is None else result.learning[2],
+                "told apart": result.propensity,
             }
         )
     return tuple(rows)
 
 
-def _risk(verdicts: Sequence[EvaluationResult]) -> ShownTable:
+def _risk(results: Sequence[EvaluationResult]) -> ShownTable:
     return tuple(
         {
-            "release": verdict.name,
-            "guarantee": verdict.claim,
-            "worst attack": verdict.headline.attack,
-            "advantage": verdict.headline.value,
-            "95 % interval": f"{verdict.headline.interval.low:+.3f} to {verdict.headline.interval.high:+.3f}",
-            "bound": verdict.headline.bound,
+            "release": result.name,
+            "guarantee": result.claim,
+            "worst attack": result.headline.attack,
+            "advantage": result.headline.value,
+            "95 % interval": f"{result.headline.interval.low:+.3f} to {result.headline.interval.high:+.3f}",
+            "bound": result.headline.bound,
         }
-        for verdict in verdicts
+        for result in results
     )
 
 
-def _samples(verdicts: Sequence[EvaluationResult]) -> ShownTable:
+def _samples(results: Sequence[EvaluationResult]) -> ShownTable:
     """Where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
     rows: list[Row] = []
-    for verdict in verdicts:
-        row: dict[str, str | int | float | bool | None] = {"release": verdict.name}
-        rows.append(row | verdict.sampled)
-    for verdict in verdicts:
-        errors: dict[str, str | int | float | bool | None] = {"release": verdict.name}
-        rows.append(errors | {f"standard error of {what}": error for what, error in verdict.standard_errors.items()})
+    for result in results:
+        row: dict[str, str | int | float | bool | None] = {"release": result.name}
+        rows.append(row | result.sampled)
+    for result in results:
+        errors: dict[str, str | int | float | bool | None] = {"release": result.name}
+        rows.append(errors | {f"standard error of {what}": error for what, error in result.standard_errors.items()})
     return tuple(rows)

@@ -13,29 +13,29 @@ _CLASSES = ("1 (unique)", "2 to 4", "5 to 9", "10 to 49", "50 and more")
 _LOWEST_RATE = 1e-3
 
 
-def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def frontier_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Utility against the worst attack, with floor, ceiling and theoretical bounds."""
     import altair as alt
 
     rows: list[Row] = [
         {
-            "release": verdict.name,
-            "family": verdict.family,
-            "guarantee": verdict.claim,
-            "mark": verdict.name.rpartition(", ")[2],
-            "U2": verdict.marginals[1],
-            "worst attack": verdict.headline.attack,
-            "advantage": verdict.headline.value,
-            "low": verdict.headline.interval.low,
-            "high": verdict.headline.interval.high,
-            "bound": _bound(verdict),
+            "release": result.name,
+            "family": result.family,
+            "guarantee": result.claim,
+            "mark": result.name.rpartition(", ")[2],
+            "U2": result.marginals[1],
+            "worst attack": result.headline.attack,
+            "advantage": result.headline.value,
+            "low": result.headline.interval.low,
+            "high": result.headline.interval.high,
+            "bound": _bound(result),
         }
-        for verdict in verdicts
+        for result in results
     ]
     ends: list[Row] = [
         {"end": label, "U2": found.marginals[1]}
         for label, name in (("other people", CEILING), ("independent columns", FLOOR))
-        if (found := baseline(verdicts, name)) is not None
+        if (found := baseline(results, name)) is not None
     ]
     risk = alt.X(
         "advantage:Q",
@@ -50,7 +50,7 @@ def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
         "worst attack:N",
         *(alt.Tooltip(f"{key}:Q", format=".3f") for key in ("U2", "advantage", "low", "high")),
     ]
-    colour = family_colour([verdict.family for verdict in verdicts])
+    colour = family_colour([result.family for result in results])
     base = over(rows)
     layers = [
         over(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y="U2:Q"),
@@ -62,11 +62,11 @@ def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
         base.mark_point(filled=True, size=80, opacity=1).encode(x=risk, y=utility, color=colour, tooltip=tooltip),
         base.mark_text(align="left", dx=7, dy=-7, fontSize=9).encode(x=risk, y=utility, color=colour, text="mark:N"),
     ]
-    leaks = [verdict.name for verdict in released(verdicts) if verdict.headline.interval.low > 0]
-    safe = [verdict for verdict in released(verdicts) if verdict.headline.interval.low <= 0]
-    best = max(safe, key=lambda verdict: verdict.marginals[1], default=None)
+    leaks = [result.name for result in released(results) if result.headline.interval.low > 0]
+    safe = [result for result in released(results) if result.headline.interval.low <= 0]
+    best = max(safe, key=lambda result: result.marginals[1], default=None)
     caption = (
-        f"Best is top left. {len(leaks)} of {len(released(verdicts))} releases leak measurably: "
+        f"Best is top left. {len(leaks)} of {len(released(results))} releases leak measurably: "
         f"their interval lies right of zero. "
     )
     if best is not None:
@@ -87,24 +87,24 @@ def frontier_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def attack_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def attack_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Success of every attack on members beside controls."""
     import altair as alt
 
     table: list[Row] = [
         {
-            "release": verdict.name,
-            "attack": result.attack,
-            "attacker knows": result.knowledge,
-            "members": result.members.value,
-            "controls": result.controls.value,
-            "advantage": result.value,
-            "low": result.interval.low,
-            "high": result.interval.high,
-            "bound": result.bound,
+            "release": result.name,
+            "attack": advantage.attack,
+            "attacker knows": advantage.knowledge,
+            "members": advantage.members.value,
+            "controls": advantage.controls.value,
+            "advantage": advantage.value,
+            "low": advantage.interval.low,
+            "high": advantage.interval.high,
+            "bound": advantage.bound,
         }
-        for verdict in verdicts
-        for result in verdict.attacks
+        for result in results
+        for advantage in result.attacks
     ]
     panels = []
     for attack in dict.fromkeys(str(row["attack"]) for row in table):
@@ -146,18 +146,18 @@ def attack_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def claim_picture(verdicts: Sequence[EvaluationResult], findings: Sequence[Finding]) -> Plot:
+def claim_picture(results: Sequence[EvaluationResult], findings: Sequence[Finding]) -> Plot:
     """What was promised against what could be proved."""
     import altair as alt
 
     table: list[Row] = [
         {
-            "name": verdict.name,
+            "name": result.name,
             "source": "attack on a release",
-            "claimed": verdict.claimed_epsilon,
-            "proven": verdict.proven_epsilon,
+            "claimed": result.claimed_epsilon,
+            "proven": result.proven_epsilon,
         }
-        for verdict in released(verdicts)
+        for result in released(results)
     ]
     table += [
         {"name": finding.name, "source": "audit of a mechanism", "claimed": finding.claimed, "proven": finding.proven}
@@ -182,11 +182,11 @@ def claim_picture(verdicts: Sequence[EvaluationResult], findings: Sequence[Findi
     )
     picture = sized(over(line).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), points, height=320)
     broken = [str(row["name"]) for row in drawn if float(row["proven"] or 0) > float(row["claimed"] or 0)]
-    verdict = f"Broken promises: {', '.join(broken)}." if broken else "No promise was caught broken."
+    summary = f"Broken promises: {', '.join(broken)}." if broken else "No promise was caught broken."
     return Plot(
         "claims",
         title="Claimed epsilon against what could be proved",
-        caption=f"{verdict} A point above the dashed line has lost more than it claims. Points below it prove nothing: "
+        caption=f"{summary} A point above the dashed line has lost more than it claims. Points below it prove nothing: "
         "a lower bound near the claim shows that the audit was sharp, a low one only that it was not.",
         alternative=f"Scatter plot of {len(drawn)} claimed losses against their empirical lower bounds, with "
         f"the diagonal.",
@@ -195,20 +195,20 @@ def claim_picture(verdicts: Sequence[EvaluationResult], findings: Sequence[Findi
     )
 
 
-def curve_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def curve_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Membership curves on logarithmic axes."""
     import altair as alt
 
-    drawn = list(verdicts)
+    drawn = list(results)
     values: list[Row] = [
         {
-            "release": verdict.name,
-            "family": verdict.family,
+            "release": result.name,
+            "family": result.family,
             "false": max(false, _LOWEST_RATE),
             "true": max(true, _LOWEST_RATE),
         }
-        for verdict in drawn
-        for false, true in verdict.curve
+        for result in drawn
+        for false, true in result.curve
     ]
     log = alt.Scale(type="log", domain=[_LOWEST_RATE, 1])
     x = alt.X("false:Q", title="controls taken for members", scale=log)
@@ -221,19 +221,19 @@ def curve_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
             x=x,
             y=y,
             detail="release:N",
-            color=family_colour([verdict.family for verdict in verdicts]),
+            color=family_colour([result.family for result in results]),
             tooltip=["release:N"],
         )
     )
     picture = sized(over(diagonal).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), lines, height=340)
     table: list[Row] = [
         {
-            "release": verdict.name,
-            **{f"found at {rate:.0%} false alarms": _at(verdict, rate) for rate in (0.01, 0.05, 0.1)},
+            "release": result.name,
+            **{f"found at {rate:.0%} false alarms": _at(result, rate) for rate in (0.01, 0.05, 0.1)},
         }
-        for verdict in drawn
+        for result in drawn
     ]
-    sharpest = max(drawn, key=lambda verdict: _at(verdict, 0.01))
+    sharpest = max(drawn, key=lambda result: _at(result, 0.01))
     return Plot(
         "membership",
         title="Membership attack, at every threshold",
@@ -247,13 +247,13 @@ def curve_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def class_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def class_picture(results: Sequence[EvaluationResult]) -> Plot:
     """How many released rows share all their cells."""
     import altair as alt
 
-    drawn = [verdict for verdict in verdicts if verdict.class_sizes is not None]
+    drawn = [result for result in results if result.class_sizes is not None]
     table: list[Row] = [
-        {"release": verdict.name, **dict(zip(_CLASSES, verdict.class_sizes or (), strict=True))} for verdict in drawn
+        {"release": result.name, **dict(zip(_CLASSES, result.class_sizes or (), strict=True))} for result in drawn
     ]
     values: list[Row] = [
         {"release": row["release"], "rows in the class": size, "order": order, "share": row[size]}
@@ -290,11 +290,15 @@ def class_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def _bound(verdict: EvaluationResult) -> float | None:
+def _bound(result: EvaluationResult) -> float | None:
     """What the guarantee allows against one person, where it allows less than everything."""
-    found = [result.bound for result in verdict.attacks if result.bound is not None and result.attack == "membership"]
+    found = [
+        advantage.bound
+        for advantage in result.attacks
+        if advantage.bound is not None and advantage.attack == "membership"
+    ]
     return found[0] if found and found[0] < 1 else None
 
 
-def _at(verdict: EvaluationResult, rate: float) -> float:
-    return max((true for false, true in verdict.curve if false <= rate), default=0.0)
+def _at(result: EvaluationResult, rate: float) -> float:
+    return max((true for false, true in result.curve if false <= rate), default=0.0)

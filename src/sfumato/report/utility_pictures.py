@@ -17,11 +17,11 @@ _ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
 _CELLS = 60  # cells of a column drawn; wider ones are drawn in runs
 
 
-def column_picture(verdicts: Sequence[EvaluationResult], domain: Domain, *, internal: bool) -> Plot:
+def column_picture(results: Sequence[EvaluationResult], domain: Domain, *, internal: bool) -> Plot:
     """Every column of one release; with the exact shares where the report is internal."""
     import altair as alt
 
-    shown = max(selected(verdicts), key=lambda verdict: verdict.marginals[1])
+    shown = max(selected(results), key=lambda result: result.marginals[1])
     panels: list[Chart] = []
     table: list[Row] = []
     for attribute in domain.attributes[:_COLUMNS]:
@@ -82,20 +82,20 @@ def column_picture(verdicts: Sequence[EvaluationResult], domain: Domain, *, inte
     )
 
 
-def pair_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def pair_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Total variation of every pair of columns, as a heat map."""
-    shown = selected(verdicts)
+    shown = selected(results)
     table: list[Row] = [
-        {"release": verdict.name, "first": one, "second": two, "total variation": verdict.pair_distance[a][b]}
-        for verdict in shown
-        for a, one in enumerate(verdict.attributes)
-        for b, two in enumerate(verdict.attributes)
+        {"release": result.name, "first": one, "second": two, "total variation": result.pair_distance[a][b]}
+        for result in shown
+        for a, one in enumerate(result.attributes)
+        for b, two in enumerate(result.attributes)
         if a <= b
     ]
     worst = max(table, key=lambda row: float(row["total variation"] or 0))
     panels = tuple(
-        Chart(verdict.name, _heat(verdict, verdict.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
-        for verdict in shown
+        Chart(result.name, _heat(result, result.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
+        for result in shown
     )
     return Plot(
         "pairs",
@@ -111,28 +111,28 @@ def pair_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def association_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def association_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Released minus real correlation or Cramér's V."""
-    shown = selected(verdicts)
+    shown = selected(results)
     table: list[Row] = [
         {
-            "release": verdict.name,
+            "release": result.name,
             "first": one,
             "second": two,
-            "released minus real": verdict.association_difference[a][b],
+            "released minus real": result.association_difference[a][b],
         }
-        for verdict in shown
-        for a, one in enumerate(verdict.attributes)
-        for b, two in enumerate(verdict.attributes)
+        for result in shown
+        for a, one in enumerate(result.attributes)
+        for b, two in enumerate(result.attributes)
         if a < b
     ]
-    gap, one, two = max((verdict.association_gap for verdict in shown), key=lambda found: found[0])
+    gap, one, two = max((result.association_gap for result in shown), key=lambda found: found[0])
     panels = tuple(
         Chart(
-            verdict.name,
-            _heat(verdict, verdict.association_difference, "purpleorange", (-0.5, 0.5), "released minus real"),
+            result.name,
+            _heat(result, result.association_difference, "purpleorange", (-0.5, 0.5), "released minus real"),
         )
-        for verdict in shown
+        for result in shown
     )
     return Plot(
         "associations",
@@ -147,22 +147,22 @@ def association_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
+def query_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Errors of random conjunctions by how many people they count."""
     import altair as alt
 
     groups = [f"{low:.1%} to {high:.1%}" for low, high in pairwise(SELECTIVITIES)]
     table: list[Row] = [
         {
-            "release": verdict.name,
-            "family": verdict.family,
+            "release": result.name,
+            "family": result.family,
             "query counts": group,
             "lower decile": low,
             "median": middle,
             "upper decile": high,
         }
-        for verdict in released(verdicts)
-        for group, (low, middle, high, count) in zip(groups, verdict.query_errors, strict=True)
+        for result in released(results)
+        for group, (low, middle, high, count) in zip(groups, result.query_errors, strict=True)
         if count
     ]
     panels = []
@@ -173,7 +173,7 @@ def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
         y = alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))
         error = alt.Scale(type="symlog", constant=0.0005)
         base = over(values)
-        colour = family_colour([verdict.family for verdict in verdicts]).legend(None)
+        colour = family_colour([result.family for result in results]).legend(None)
         tooltip = [
             "release:N",
             *(alt.Tooltip(f"{key}:Q", format=".3%") for key in ("lower decile", "median", "upper decile")),
@@ -194,7 +194,7 @@ def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
                 sized(span, middle_mark, step=15),
             )
         )
-    best = min(released(verdicts), key=lambda verdict: verdict.query_error)
+    best = min(released(results), key=lambda result: result.query_error)
     return Plot(
         "queries",
         title="Errors of 1000 random queries, by selectivity",
@@ -207,23 +207,23 @@ def query_picture(verdicts: Sequence[EvaluationResult]) -> Plot:
     )
 
 
-def learning_picture(verdicts: Sequence[EvaluationResult], journal: Sequence[Row]) -> Plot:
+def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]) -> Plot:
     """Scores of learners trained on releases, beside what the releases cost."""
     import altair as alt
 
     table: list[Row] = [
         {
-            "release": verdict.name,
-            "family": verdict.family,
-            "guarantee": verdict.claim,
-            "target": verdict.learning[0],
-            "measure": verdict.learning[1],
-            "score": verdict.learning[2],
-            "standard error": verdict.standard_errors["learner"],
-            "told apart from real rows": verdict.propensity,
+            "release": result.name,
+            "family": result.family,
+            "guarantee": result.claim,
+            "target": result.learning[0],
+            "measure": result.learning[1],
+            "score": result.learning[2],
+            "standard error": result.standard_errors["learner"],
+            "told apart from real rows": result.propensity,
         }
-        for verdict in verdicts
-        if verdict.learning is not None
+        for result in results
+        if result.learning is not None
     ]
     if not table:
         return Plot(
@@ -241,11 +241,11 @@ def learning_picture(verdicts: Sequence[EvaluationResult], journal: Sequence[Row
         .encode(
             y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
             x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1])),
-            color=family_colour([verdict.family for verdict in verdicts]),
+            color=family_colour([result.family for result in results]),
             tooltip=["release:N", "guarantee:N", alt.Tooltip("score:Q", format=".3f")],
         )
     )
-    ceiling, floor = baseline(verdicts, CEILING), baseline(verdicts, FLOOR)
+    ceiling, floor = baseline(results, CEILING), baseline(results, FLOOR)
     ends = "".join(
         f" {label} {found.learning[2]:.3f}."
         for label, found in (("Other people reach", ceiling), ("Independent columns give", floor))
@@ -275,7 +275,7 @@ def learning_picture(verdicts: Sequence[EvaluationResult], journal: Sequence[Row
 
 
 def _heat(
-    verdict: EvaluationResult,
+    result: EvaluationResult,
     matrix: tuple[tuple[float, ...], ...],
     scheme: Any,  # noqa: ANN401  (one of Vega's names)
     domain: tuple[float, float],
@@ -285,10 +285,10 @@ def _heat(
 
     values: list[Row] = [
         {"first": one, "second": two, title: matrix[a][b]}
-        for a, one in enumerate(verdict.attributes)
-        for b, two in enumerate(verdict.attributes)
+        for a, one in enumerate(result.attributes)
+        for b, two in enumerate(result.attributes)
     ]
-    order = list(verdict.attributes)
+    order = list(result.attributes)
     return sized(
         over(values)
         .mark_rect()

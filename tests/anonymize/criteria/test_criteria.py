@@ -204,11 +204,11 @@ def test_the_ordered_distance_is_the_least_work(given: tuple[int, list[int], lis
 def test_of_two_values_equal_and_ordered_agree(row: list[int], rest: list[int]) -> None:
     overall = [x + y for x, y in zip(row, rest, strict=True)]
     for t in (0.0, 0.1, 0.3, 0.5, 0.9):
-        verdicts = {
+        answers = {
             bool(safe([TCloseness(t, "s", distance)], classes_of([row], overall, [0], 2))[0])
             for distance in GroundDistance
         }
-        assert len(verdicts) == 1
+        assert len(answers) == 1
 
 
 def test_unknown_and_missing_cells_do_not_stretch_the_order() -> None:

@@ -120,21 +120,21 @@ def evaluate(
     save_text(out, render_interactive(page), overwrite=overwrite)
     lines = [
         {
-            "release": verdict.name,
-            "guarantee": verdict.claim,
-            "U1": verdict.marginals[0],
-            "U2": verdict.marginals[1],
-            "U3": verdict.marginals[2],
-            "95 % of pairs": verdict.most_pairs,
-            "worst pair": verdict.worst_pair[0],
-            "query error": verdict.query_error,
-            "learner": None if verdict.learning is None else verdict.learning[2],
-            "worst attack": verdict.headline.attack,
-            "advantage": verdict.headline.value,
-            "low": verdict.headline.interval.low,
-            "high": verdict.headline.interval.high,
+            "release": each.name,
+            "guarantee": each.claim,
+            "U1": each.marginals[0],
+            "U2": each.marginals[1],
+            "U3": each.marginals[2],
+            "95 % of pairs": each.most_pairs,
+            "worst pair": each.worst_pair[0],
+            "query error": each.query_error,
+            "learner": None if each.learning is None else each.learning[2],
+            "worst attack": each.headline.attack,
+            "advantage": each.headline.value,
+            "low": each.headline.interval.low,
+            "high": each.headline.interval.high,
         }
-        for verdict in found.results
+        for each in found.results
     ]
     result(
         {"page": str(out), "releases": [told(each) for each in found.results]},
@@ -170,11 +170,11 @@ def attack(
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        panel = open_population_split(real, holdout, described, seed=seed)
+        split = open_population_split(real, holdout, described, seed=seed)
     lines = []
     for each in submitted:
         with working(f"Attacking {each.name}"):
-            found = attack_rows(each.release, panel.members, panel.controls, claim=each.claim, people=people, seed=seed)
+            found = attack_rows(each.release, split.members, split.controls, claim=each.claim, people=people, seed=seed)
         lines += _attack_lines(each.name, found.results, found.headline)
     result(lines, columns(lines), as_json=as_json)
 
@@ -220,7 +220,7 @@ def audit(
             "measure": finding.measure,
             "claimed": finding.claimed,
             "proven": finding.proven,
-            "verdict": "not refuted" if finding.passed else "REJECTED",
+            "result": "not refuted" if finding.passed else "REJECTED",
             "event": finding.event,
         }
         for finding in found
@@ -296,15 +296,15 @@ def frontier(
     save_text(out, render_interactive(page), overwrite=overwrite)
     lines = [
         {
-            "release": verdict.name,
-            "U2": verdict.marginals[1],
-            "learner": None if verdict.learning is None else verdict.learning[2],
-            "worst attack": verdict.headline.attack,
-            "advantage": verdict.headline.value,
-            "low": verdict.headline.interval.low,
-            "high": verdict.headline.interval.high,
+            "release": each.name,
+            "U2": each.marginals[1],
+            "learner": None if each.learning is None else each.learning[2],
+            "worst attack": each.headline.attack,
+            "advantage": each.headline.value,
+            "low": each.headline.interval.low,
+            "high": each.headline.interval.high,
         }
-        for verdict in found.results
+        for each in found.results
     ]
     result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
 
@@ -338,11 +338,11 @@ def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantag
     ]
 
 
-def _sample_lines(verdicts: Sequence[EvaluationResult]) -> str:
+def _sample_lines(results: Sequence[EvaluationResult]) -> str:
     """A line for each release: where all was looked at and where a sample, and the standard errors."""
     lines = []
-    for verdict in verdicts:
-        taken = ", ".join(f"{share} of {what}" for what, share in verdict.sampled.items())
-        errors = ", ".join(f"{what} {error:.2g}" for what, error in verdict.standard_errors.items())
-        lines.append(f"{verdict.name}: {taken}; standard errors: {errors}.")
+    for each in results:
+        taken = ", ".join(f"{share} of {what}" for what, share in each.sampled.items())
+        errors = ", ".join(f"{what} {error:.2g}" for what, error in each.standard_errors.items())
+        lines.append(f"{each.name}: {taken}; standard errors: {errors}.")
     return "\n".join(lines)
