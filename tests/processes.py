@@ -21,7 +21,7 @@ from uvicorn import _subprocess as uvicorn_workers
 WORKERS_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # is read when its library is imported, which is why that is no preload
 _PRELOAD = (
     "__main__",
-    "tests.ledger.contenders",
+    "tests.ledger.racing_processes",
     "duckdb",
     "fastapi",
     "httptools",

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 from tests.ledger.asking import ROW, TENTH, ask, question, spent_epsilon
 from tests.ledger.commits import Wire, failing
-from tests.ledger.contenders import outcome
+from tests.ledger.racing_processes import outcome
 
 from sfumato.errors import LedgerError
 from sfumato.ledger import open_ledger

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 from tests.ledger.asking import ROW, question, spent_epsilon
-from tests.ledger.contenders import (
+from tests.ledger.racing_processes import (
     ANALYSTS,
     answer,
     answer_on_credit,

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 import pytest
 from sqlalchemy import event, text
 from tests.ledger.asking import TENTH, ask, spent_epsilon
-from tests.ledger.contenders import ask_once, outcome
+from tests.ledger.racing_processes import ask_once, outcome
 from tests.processes import processes
 
 from sfumato.errors import BudgetError
