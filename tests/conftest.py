@@ -1,4 +1,4 @@
-"""Fixtures that every room shares."""
+"""Fixtures that the tests of every package share."""
 
 from __future__ import annotations
 

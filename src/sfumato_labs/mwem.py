@@ -231,7 +231,7 @@ def _honest(
         iterates = iterate(vault.mechanisms(loss), loss, total, queries, experiment.schedule)
         found["mwem"].append(iterates.last[None])
         found["mwem_average"].append(iterates.average[None])
-        found["histogram"].append(released(lambda keeper: histogram(keeper, loss=loss, total=NoisyTotal())))
+        found["histogram"].append(released(lambda simulated: histogram(simulated, loss=loss, total=NoisyTotal())))
         best = ranked(experiment.domain, loss=loss, total=total, workload=workload)[0]
         found["auto"].append(released(best.run))
     return found

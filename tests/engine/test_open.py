@@ -186,15 +186,15 @@ READ_AGAIN = {
 }
 
 
-@pytest.mark.parametrize("door", READ_AGAIN.values(), ids=READ_AGAIN)
-def test_what_reads_a_file_again_never_returns_another_ones_content(tmp_path, door):
+@pytest.mark.parametrize("read", READ_AGAIN.values(), ids=READ_AGAIN)
+def test_what_reads_a_file_again_never_returns_another_ones_content(tmp_path, read):
     file = tmp_path / "t.csv"
     file.write_text("word,note\na,x\n")
     encoded = open_table(file).encode(Domain((WORD,)))
-    door(encoded)
+    read(encoded)
     rewrite(file)
     with pytest.raises(EngineError, match="open it again"):
-        door(encoded)
+        read(encoded)
 
 
 def test_a_column_of_another_length_is_refused(tmp_path):

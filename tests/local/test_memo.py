@@ -17,7 +17,7 @@ from sfumato.local import Client, Frequency
 from sfumato.local.protocol.device import FileMemo
 from sfumato.local.specs.frequency import Method
 
-KEEPER = """
+WRITER = """
 import secrets, sys
 from sfumato.local.protocol.device import FileMemo
 
@@ -33,7 +33,7 @@ def test_processes_that_share_a_memo_agree_on_every_answer_and_lose_none(tmp_pat
     path = tmp_path / "memo.json"
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", KEEPER, str(path), str(keys)],
+            [sys.executable, "-c", WRITER, str(path), str(keys)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

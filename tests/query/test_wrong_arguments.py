@@ -17,7 +17,7 @@ COUNT = query.count()
 BATCH = query.Explicit(("age",), np.eye(10, dtype=bool))
 ODD = (None, 5, "people.csv", [], {"a": 1}, DOMAIN, object())
 
-DOORS = {
+ASKED = {
     "ask": lambda vault: query.ask(vault, COUNT, loss=Rho(1)),
     "sql": lambda vault: query.sql(vault, "SELECT COUNT(*) FROM t", loss=Rho(1)),
     "answer_batch": lambda vault: query.answer_batch(vault, BATCH, loss=Rho(1)),
@@ -32,12 +32,12 @@ def vault() -> SimulatedVault:
     return SimulatedVault(ArrayTable(DOMAIN, np.arange(30).reshape(30, 1) % 10), seed=1)
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-def test_what_is_no_vault_is_refused(door, vault) -> None:
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_what_is_no_vault_is_refused(ask, vault) -> None:
     for odd in ODD:
         with pytest.raises(InputError, match=r"the vault that sf\.open"):
-            door(odd)
-    door(vault)
+            ask(odd)
+    ask(vault)
     assert vault.reserved
 
 

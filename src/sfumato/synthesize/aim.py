@@ -333,7 +333,7 @@ def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dic
 def selection_scores(
     state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
-    """Scores weight x (distance - expected noise), as the selection door takes them."""
+    """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
     sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
     distances = tuple(
         Distance(clique, reference(state.model, clique, sampled), state.groups(clique)) for clique in candidates

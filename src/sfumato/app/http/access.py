@@ -26,7 +26,7 @@ _REMEMBERED = 2.0  # seconds for which a worker trusts a key it has looked up; a
 _MOST = 1024
 
 
-class Doorkeeper:
+class KeyLookup:
     """Looks keys up, and remembers them for a moment."""
 
     def __init__(self, service: Service) -> None:
@@ -77,9 +77,9 @@ async def anyone(request: Request) -> Key:
     secret = secret_of(request)
     if secret is None:
         raise RefusalError("missing-key", "A key is needed", 401, "send 'Authorization: Bearer KEY'")
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    known = doorkeeper.known(secret)
-    return known if known is not None else await run_in_threadpool(doorkeeper.key, secret)
+    key_lookup: KeyLookup = request.app.state.key_lookup
+    known = key_lookup.known(secret)
+    return known if known is not None else await run_in_threadpool(key_lookup.key, secret)
 
 
 async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:

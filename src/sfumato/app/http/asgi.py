@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.app.http import datasets, openapi, problems, release_jobs, stewards
-from sfumato.app.http.access import Doorkeeper, Worker
+from sfumato.app.http.access import KeyLookup, Worker
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.processes import REQUESTS, end_with_parent, exposition, log, to_standard_error
 from sfumato.app.http.service import Service
@@ -45,7 +45,7 @@ def create(service: Service) -> FastAPI:
 
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
-    app.state.doorkeeper = Doorkeeper(service)
+    app.state.key_lookup = KeyLookup(service)
     problems.install(app)
     for router in (datasets.router, stewards.router, release_jobs.router):
         app.include_router(router)

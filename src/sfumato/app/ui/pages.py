@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from sfumato.app.http.access import COOKIE, Doorkeeper, Worker, secret_of
+from sfumato.app.http.access import COOKIE, KeyLookup, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
@@ -49,7 +49,7 @@ def mount(app: FastAPI) -> None:
 
 @router.get("/", response_class=HTMLResponse)
 def home(request: Request, worker: Worker) -> Response:
-    """Datasets, or the door."""
+    """Datasets, or the form that asks for a key."""
     key = known(request)
     if key is None:
         return page("enter.html.j2", key=None, wrong=secret_of(request) is not None)
@@ -79,9 +79,9 @@ def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker:
 @router.post("/enter")
 def enter(key: Annotated[str, Form(max_length=200)], request: Request) -> Response:
     """Take a key."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    key_lookup: KeyLookup = request.app.state.key_lookup
     try:
-        doorkeeper.key(key.strip())
+        key_lookup.key(key.strip())
     except RefusalError:
         return page("enter.html.j2", key=None, wrong=True, status=403)
     return _seated(request, key.strip())

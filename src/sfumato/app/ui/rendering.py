@@ -17,7 +17,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from sfumato.app.http.access import Doorkeeper, secret_of
+from sfumato.app.http.access import KeyLookup, secret_of
 from sfumato.app.http.problems import RefusalError, problem
 from sfumato.app.http.registry import Key
 from sfumato.errors import SfumatoError
@@ -114,9 +114,9 @@ def known(request: Request) -> Key | None:
         LedgerError: the ledger does not answer.
     """
     secret = secret_of(request)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    key_lookup: KeyLookup = request.app.state.key_lookup
     try:
-        return None if secret is None else doorkeeper.key(secret)
+        return None if secret is None else key_lookup.key(secret)
     except RefusalError:
         return None
 
