@@ -18,7 +18,7 @@ from sfumato.app.http.registry import Scope
 from sfumato.app.ui import dataset_pages, steward_pages
 from sfumato.app.ui.rendering import gauge, known, page, show_errors
 
-_SITTING = timedelta(hours=12)
+_KEY_LIFETIME = timedelta(hours=12)
 
 Text = Annotated[str, Form(max_length=20_000)]
 
@@ -72,8 +72,8 @@ def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker:
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
         return page("enter.html.j2", key=None, wrong=True, status=403)
-    _, secret = worker.registry.issue(found.name, Scope.STEWARD, _SITTING)
-    return _seated(request, secret)
+    _, secret = worker.registry.issue(found.name, Scope.STEWARD, _KEY_LIFETIME)
+    return _with_cookie(request, secret)
 
 
 @router.post("/enter")
@@ -84,7 +84,7 @@ def enter(key: Annotated[str, Form(max_length=200)], request: Request) -> Respon
         key_lookup.key(key.strip())
     except RefusalError:
         return page("enter.html.j2", key=None, wrong=True, status=403)
-    return _seated(request, key.strip())
+    return _with_cookie(request, key.strip())
 
 
 @router.post("/leave")
@@ -95,10 +95,10 @@ def leave() -> Response:
     return response
 
 
-def _seated(request: Request, secret: str) -> Response:
+def _with_cookie(request: Request, secret: str) -> Response:
     response = RedirectResponse("/", 303)
     secure = request.url.scheme == "https"
     response.set_cookie(
-        COOKIE, secret, httponly=True, samesite="strict", secure=secure, max_age=int(_SITTING.total_seconds())
+        COOKIE, secret, httponly=True, samesite="strict", secure=secure, max_age=int(_KEY_LIFETIME.total_seconds())
     )
     return response

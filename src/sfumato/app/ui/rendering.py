@@ -98,7 +98,7 @@ def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noq
         key = known(request)
     except SfumatoError:  # a ledger that does not answer knows nobody
         key = None
-    return page("mistake.html.j2", key=key, problem=found, status=reply.status_code)
+    return page("error.html.j2", key=key, problem=found, status=reply.status_code)
 
 
 def refused(error: Exception) -> Response:

@@ -59,9 +59,9 @@ class KeyForm(BaseModel):
 
 
 @router.get("/steward", response_class=HTMLResponse)
-def desk(request: Request, key: Steward, worker: Worker) -> Response:
+def steward_page(request: Request, key: Steward, worker: Worker) -> Response:
     """Datasets, keys and forms to change them."""
-    return forget_note(_desk(key, worker, **read_note(request)))
+    return forget_note(_steward_page(key, worker, **read_note(request)))
 
 
 @router.post("/steward/datasets", response_class=HTMLResponse)
@@ -154,12 +154,12 @@ def _journal(name: str, key: Key, worker: Worker, **said: Any) -> Response:  # n
 
 
 def _refused(key: Key, worker: Worker, error: Exception, filled: Mapping[str, Any]) -> Response:
-    """The desk with a refusal, and the form as it was filled in."""
+    """The steward's page with a refusal, and the form as it was filled in."""
     found = problem(error)
-    return _desk(key, worker, problem=found, filled=defaultdict(str, filled), status=found["status"])
+    return _steward_page(key, worker, problem=found, filled=defaultdict(str, filled), status=found["status"])
 
 
-def _desk(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
+def _steward_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
     registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all()]
     keys = [described(each) for each in worker.registry.all_keys()]
     return page("steward.html.j2", key=key, datasets=registered, keys=keys, **{"filled": _EMPTY, **said})
