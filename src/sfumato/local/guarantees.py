@@ -155,11 +155,11 @@ def divergence(epsilon: float, local: float, reports: int) -> float:
     clones = np.arange(max(0, math.floor(others * rate - spread)), min(others, math.ceil(others * rate + spread)) + 1)
     weight = binom.pmf(clones, others, rate)
     outside = binom.cdf(clones[0] - 1, others, rate) + binom.sf(clones[-1], others, rate)
-    true = math.exp(local) / (math.exp(local) + 1)
+    p = math.exp(local) / (math.exp(local) + 1)
     factor = math.exp(epsilon)
-    # the first count a is likelier under the first value where a true + (m - a) lie > factor (a lie + (m - a) true)
-    lie, total = 1 - true, clones + 1
-    first = np.floor(total * (factor * true - lie) / ((true - lie) * (1 + factor))) + 1
+    # the first count a is likelier under the first value where a p + (m - a) q > factor (a q + (m - a) p)
+    q, total = 1 - p, clones + 1
+    first = np.floor(total * (factor * p - q) / ((p - q) * (1 + factor))) + 1
     with_own, without = binom.sf(first - 2, clones, 0.5), binom.sf(first - 1, clones, 0.5)
-    gained = true * with_own + lie * without - factor * (lie * with_own + true * without)
+    gained = p * with_own + q * without - factor * (q * with_own + p * without)
     return float(weight @ np.maximum(gained, 0) * (1 + _SLACK) + outside)
