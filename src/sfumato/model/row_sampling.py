@@ -85,7 +85,7 @@ def spread_over(groups: CodeArray, weights: FloatArray, ends: CodeArray, generat
     ``groups`` has shape ``(rows,)``; ``weights``, shape ``(cells,)``, holds one group after the other, none
     without a cell, group g up to ``ends[g]``; weights of a group need not sum to one.
 
-    Rows are not looked at one by one: cells get whole counts, and are repeated in a random order of the group's rows.
+    Rows are not looked at one by one: cells get integer counts, and are repeated in a random order of the group's rows.
     """
     drawn = np.empty(len(groups), dtype=np.int32)
     if not len(groups):
@@ -96,12 +96,12 @@ def spread_over(groups: CodeArray, weights: FloatArray, ends: CodeArray, generat
         narrow = np.min_scalar_type(len(ends) - 1) if len(ends) <= 1 << 16 else np.dtype(np.int64)
         order = order[np.argsort(groups.astype(narrow)[order], kind="stable")]
     held = np.bincount(groups, minlength=len(ends))
-    counts = _whole_counts(held, weights, ends, generator)
+    counts = _integer_counts(held, weights, ends, generator)
     drawn[order] = np.repeat(np.arange(len(weights), dtype=np.int32), counts)
     return drawn
 
 
-def _whole_counts(held: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
+def _integer_counts(held: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
     """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
 
     The rows of a group lie at whole numbers from one random start; a cell has those below its edge.

@@ -112,7 +112,7 @@ def refuse_large(rows: int, attributes: int) -> None:
 
 
 def round_to_total(weights: FloatArray, total: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Whole counts that sum to ``total`` and differ from weights of that sum by less than one, unbiased.
+    """Integer counts that sum to ``total`` and differ from weights of that sum by less than one, unbiased.
 
     Systematic sampling (Madow 1949): one uniform offset decides every remainder, so that any run of
     neighbouring cells is off by less than one as well.
