@@ -51,9 +51,9 @@ def recode(*, suppressed: str | None) -> Recode:
 
 @pytest.mark.parametrize(("suppressed", "none"), [(None, -1), ("*", 3)])
 def test_rows_are_dealt_until_the_classes_are_full(suppressed: str | None, none: int) -> None:
-    dealing = ClassAssignment(recode(suppressed=suppressed))
-    first = dealing.classes([np.array([0, 1, 2], np.uint8)]).tolist()
-    second = dealing.classes([np.array([0, 1, 0, 0, 1], np.uint8)]).tolist()
+    assignment = ClassAssignment(recode(suppressed=suppressed))
+    first = assignment.classes([np.array([0, 1, 2], np.uint8)]).tolist()
+    second = assignment.classes([np.array([0, 1, 0, 0, 1], np.uint8)]).tolist()
     assert first[1:] == [2, none]
     assert (second[1], second[4]) == (2, none)
     assert Counter([first[0], second[0], second[2], second[3]]) == Counter([0, 0, 1, none])

@@ -77,7 +77,7 @@ def test_who_waited_for_the_lock_finds_what_another_made(url, monkeypatch, times
 
 
 def test_who_begins_it_under_another_limit_later_is_refused(url, monkeypatch):
-    enter, first = opening_module.enrol, []
+    enter, first = opening_module.insert_dataset, []
 
     def overtaken(connection, name, limit, unit):
         if not first:
@@ -85,7 +85,7 @@ def test_who_begins_it_under_another_limit_later_is_refused(url, monkeypatch):
             enter(connection, name, Epsilon(2), unit)  # what the faster one had committed before this lock was given
         enter(connection, name, limit, unit)
 
-    monkeypatch.setattr(opening_module, "enrol", overtaken)
+    monkeypatch.setattr(opening_module, "insert_dataset", overtaken)
     with pytest.raises(LimitError, match="never changes"):
         begin(url)
     with open_ledger(url, dataset="people", limit=None) as ledger:
@@ -106,7 +106,7 @@ POINTS = {
     "with an empty file": (Store, "_use_write_ahead_log"),
     "before any table": (Store, "founding"),
     "between tables": (store_module, "bring_up_to_date"),
-    "before the dataset": (opening_module, "enrol"),
+    "before the dataset": (opening_module, "insert_dataset"),
 }
 
 

@@ -222,13 +222,13 @@ def relabelled(
         about: how many rows there will be.
         folder: where rows are kept meanwhile if they are many; for this user only.
     """
-    dealing, quasi = ClassAssignment(recode), len(recode.attributes)
+    assignment, quasi = ClassAssignment(recode), len(recode.attributes)
     carried = [rows.schema.field(place).with_name(f"r{place}") for place in range(quasi, len(rows.schema))]
     schema = pa.schema([pa.field("class", pa.uint32()), *carried])
     mixer = Shuffle(schema, about, folder)
     try:
         for batch in rows:
-            numbers = dealing.classes([column.to_numpy() for column in batch.columns[:quasi]])
+            numbers = assignment.classes([column.to_numpy() for column in batch.columns[:quasi]])
             kept = pa.record_batch([pa.array(numbers.astype(np.uint32)), *batch.columns[quasi:]], schema=schema)
             mixer.add(kept if numbers.min(initial=0) >= 0 else kept.filter(pa.array(numbers >= 0)))
     except BaseException:

@@ -74,7 +74,7 @@ def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | N
         account = journal.dataset_account(connection, dataset)
     if account is None and create and limit is not None:
         with store.founding() as connection:
-            enrol(connection, dataset, limit, unit)
+            insert_dataset(connection, dataset, limit, unit)
             account = journal.dataset_account(connection, dataset)
         store.checkpoint()  # so that a copy of the file alone is a ledger at least
     if account is None or account.limit is None:
@@ -102,7 +102,7 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
     )
 
 
-def enrol(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> None:
+def insert_dataset(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> None:
     """Enter a new dataset; one that is there already is left as it is."""
     present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
     if connection.execute(present).one_or_none() is not None:
@@ -124,14 +124,14 @@ def enrol(connection: Connection, name: str, limit: Limit, unit: Unit | None) ->
     connection.execute(insert(schema.dataset).values(row))
 
 
-def found(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> Limit:
+def create_or_check(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> Limit:
     """Enter a dataset, or find that it has this limit and unit; returns the limit.
 
     Raises:
         LimitError: it has another limit.
         UnitError: it adds up losses of another unit.
     """
-    enrol(connection, name, limit, unit)
+    insert_dataset(connection, name, limit, unit)
     row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == name)).mappings().one()
     refuse_other_terms(name, loss_from(row["limit_loss"]), row["unit"], limit=limit, unit=unit)
     return limit

@@ -70,7 +70,7 @@ class UnknownDatasetError(InputError):
     """No dataset of that name is registered."""
 
 
-class OverspentError(BudgetError):
+class BudgetUsedUpError(BudgetError):
     """A refusal for a steward; ``spent_by`` has what each analyst spent, in words."""
 
     def __init__(self, message: str, spent_by: Mapping[str, str]) -> None:
@@ -117,7 +117,7 @@ def problem(error: Exception) -> dict[str, Any]:
     for kind, (name, title, status, shown, charged) in _KINDS:
         if isinstance(error, kind):
             more: dict[str, Any] = {"charged": charged}
-            if isinstance(error, OverspentError):
+            if isinstance(error, BudgetUsedUpError):
                 more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
@@ -145,7 +145,7 @@ def explained(ledger: Ledger, key: Key) -> Iterator[None]:
     """Tell a steward who spent the budget, where it does not admit what is done inside.
 
     Raises:
-        OverspentError: it does not, and the key is a steward's.
+        BudgetUsedUpError: it does not, and the key is a steward's.
         BudgetError: it does not, and the key is an analyst's.
     """
     try:
@@ -155,7 +155,7 @@ def explained(ledger: Ledger, key: Key) -> Iterator[None]:
             raise
         found = spent_by(ledger)
         shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
-        raise OverspentError(f"{error}; spent so far by analyst: {shares}", found) from error
+        raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", found) from error
 
 
 def install(app: FastAPI) -> None:

@@ -21,7 +21,7 @@ from sfumato.domain import Unit
 from sfumato.errors import InputError
 from sfumato.ledger import journal, schema
 from sfumato.ledger.entry import journalled_version
-from sfumato.ledger.opening import found
+from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 
@@ -140,7 +140,7 @@ class Registry:
             alike |= same_content(connection, new.read)
             if alike and not second_budget:
                 return tuple(sorted(alike))
-            found(connection, dataset.name, new.limit, new.unit)
+            create_or_check(connection, dataset.name, new.limit, new.unit)
             connection.execute(insert(_dataset).values(row))
             confirm(connection, dataset.name, new.read)
         return ()
@@ -214,7 +214,7 @@ class Reading:
     number: int
 
 
-class Readings:
+class TableVersions:
     """The confirmed version of each dataset of a server, over a store that is prepared."""
 
     def __init__(self, store: Store) -> None:

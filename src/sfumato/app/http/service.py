@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.registry import Dataset, Readings, Registration, Registry, Scope, refuse_name
+from sfumato.app.http.registry import Dataset, Registration, Registry, Scope, TableVersions, refuse_name
 from sfumato.app.http.tables import Loaded, ServedTables, read, whole
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.table_files import same_place
@@ -42,7 +42,7 @@ class Service:
         self._store = Store(url)
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
-        self.tables = ServedTables(Readings(self._store))
+        self.tables = ServedTables(TableVersions(self._store))
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from sfumato.app.http.problems import RefusalError, unreadable
-from sfumato.app.http.registry import Dataset, Read, Reading, Readings
+from sfumato.app.http.registry import Dataset, Read, Reading, TableVersions
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
@@ -67,8 +67,8 @@ class Fresh:
 class ServedTables:
     """The tables of one worker."""
 
-    def __init__(self, readings: Readings) -> None:
-        self._readings = readings
+    def __init__(self, versions: TableVersions) -> None:
+        self._versions = versions
         self._held: dict[str, Held] = {}
         self._confirmed: dict[str, tuple[float, Reading]] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -103,10 +103,10 @@ class ServedTables:
         """
         name = loaded.dataset.name
         with self._locks[name]:
-            before = self._readings.confirmed(name)
+            before = self._versions.confirmed(name)
             try:
                 fresh = read(loaded.dataset, loaded.domain)
-                found = self._readings.confirm(name, whole(fresh, loaded.dataset))
+                found = self._versions.confirm(name, whole(fresh, loaded.dataset))
             except (TableError, EngineError) as error:
                 raise unreadable(error) from error
             self._keep(name, self._holding(loaded, fresh, found.number), found)
@@ -125,13 +125,13 @@ class ServedTables:
 
     def _current(self, loaded: Loaded) -> Held:
         name = loaded.dataset.name
-        held, confirmed = self._held.get(name), self._readings.confirmed(name)
+        held, confirmed = self._held.get(name), self._versions.confirmed(name)
         number = 0 if confirmed is None else confirmed.number
         if held is None or confirmed is None or self._outdated(held, loaded.dataset, confirmed):
             try:
                 fresh = read(loaded.dataset, loaded.domain)
                 if confirmed is None:
-                    confirmed = self._readings.first(name, whole(fresh, loaded.dataset))
+                    confirmed = self._versions.first(name, whole(fresh, loaded.dataset))
             except (TableError, EngineError) as error:
                 raise RefusalError(
                     "data-unavailable",
@@ -157,7 +157,7 @@ class ServedTables:
         return confirmed is not None and held.version != confirmed.version and held.number != confirmed.number
 
     def _holding(self, loaded: Loaded, fresh: Fresh, number: int) -> Held:
-        version = self._readings.version_of(loaded.dataset.name, fresh.versions)
+        version = self._versions.version_of(loaded.dataset.name, fresh.versions)
         return Held(Vault(fresh.encoded, loaded.ledger), version, fresh.files, number)
 
     def _keep(self, name: str, held: Held, found: Reading) -> None:

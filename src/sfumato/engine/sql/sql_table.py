@@ -88,9 +88,9 @@ class Rewriting:
             for key, name in enumerate(recode.attributes)
         )
         listed = ", ".join([*(f"k{key}" for key in keys), *carried])
-        dealing, order = (secrets.token_hex(16) for _ in range(2))
+        assignment, order = (secrets.token_hex(16) for _ in range(2))
         codes = [f"c{self.encoding.domain.index(name)}" for name in recode.attributes]
-        drawn = f"SELECT {coarse}, {dialect.draw([*codes, *carried], dealing)} AS draw FROM {rows} {joins}"
+        drawn = f"SELECT {coarse}, {dialect.draw([*codes, *carried], assignment)} AS draw FROM {rows} {joins}"
         turn = "1"
         if recode.rows is not None:
             turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(f'k{key}' for key in keys)} ORDER BY draw)"
