@@ -151,8 +151,8 @@ def test_loss_maps(mechanism, factor):
     assert pure.charge.epsilon == Fraction(1, 2)
     assert pure.charge.rho == Fraction(1, 4) / factor
     assert pure.charge.delta == 0
-    bought = mechanism.for_loss(Rho("0.1"), sensitivity=1, monotone=False)
-    assert Fraction(1, 10) * (1 - Fraction(1, 10**15)) < bought.charge.rho <= Fraction(1, 10)
+    scaled = mechanism.for_loss(Rho("0.1"), sensitivity=1, monotone=False)
+    assert Fraction(1, 10) * (1 - Fraction(1, 10**15)) < scaled.charge.rho <= Fraction(1, 10)
 
 
 @given(st.fractions(Fraction(1, 10**40), 10**40))

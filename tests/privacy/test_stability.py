@@ -14,16 +14,16 @@ from sfumato.privacy.stability import StabilityThreshold
 @pytest.mark.parametrize("delta", ["0.3", "0.01", "1e-9"])
 @pytest.mark.parametrize("keys", [1, 2, 7])
 def test_the_threshold_is_the_least_that_keeps_delta(delta, keys):
-    bought = StabilityThreshold(EpsilonDelta("0.7", delta), keys_per_unit=keys)
+    mechanism = StabilityThreshold(EpsilonDelta("0.7", delta), keys_per_unit=keys)
 
     def failure(threshold):
         """The chance that any of the unit's keys, each of count one, is shown: summed over the noise."""
-        reach = 60 * math.isqrt(int(bought.noise.variance) + 1) + 200
-        shown = sum(bought.noise.enclose_pmf(k)[0] for k in range(threshold - 1, reach))
+        reach = 60 * math.isqrt(int(mechanism.noise.variance) + 1) + 200
+        shown = sum(mechanism.noise.enclose_pmf(k)[0] for k in range(threshold - 1, reach))
         return 1 - (1 - shown) ** keys
 
-    assert failure(bought.threshold) <= Fraction(delta)
-    assert failure(bought.threshold - 1) > Fraction(delta)
+    assert failure(mechanism.threshold) <= Fraction(delta)
+    assert failure(mechanism.threshold - 1) > Fraction(delta)
 
 
 @pytest.mark.parametrize("keys", [1, 2])
@@ -33,7 +33,7 @@ def test_pure_noise_with_threshold_is_epsilon_delta(keys):
     The hockey-stick divergence is summed over the outputs (mask and noisy numbers) of the keys.
     """
     epsilon, delta = Fraction(7, 10), Fraction(1, 20)
-    bought = StabilityThreshold(EpsilonDelta(epsilon, delta), keys_per_unit=keys)
+    mechanism = StabilityThreshold(EpsilonDelta(epsilon, delta), keys_per_unit=keys)
     span = range(-80, 81)
 
     def outputs(count):
@@ -42,8 +42,8 @@ def test_pure_noise_with_threshold_is_epsilon_delta(keys):
             return {None: 1.0}
         law = {None: 0.0}
         for k in span:
-            law_key = count + k if count + k >= bought.threshold else None
-            law[law_key] = law.get(law_key, 0.0) + bought.noise.pmf(k)
+            law_key = count + k if count + k >= mechanism.threshold else None
+            law[law_key] = law.get(law_key, 0.0) + mechanism.noise.pmf(k)
         return law
 
     def together(first, second):
@@ -74,17 +74,17 @@ def test_charges():
 
 
 def test_release_shows_common_keys_and_hides_rare_ones():
-    bought = StabilityThreshold(EpsilonDelta(1, "1e-9"), keys_per_unit=1)
+    mechanism = StabilityThreshold(EpsilonDelta(1, "1e-9"), keys_per_unit=1)
     units = np.array([1] * 1000 + [10_000] * 10, dtype=np.int64)
-    shown, noisy = bought.release(units, OsEntropy())
+    shown, noisy = mechanism.release(units, OsEntropy())
     assert shown.tolist() == [False] * 1000 + [True] * 10
     assert noisy.shape == (10,)
-    assert (noisy >= bought.threshold).all()
+    assert (noisy >= mechanism.threshold).all()
 
 
 def test_a_count_of_zero_is_never_shown():
-    bought = StabilityThreshold(EpsilonDelta("0.01", "0.49"), keys_per_unit=1)
-    shown, _ = bought.release(np.zeros(2000, dtype=np.int64), SimulatedEntropy(1))
+    mechanism = StabilityThreshold(EpsilonDelta("0.01", "0.49"), keys_per_unit=1)
+    shown, _ = mechanism.release(np.zeros(2000, dtype=np.int64), SimulatedEntropy(1))
     assert not shown.any()
 
 

@@ -1,4 +1,4 @@
-"""Bought edges: about equal bins, an exact charge, and nothing read off the data beside the counts."""
+"""Measured edges: about equal bins, an exact charge, and nothing read off the data beside the counts."""
 
 import itertools
 

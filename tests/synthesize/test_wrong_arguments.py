@@ -58,7 +58,7 @@ def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(me
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize(
-    "total", [synthesize.PublicTotal(30), synthesize.BudgetShare(Fraction(1, 2))], ids=["public", "bought"]
+    "total", [synthesize.PublicTotal(30), synthesize.BudgetShare(Fraction(1, 2))], ids=["public", "share"]
 )
 @pytest.mark.parametrize(
     "loss",

@@ -50,7 +50,7 @@ class Terms(TypedDict):
 class AnswerCache:
     """Receipts of one dataset by release and analyst, the latest asked for: asking again needs no lock and no database.
 
-    What was paid for and answered stays so: entries and answers are never changed or removed.  Nothing else may be
+    What was charged and answered stays so: entries and answers are never changed or removed.  Nothing else may be
     remembered here, least of all what is left of a budget.
     """
 

@@ -32,7 +32,7 @@ class Order:
 
 
 def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> Receipt:
-    """Charge for a release, or find that it is paid for.
+    """Charge for a release, or find that it was charged before.
 
     A release that is in the journal costs the dataset nothing, whether its answer is stored or still
     pending: nothing of a pending one has been released, so whoever asks may complete it.  An analyst who
@@ -127,8 +127,10 @@ def _release(transaction: Transaction, event: Event, attempt: Attempt | None, *,
     if attempt is not None and event.charge is not None:
         attempt.begin(opened.hash, retried=False)
         attempt.journalled(retried=False)
-    paid = event.charge is not None
-    return Receipt(opened.number, event.key, None, charged=paid, charged_analyst=paid and event.analyst is not None)
+    charged = event.charge is not None
+    return Receipt(
+        opened.number, event.key, None, charged=charged, charged_analyst=charged and event.analyst is not None
+    )
 
 
 def _repeat(transaction: Transaction, event: Event, found: Stored) -> Receipt:

@@ -184,7 +184,7 @@ class Found:
         analysts: accounts by name, locked; a new one is empty and has no cap.
         known: the analysts who have an account already.
         releases: the latest by key; None: there is none, or it failed.
-        shown: keys of these releases that an analyst has paid for, with the analyst.
+        shown: keys of these releases that an analyst was charged for, with the analyst.
         retries: key of the release that a retry key stands for, by analyst and retry key, or None.
     """
 
@@ -300,7 +300,7 @@ class Transaction:
         return self._found.releases[key]
 
     def was_shown(self, key: str, analyst: str) -> bool:
-        """Whether the analyst has paid for the release of that key already."""
+        """Whether the analyst was charged for the release of that key already."""
         return (key, analyst) in self._found.shown
 
     def retried(self, retry_key: str, analyst: str | None) -> str | None:

@@ -36,8 +36,8 @@ class StabilityThreshold:
 
     Source: Korolova, Kenthapadi, Mishra and Ntoulas 2009; Bun and Steinke 2016, Definition 8.1.
 
-    >>> bought = StabilityThreshold(EpsilonDelta(1, "1e-6"), keys_per_unit=1)
-    >>> bought.threshold, bought.charge.delta
+    >>> mechanism = StabilityThreshold(EpsilonDelta(1, "1e-6"), keys_per_unit=1)
+    >>> mechanism.threshold, mechanism.charge.delta
     (15, Fraction(1, 1000000))
     """
 

@@ -44,7 +44,7 @@ class BatchAnswer(Release):
 
     @property
     def headline(self) -> str:
-        """How many answers, and how they were bought."""
+        """How many answers, and how they were measured."""
         return f"{len(self.answers):,} counts by {self.strategy}"
 
 

@@ -1,4 +1,4 @@
-"""What can be asked: aggregates over filtered rows, by groups; and the few noisy tables that a question buys.
+"""What can be asked: aggregates over filtered rows, by groups; and the few noisy tables that a question measures.
 
 A closed language, so that whether a question can be answered depends on the domain alone.  Aggregates that need the
 same table share it, and two questions that need the same tables are one release.

@@ -25,7 +25,7 @@ from sfumato.synthesize import row_count
 from sfumato.synthesize.aim import aim, annealed, expected_error
 from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.row_count import Bought, BudgetShare, NoisyTotal, PublicTotal, RowCount
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, SeparateTotal
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import VaultInterface, refuse_no_vault
 from sfumato.vault.release import ReleasedRows
@@ -200,8 +200,8 @@ def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tu
     schedule = weights.Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
     if size > weights.MOST_CELLS or size * max(ROUNDS, length) > MOST_MATRIX_CELLS:
         return ()
-    bought: Bought = COUNT_SHARE if isinstance(total, NoisyTotal) else total
-    variance = weights.query_variance(domain, loss, bought, schedule)
+    separate: SeparateTotal = COUNT_SHARE if isinstance(total, NoisyTotal) else total
+    variance = weights.query_variance(domain, loss, separate, schedule)
     # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
     kept = min(1.0, max(size - 1, 1) / schedule.rounds)
     return (
@@ -210,7 +210,7 @@ def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tu
             math.sqrt(variance * kept),
             f"on {schedule.rounds} measured queries of {length}",
             "the table is further off on queries that are never measured",
-            lambda vault: weights.mwem(vault, loss=loss, total=bought, workload=workload, schedule=schedule),
+            lambda vault: weights.mwem(vault, loss=loss, total=separate, workload=workload, schedule=schedule),
         ),
     )
 

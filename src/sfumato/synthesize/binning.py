@@ -1,4 +1,4 @@
-"""Bin edges of a numeric column, bought rather than read: a quantile tree through the vault.
+"""Bin edges of a numeric column, measured rather than read: a quantile tree through the vault.
 
 Edges taken from the data reveal single values; edges declared in advance may waste cells where nobody is.
 Here the range is split again where a noisy count says that enough people are (after Zhang, Xiao and Xie

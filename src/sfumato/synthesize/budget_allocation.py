@@ -21,7 +21,7 @@ _PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
 
 @dataclass(frozen=True)
 class Division:
-    """The noise that shares of a loss buy, for a unit of ``rows`` rows.
+    """The noise that shares of a loss allow, for a unit of ``rows`` rows.
 
     Under rho a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s); under
     epsilon discrete Laplace noise of rows sqrt(2) / (epsilon s).

@@ -67,9 +67,9 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowCount, cliques: Se
 
 def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
     """Measure every table through ``mechanisms``, together with the row count at ``loss``, and make them consistent."""
-    bought = None if isinstance(total, NoisyTotal) else row_count.buy(mechanisms, loss, total)
+    separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
     measured = mechanisms.measure([Marginal(clique) for clique in cliques], after_count(loss, total))
-    count = _summed([measurement.values for measurement in measured]) if bought is None else bought
+    count = _summed([measurement.values for measurement in measured]) if separate is None else separate
     parts = tuple(
         Factor(clique, project_to_total(measurement.values, count).reshape(mechanisms.domain.project(clique).shape))
         for clique, measurement in zip(cliques, measured, strict=True)
@@ -162,11 +162,11 @@ def optimised(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -
 
 def estimate(mechanisms: Mechanisms, loss: Loss, total: RowCount, chosen: StrategyOption) -> Product:
     """Measure a strategy, together with the row count at ``loss``, and make the cells consistent."""
-    bought = None if isinstance(total, NoisyTotal) else row_count.buy(mechanisms, loss, total)
+    separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
     weighted = chosen.weighted
     (measured,) = mechanisms.measure([weighted], after_count(loss, total))
     answers = measured.values.astype(np.float64)
-    count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if bought is None else bought
+    count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if separate is None else separate
     table = _nearest(weighted.weights.astype(np.float64), answers, count)
     table = table.reshape(mechanisms.domain.project(chosen.attributes).shape)
     return Product.over(mechanisms.domain, (Factor(chosen.attributes, table),), count)

@@ -88,7 +88,7 @@ def begin(
     Args:
         mechanisms: where to measure.
         allowance: what the loss is taken from.
-        total: where the number of rows comes from; a rough noisy count is bought unless it is public.
+        total: where the number of rows comes from; a rough noisy count is measured unless it is public.
         share: of the loss, for the marginals; None for a share that grows with the noise relative to the
             noisy number of rows (a table of little signal is spent on what can still be seen).
         zeros: cells that are impossible; codes of which different cells are impossible share no group.

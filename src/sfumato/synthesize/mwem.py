@@ -22,7 +22,7 @@ from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import Bought, NoisyTotal, after_count
+from sfumato.synthesize.row_count import NoisyTotal, SeparateTotal, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
@@ -58,7 +58,9 @@ class Schedule:
             raise InputError("the output of MWEM is Output.LAST or Output.AVERAGE", culprit=self)
 
 
-def mwem(vault: VaultInterface, *, loss: Loss, total: Bought, workload: Workload, schedule: Schedule) -> Synthetic:
+def mwem(
+    vault: VaultInterface, *, loss: Loss, total: SeparateTotal, workload: Workload, schedule: Schedule
+) -> Synthetic:
     """Release a table that answers ``workload`` well, and rows.
 
     Each of T rounds spends 1/2T of the loss on selecting (score |q(A) - q(B)|, of sensitivity 1 under
@@ -100,9 +102,11 @@ class Iterates:
     count: int
 
 
-def iterate(mechanisms: Mechanisms, loss: Loss, total: Bought, queries: Counting, schedule: Schedule) -> Iterates:
+def iterate(
+    mechanisms: Mechanisms, loss: Loss, total: SeparateTotal, queries: Counting, schedule: Schedule
+) -> Iterates:
     """Run MWEM through ``mechanisms`` at ``loss``."""
-    count = max(1, row_count.buy(mechanisms, loss, total))  # weights are shares of the count
+    count = max(1, row_count.measure_total(mechanisms, loss, total))  # weights are shares of the count
     part = _part(loss, total, schedule)
     matrix = queries.matrix
     products = matrix.astype(np.float64)
@@ -126,19 +130,19 @@ def iterate(mechanisms: Mechanisms, loss: Loss, total: Bought, queries: Counting
     return Iterates(weights, past / max(1, schedule.rounds - 1), count)
 
 
-def expected_errors(domain: Domain, loss: Loss, total: Bought, schedule: Schedule) -> dict[str, float]:
+def expected_errors(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> dict[str, float]:
     """Standard deviation of the noise on one measured query; what was never measured can be further off."""
     return {"standard deviation of a measured query": math.sqrt(query_variance(domain, loss, total, schedule))}
 
 
-def query_variance(domain: Domain, loss: Loss, total: Bought, schedule: Schedule) -> float:
+def query_variance(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> float:
     """Variance of the noise on one measured query."""
     asked = Counting((), np.ones((1, 1), dtype=bool))
     (noise,) = noises(domain, [asked], _part(loss, total, schedule), None)
     return noise.variance
 
 
-def _part(loss: Loss, total: Bought, schedule: Schedule) -> Epsilon | Rho:
+def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho:
     """The loss of one choice, and of one measurement.
 
     Raises:
@@ -170,7 +174,7 @@ def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting
     return counting(workload, domain)
 
 
-def _describe(queries: Counting, total: Bought, schedule: Schedule) -> dict[str, Any]:
+def _describe(queries: Counting, total: SeparateTotal, schedule: Schedule) -> dict[str, Any]:
     return {
         "queries": queries.canonical(),
         "total": row_count.describe(total),

@@ -51,7 +51,7 @@ class NoisyTotal:
 
 
 RowCount: TypeAlias = PublicTotal | BudgetShare | NoisyTotal
-Bought: TypeAlias = PublicTotal | BudgetShare
+SeparateTotal: TypeAlias = PublicTotal | BudgetShare
 
 
 def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
@@ -117,12 +117,12 @@ def divisible(loss: Loss) -> Epsilon | Rho:
 
 
 def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:
-    """What remains of the loss after the row count was paid."""
+    """What remains of the loss after the row count was charged."""
     whole = divisible(loss)
     return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
 
 
-def buy(mechanisms: Mechanisms, loss: Loss, total: Bought) -> int:
+def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> int:
     """The number of rows to use; what is left of the loss is ``after_count``."""
     if isinstance(total, PublicTotal):
         return total.count

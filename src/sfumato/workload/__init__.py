@@ -1,4 +1,4 @@
-"""Sets of counting queries, and which noisy sums to buy to answer them."""
+"""Sets of counting queries, and which noisy sums to measure to answer them."""
 
 from sfumato.workload.counting_queries import (
     Boxes,

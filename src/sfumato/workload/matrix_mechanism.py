@@ -1,4 +1,4 @@
-"""Which noisy counts to buy for a workload: the matrix mechanism, without looking at the data.
+"""Which noisy counts to measure for a workload: the matrix mechanism, without looking at the data.
 
 A workload W of counting queries over n cells is answered as W A^+ (A x + noise), where the rows of the
 strategy A are what is really measured.  The expected total squared error of all queries is the variance of
