@@ -13,7 +13,7 @@ from sfumato.engine.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
-from sfumato.query import accuracy, ask, count, mean, sql, table, too_small, total
+from sfumato.query import accuracy, ask, count, drowned_queries, mean, sql, table, total
 from sfumato.query.aggregate import Count
 from sfumato.query.question import Query, plan
 from sfumato.query.select_statement import parse
@@ -96,11 +96,11 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(
     queries = [count(), total("age"), mean("age"), *(parse(f"SELECT {each} FROM t", DOMAIN) for each in
                ("VAR_POP(income)", "STDDEV_POP(age)", "MEDIAN(income)", "MIN(age)"))]  # fmt: skip
     for query in queries:
-        (said,) = too_small(DOMAIN, query, tiny, rows=4000)
+        (said,) = drowned_queries(DOMAIN, query, tiny, rows=4000)
         assert said.endswith("noise may outweigh all of 4,000 rows; the answer would say nothing")
-        (unknown,) = too_small(DOMAIN, query, tiny)
+        (unknown,) = drowned_queries(DOMAIN, query, tiny)
         assert "of fewer rows the answer says nothing" in unknown
-        assert too_small(DOMAIN, query, MUCH) == too_small(DOMAIN, query, MUCH, rows=4000) == ()
-    assert too_small(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
-    assert not too_small(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
+        assert drowned_queries(DOMAIN, query, MUCH) == drowned_queries(DOMAIN, query, MUCH, rows=4000) == ()
+    assert drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
+    assert not drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
     assert any("outweigh" in remark for remark in sql(fake, "SELECT COUNT(*) FROM t", loss=tiny).remarks)

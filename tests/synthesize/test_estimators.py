@@ -9,18 +9,18 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.synthesize import NoisyTotal, PublicTotal, Synthesizer, histogram, too_small
+from sfumato.synthesize import NoisyTotal, PublicTotal, Synthesizer, drowned_totals, histogram
 from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain((Integer(name="x", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 
 
 def test_a_loss_at_which_noise_outweighs_the_table_is_said_beforehand() -> None:
-    (said,) = too_small(DOMAIN, Epsilon("0.01"), PublicTotal(250))  # a count is off by up to 300 rows
+    (said,) = drowned_totals(DOMAIN, Epsilon("0.01"), PublicTotal(250))  # a count is off by up to 300 rows
     assert "all of 250 rows" in said
-    assert too_small(DOMAIN, Epsilon("0.01"), PublicTotal(1000)) == ()
-    assert too_small(DOMAIN, Epsilon("0.01"), NoisyTotal()) == ()
-    (said,) = too_small(DOMAIN, Epsilon("0.001"), NoisyTotal())
+    assert drowned_totals(DOMAIN, Epsilon("0.01"), PublicTotal(1000)) == ()
+    assert drowned_totals(DOMAIN, Epsilon("0.01"), NoisyTotal()) == ()
+    (said,) = drowned_totals(DOMAIN, Epsilon("0.001"), NoisyTotal())
     assert "of fewer rows a synthetic table says nothing" in said
 
 

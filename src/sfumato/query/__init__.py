@@ -1,7 +1,7 @@
 """Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches."""
 
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.query.accuracy import accuracy, cost, too_small
+from sfumato.query.accuracy import accuracy, cost, drowned_queries
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, choose_quantile, sql
@@ -38,6 +38,7 @@ __all__ = [
     "choose_quantile",
     "cost",
     "count",
+    "drowned_queries",
     "mean",
     "median",
     "non_negative_integers",
@@ -47,6 +48,5 @@ __all__ = [
     "sql",
     "strategies",
     "table",
-    "too_small",
     "total",
 ]

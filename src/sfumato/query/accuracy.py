@@ -18,10 +18,9 @@ from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.query.aggregate import Certainty, Expected
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
-from sfumato.vault.mechanisms import Additive
+from sfumato.vault.mechanisms import MANY_ROWS, Additive
 
 _FINEST_EPSILON = -9
-_MANY_ROWS = 1000  # noise of so many rows is told where nobody says how many there are
 _ALL_ROWS = 1e18  # more than any table has
 _DIGITS = 1000  # an epsilon is stated with three digits
 _USUAL = Certainty(Fraction(95, 100))
@@ -87,7 +86,7 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
     raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
 
 
-def too_small(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
+def drowned_queries(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
     """Which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
 
     Args:
@@ -103,20 +102,20 @@ def too_small(domain: Domain, query: Query, loss: Loss, *, rows: int | None = No
     if query.discovered:
         return ()
     planned = plan(query, domain)
-    return drowned(domain, query, planned, planned.mechanisms(domain, loss), rows)
+    return drowned_in_plan(domain, query, planned, planned.mechanisms(domain, loss), rows)
 
 
-def drowned(
+def drowned_in_plan(
     domain: Domain, query: Query, planned: QueryPlan, mechanisms: Sequence[Additive], rows: int | None = None
 ) -> tuple[str, ...]:
-    """As :func:`too_small`, of a plan whose noise is known."""
+    """As :func:`drowned_queries`, of a plan whose noise is known."""
     said = []
     for name, aggregate, source in zip(query.labels, query.aggregates, planned.source, strict=True):
         rows_hidden = aggregate.outweighed(mechanisms[planned.places(source)[0]], domain, _USUAL)
         most = math.ceil(min(rows_hidden, _ALL_ROWS))
         if rows is not None and most >= rows:
             said.append(f"{name}: at this loss noise may outweigh all of {rows:,} rows; the answer would say nothing")
-        elif rows is None and most > _MANY_ROWS:
+        elif rows is None and most > MANY_ROWS:
             said.append(f"{name}: at this loss noise may outweigh {most:,} rows; of fewer rows the answer says nothing")
     return tuple(said)
 

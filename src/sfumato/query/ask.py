@@ -21,7 +21,7 @@ from sfumato.errors import LossError, QueryError
 from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
-from sfumato.query.accuracy import drowned, expected_errors
+from sfumato.query.accuracy import drowned_in_plan, expected_errors
 from sfumato.query.aggregate import Certainty, Estimates, numeric
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
@@ -151,7 +151,7 @@ def _read(
         keys=keys,
         values=tuple(zip(*columns, strict=True)),
         confidence=certainty.confidence,
-        remarks=(*query.meaning(domain), *drowned(domain, query, planned, added)),
+        remarks=(*query.meaning(domain), *drowned_in_plan(domain, query, planned, added)),
         truncation=truncation,
     )
 

@@ -8,7 +8,7 @@ from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.mwem import Output, Schedule, mwem
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, too_small
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.synthetic import Synthetic, load, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
@@ -29,6 +29,7 @@ __all__ = [
     "annealed",
     "auto",
     "cells_of",
+    "drowned_totals",
     "histogram",
     "load",
     "load_zeros",
@@ -42,5 +43,4 @@ __all__ = [
     "ranges",
     "rectangles",
     "save",
-    "too_small",
 ]

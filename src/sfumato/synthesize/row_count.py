@@ -13,10 +13,9 @@ from sfumato.errors import InputError, LossError
 from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.mechanisms import noises
+from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.questions import Marginal
 
-_MANY = 1000  # noise of so many rows is told where nobody says how many there are
 _WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so many rows takes minutes and says nothing
 
 
@@ -82,7 +81,7 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
         )
 
 
-def too_small(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ...]:
+def drowned_totals(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ...]:
     """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
 
     What is compared is the noise on one count at the whole loss, of which every table gets a part only: with a public
@@ -92,7 +91,7 @@ def too_small(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ...]:
     most = noise.quantile(Fraction(95, 100))
     if isinstance(total, PublicTotal) and most >= total.count:
         return (f"at this loss noise may outweigh all of {total.count:,} rows; a synthetic table would say nothing",)
-    if not isinstance(total, PublicTotal) and most > _MANY:
+    if not isinstance(total, PublicTotal) and most > MANY_ROWS:
         return (f"at this loss noise may outweigh {most:,} rows; of fewer rows a synthetic table says nothing",)
     return ()
 

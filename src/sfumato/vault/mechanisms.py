@@ -25,6 +25,8 @@ from sfumato.vault.scores import Scores
 
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
+MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of that may outweigh more rows than this
+
 
 class PrivacyFilter:
     """What a release may still spend of the charge that it reserved, exactly and never beyond it.

@@ -91,7 +91,7 @@ def query(
     from sfumato.app.requests.queries import AskRequest, CostRequest
     from sfumato.domain import load
     from sfumato.privacy.loss import plain
-    from sfumato.query import too_small
+    from sfumato.query import drowned_queries
 
     described = load(domain)
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
@@ -131,7 +131,7 @@ def query(
     first = loss.loss()
     if rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
-    for warning in too_small(described, parsed, first):
+    for warning in drowned_queries(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
     source = Source(
         table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst

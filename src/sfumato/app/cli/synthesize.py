@@ -82,7 +82,7 @@ def synthesize(
     """Release a synthetic table under differential privacy."""
     from sfumato.app.requests.fields import LossFields, filled
     from sfumato.app.requests.releases import SynthesizeRequest
-    from sfumato.synthesize import NoisyTotal, PublicTotal, too_small
+    from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.release import save_text, writable
 
@@ -102,7 +102,7 @@ def synthesize(
     vault = source.vault(first=loss)
     if rows is not None:
         refuse_large(rows, len(vault.domain))
-    for warning in too_small(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
+    for warning in drowned_totals(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
         remark(f"Before it is charged: {warning}.")
     with working("Measuring and fitting"):
         release = request.release(vault)

@@ -177,7 +177,7 @@ class CostRequest(StrictModel):
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
         """
-        from sfumato.query.accuracy import accuracy, cost, too_small
+        from sfumato.query.accuracy import accuracy, cost, drowned_queries
 
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
@@ -186,7 +186,7 @@ class CostRequest(StrictModel):
             loss = self.loss.loss()
             expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
             return Foreseen(
-                None, expected, error_notes(expected, more) + list(too_small(domain, query, loss, rows=rows))
+                None, expected, error_notes(expected, more) + list(drowned_queries(domain, query, loss, rows=rows))
             )
         assert self.error is not None
         needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
