@@ -76,7 +76,7 @@ def test_charges():
 def test_release_shows_common_keys_and_hides_rare_ones():
     mechanism = StabilityThreshold(EpsilonDelta(1, "1e-9"), keys_per_unit=1)
     units = np.array([1] * 1000 + [10_000] * 10, dtype=np.int64)
-    shown, noisy = mechanism.release(units, OsEntropy())
+    shown, noisy = mechanism.apply(units, OsEntropy())
     assert shown.tolist() == [False] * 1000 + [True] * 10
     assert noisy.shape == (10,)
     assert (noisy >= mechanism.threshold).all()
@@ -84,7 +84,7 @@ def test_release_shows_common_keys_and_hides_rare_ones():
 
 def test_a_count_of_zero_is_never_shown():
     mechanism = StabilityThreshold(EpsilonDelta("0.01", "0.49"), keys_per_unit=1)
-    shown, _ = mechanism.release(np.zeros(2000, dtype=np.int64), SimulatedEntropy(1))
+    shown, _ = mechanism.apply(np.zeros(2000, dtype=np.int64), SimulatedEntropy(1))
     assert not shown.any()
 
 

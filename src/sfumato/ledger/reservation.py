@@ -53,7 +53,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
     known = None if order.retry_key is None else transaction.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
         raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
-    found = transaction.release(key)
+    found = transaction.stored_release(key)
     if found is None:
         receipt = _release(transaction, event, attempt)
     elif attempt is None or found.answer is not None or event.charge is None:
@@ -79,7 +79,7 @@ def settle(transaction: Transaction, receipt: Receipt, answer: bytes) -> bytes:
     Raises:
         LedgerError: the release was closed as failed.
     """
-    found = transaction.release(receipt.key)
+    found = transaction.stored_release(receipt.key)
     if found is None or found.number != receipt.number:
         raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=receipt.number)
     if found.answer is not None:
@@ -90,7 +90,7 @@ def settle(transaction: Transaction, receipt: Receipt, answer: bytes) -> bytes:
 
 def fail(transaction: Transaction, event: Event, number: int) -> None:
     """Close a release as failed, unless it has an answer or is closed."""
-    found = transaction.release(event.key)
+    found = transaction.stored_release(event.key)
     if found is not None and found.number == number and found.answer is None:
         transaction.fail(event)
 

@@ -295,7 +295,7 @@ class Transaction:
         """The account of an analyst, locked; a new one is empty and has no cap."""
         return self._found.analysts[name]
 
-    def release(self, key: str) -> Stored | None:
+    def stored_release(self, key: str) -> Stored | None:
         """The release of that key, answered or pending; None where there is none that did not fail."""
         return self._found.releases[key]
 

@@ -63,7 +63,7 @@ class StabilityThreshold:
         pure = self.noise.loss(self.keys_per_unit).value
         return Charge(pure, pure**2 / 2, self.delta)
 
-    def release(self, units: NDArray[np.int64], entropy: Entropy) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def apply(self, units: NDArray[np.int64], entropy: Entropy) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which keys are shown, and their noisy numbers of units.
 
         Args:

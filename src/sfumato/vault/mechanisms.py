@@ -110,7 +110,7 @@ class TableMechanisms:
         mechanism = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows)
         self._filter.spend(mechanism.charge)
         found = reveal(self._exactly.encoded.keys(columns))
-        shown, units = mechanism.release(found["units"].to_numpy(), self._entropy)
+        shown, units = mechanism.apply(found["units"].to_numpy(), self._entropy)
         released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
 

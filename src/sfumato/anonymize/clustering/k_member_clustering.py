@@ -77,7 +77,7 @@ class Clusters:
             self._dropped.append((number, cluster))
         return cluster
 
-    def release(self, numbers: Iterable[int]) -> None:
+    def free(self, numbers: Iterable[int]) -> None:
         """Dissolve classes: rows go home if there is one, or if k of a tuple come together; others need a class."""
         for number in numbers:
             for tuple_, rows in self.drop(number).parts.items():
@@ -318,7 +318,7 @@ def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -
         if not clusters.mixed or monotonic() > deadline:
             return
         home, need, loss = clusters.home.copy(), clusters.need.copy(), clusters.loss
-        clusters.release(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
+        clusters.free(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
         placed = growth.place(np.flatnonzero(clusters.need).tolist(), noise=MOST_NOISE * float(rng.random()))
         if placed and clusters.loss <= loss:
             clusters.settle()

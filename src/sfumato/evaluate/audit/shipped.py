@@ -127,7 +127,7 @@ def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) ->
     """Noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
 
     def draw(count: int) -> NDArray[np.int64]:
-        shown, noisy = mechanism.release(np.tile(np.array(units, dtype=np.int64), count), entropy)
+        shown, noisy = mechanism.apply(np.tile(np.array(units, dtype=np.int64), count), entropy)
         flat = np.full(len(shown), -1, dtype=np.int64)
         flat[shown] = noisy
         seen = np.full((count, 2), -1, dtype=np.int64)
