@@ -108,7 +108,7 @@ def run_mu(options: Options) -> LabResult:
     rows: list[Row] = []
     for name, column in values.items():
         for epsilon in epsilons:
-            options.progress(f"{name}, e = {float(epsilon):g}")
+            options.progress(f"{name}, epsilon = {float(epsilon):g}")
             rows += _reused(name, column, graded(epsilon, budgets), epsilon, uses, runs, generator)
     return LabResult(
         lab="hiera-mu",
@@ -182,7 +182,7 @@ def _summary_mu(rows: Sequence[Row]) -> Table:
         printed = case.get(printed_hiera.PRINTED_MU, case[least])
         lines.append(
             {
-                "experiment": f"mean absolute error of HierA at e = {at:g}, {data}",
+                "experiment": f"mean absolute error of HierA at epsilon = {at:g}, {data}",
                 "published": _PUBLISHED,
                 "as_printed": f"{printed['printed_mae']:.4g} (mu = {printed['mu']}, clamped)",
                 "honest": f"{case[least]['mae']:.4g} (mu = {least})",
@@ -198,7 +198,7 @@ def _plot_uses(rows: Table) -> Plot:
     once = {(row["data"], row["epsilon"]): float(row["exact_sd"] or 0) for row in rows if row["mu"] == fewest}
     times = [float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]] for row in rows]
     drawn: list[Row] = [
-        {**row, "line": f"e = {row['epsilon']:g}", "times": each} for row, each in zip(rows, times, strict=True)
+        {**row, "line": f"epsilon = {row['epsilon']:g}", "times": each} for row, each in zip(rows, times, strict=True)
     ]
     reach = (min(times), max(times)) if min(times) < max(times) else None
     panels = [
@@ -231,7 +231,7 @@ def run_methods(options: Options) -> LabResult:
     nominal, equal = [], []
     for epsilon in epsilons:
         spec = graded(epsilon, budgets)
-        options.progress(f"e = {float(epsilon):g}")
+        options.progress(f"epsilon = {float(epsilon):g}")
         nominal += list(_errors(values, epsilon, _nominal(epsilon, spec, mu, generator), runs))
         equal += list(_errors(values, epsilon, _equal(spec, generator), runs))
     return LabResult(
@@ -339,7 +339,7 @@ def ranks(nominal: Sequence[Row]) -> str:
             order = [row["method"] for row in sorted(case, key=_mae) if row["method"] != "hiera, mu = 1"]
             (place,) = (at for at, method in enumerate(order, start=1) if str(method).startswith("hiera"))
             places.append(f"{place} on {data}")
-        said.append(f"at e = {epsilon:g} its place among {len(order)} is {', '.join(places)}")
+        said.append(f"at epsilon = {epsilon:g} its place among {len(order)} is {', '.join(places)}")
     return f"HierA as printed, although it spends about eight times as much: {'; '.join(said)} (1 is the least error)."
 
 
@@ -355,7 +355,7 @@ def beaten(equal: Sequence[Row]) -> str:
             ratios["best"].append(graded_error / min(case.values()))
         low, high = min(ratios["harmony"]), max(ratios["harmony"])
         said.append(
-            f"at e = {epsilon:g} it errs {low:.2g} to {high:.2g} times as much as Harmony and "
+            f"at epsilon = {epsilon:g} it errs {low:.2g} to {high:.2g} times as much as Harmony and "
             f"{min(ratios['best']):.2g} to {max(ratios['best']):.2g} times as much as the best"
         )
     return f"HierA at its own real epsilon, over the data: {'; '.join(said)}."
@@ -371,7 +371,7 @@ def _summary_methods(nominal: Sequence[Row], equal: Sequence[Row]) -> Table:
         best = min((method for method in same if not method.startswith("hiera")), key=lambda each: _mae(same[each]))
         lines.append(
             {
-                "experiment": f"mean absolute error at e = {at:g}, {data}",
+                "experiment": f"mean absolute error at epsilon = {at:g}, {data}",
                 "published": _PUBLISHED,
                 "as_printed": f"HierA {_mae(printed):.4g}, Harmony {_mae(case['harmony']):.4g}",
                 "honest": f"at epsilon {printed['real_epsilon']}: HierA {_mae(same['hiera, mu = 1']):.4g}, "
@@ -386,7 +386,7 @@ def _plot(name: str, caption: str, rows: Sequence[Row]) -> Plot:
     panels = [
         charts.lines(
             [row for row in rows if row["data"] == data],
-            Axis(column="epsilon", title="e", zero=False),
+            Axis(column="epsilon", title="epsilon", zero=False),
             Axis(column="mae", title="mean absolute error", log=True),
             "method",
             title=str(data),

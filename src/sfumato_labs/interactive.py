@@ -426,7 +426,7 @@ def _summary(tables: Mapping[str, Table]) -> Table:
     ]
     lines += [
         {
-            "experiment": f"{row['program']}, {row['queries']} answers, e = {row['epsilon']:g}, {row['table']}",
+            "experiment": f"{row['program']}, {row['queries']} answers, epsilon = {row['epsilon']:g}, {row['table']}",
             "published": f"{row['published']:.6g}",
             "as_printed": f"{row['as_printed']:.6g} (sd {row['sd_of_average']:.2g})",
             "honest": "the first answer again, or a refusal",

@@ -30,7 +30,7 @@ PEOPLE, INPUTS = 200_000, 10
 UNIFORM, SIGNS = "made, inputs uniform", "made, inputs of -1 or 1"
 SCORED, HELD_OUT, CORRECTED = "printed, as scored", "printed, held out", "corrected"
 FAITHFUL: Mapping[tuple[str, str], tuple[float, float]] = {
-    # mean and standard deviation over data draws of the printed score at e = 1
+    # mean and standard deviation over data draws of the printed score at epsilon = 1
     (UNIFORM, "harmony"): (0.256, 0.041),
     (UNIFORM, "pm"): (0.264, 0.031),
     (UNIFORM, "multi_laplace"): (0.249, 0.034),
@@ -53,7 +53,7 @@ _SCORES = (
     "Mean squared errors by 5-fold cross-validation; every person is used once and reports one number; the optimum "
     "uses no noise, and its error is what remains to be explained. 'printed, as scored' is the notebook's own score, "
     "'printed, held out' the same coefficients on the fold that they were not fitted to. faithful_run is what a "
-    "faithful run of the printed program scores on such data at e = 1"
+    "faithful run of the printed program scores on such data at epsilon = 1"
 )
 _MADE = (
     f"Runs on made data: {{people}} people with {INPUTS} inputs, uniform on [-1, 1] or of -1 and 1; name a table with "
@@ -155,7 +155,7 @@ def _errors(name: str, people: Rows, options: Options, generator: np.random.Gene
     optimum = _validated(whole, _optimum)
     mean = float(people.outcomes.var())
     for epsilon in options.epsilon or EPSILONS:
-        options.progress(f"{name}, e = {float(epsilon):g}")
+        options.progress(f"{name}, epsilon = {float(epsilon):g}")
 
         def row(method: str, procedure: str, mse: float, real: float | str | None, e: float = float(epsilon)) -> Row:
             faithful = FAITHFUL.get((name, method)) if procedure == SCORED and e == 1 else None
@@ -312,7 +312,7 @@ def _summary(errors: Table) -> Table:
         faithful = printed["faithful_run"]
         lines.append(
             {
-                "experiment": f"mean squared error of Harmony at e = {at:g}, {data}",
+                "experiment": f"mean squared error of Harmony at epsilon = {at:g}, {data}",
                 "published": "a picture only" + ("" if faithful is None else f"; a faithful run scores {faithful:g}"),
                 "as_printed": f"{_mse(printed):.4g}",
                 "honest": f"{_mse(found['harmony', CORRECTED]):.4g} (optimum {_mse(found['none', 'optimum']):.4g})",
@@ -335,7 +335,7 @@ def _plot(errors: Table) -> Plot:
         right = max(float(row["epsilon"] or 0) for row in mine)
         panel = charts.lines(
             drawn,
-            Axis(column="epsilon", title="e", zero=False),
+            Axis(column="epsilon", title="epsilon", zero=False),
             Axis(column="mse", title="mean squared error", log=True),
             "line",
             title=str(data),
@@ -344,7 +344,7 @@ def _plot(errors: Table) -> Plot:
         for label, value in levels.items():
             panel += charts.level(value, label, x=right, column="mse", below=label == "optimum")
         panels.append(panel)
-    return Plot("errors", f"Mean squared error by e. {lesson(errors)}", charts.beside(panels, columns=2))
+    return Plot("errors", f"Mean squared error by epsilon. {lesson(errors)}", charts.beside(panels, columns=2))
 
 
 LABS = {

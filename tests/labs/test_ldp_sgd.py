@@ -58,7 +58,7 @@ def test_every_printed_score_is_that_of_a_faithful_run(data, method):
 
 
 def test_the_printed_score_on_adult(shared_data):
-    """Held-out and printed score at e = 1 with their standard deviations over noise, .005: 4.5 of them."""
+    """Held-out and printed score at epsilon = 1 with their standard deviations over noise, .005: 4.5 of them."""
     found = run("ldp-sgd", seed=3, epsilon=1, data=str(shared_data / "adult" / "adult.csv"))
     mse = {(row["method"], row["procedure"]): row["mse"] for row in found.tables["errors"]}
     for method, printed, held in (("harmony", 0.123, 0.110), ("pm", 0.121, 0.107), ("hiera", 0.119, 0.105)):
@@ -116,8 +116,8 @@ def test_people_who_drew_another_coordinate_count_in_the_denominator():
 
 @pytest.mark.parametrize(("signs", "limit"), [(True, 0.0122), (False, 0.0155)])
 def test_the_corrected_descent_comes_near_the_optimum(signs, limit):
-    """Harmony at e = 1 over five held-out folds: .0109 and .0127, without the factor 2 of the gradient .0136 and .0203;
-    the standard deviation over draws is .0003 and .0007, so that the limits are four of them off."""
+    """Harmony at epsilon = 1 over five held-out folds: .0109 and .0127, without the factor 2 of the gradient .0136
+    and .0203; the standard deviation over draws is .0003 and .0007, so that the limits are four of them off."""
     generator = np.random.default_rng(4)
     people = ldp_sgd.made(generator, ldp_sgd.PEOPLE, signs=signs)
     rows = Rows(np.column_stack([np.ones(ldp_sgd.PEOPLE), people.inputs]), people.outcomes)
