@@ -30,7 +30,7 @@ ODD = {
     "suppression": (None, float("inf"), float("nan"), [], "x", 2, RowLimit(61)),
     "k": (None, 1.5, "3", 0, True, [3]),
     "keep": (None, 5, "age", [5], [None], {"age"}),
-    "effort": (None, 1.5, "x"),
+    "search": (None, 20, 1.5, "x", {"effort": 20}),
     "cut": (None, "greedy", 5),
     "order": (None, "first", 5),
     "extent": (None, 5),
@@ -39,7 +39,7 @@ TAKEN = {
     "optimal": ("keep", "extent"),
     "samarati": ("keep", "order"),
     "mondrian": ("keep", "cut"),
-    "k_member": ("keep", "effort"),
+    "k_member": ("keep", "search"),
     "microaggregate": ("keep",),
 }
 CASES = [(name, key) for name, (_, terms) in METHODS.items() for key in (*terms, *TAKEN[name])]
@@ -86,3 +86,15 @@ def test_what_is_no_recoding_is_not_applied(vault: Vault) -> None:
 def test_details_of_a_quasi_identifier_are_of_their_kinds(terms) -> None:
     with pytest.raises(InputError):
         Quasi(**{"name": "age", **terms})
+
+
+@pytest.mark.parametrize("odd", [None, 1.5, "x", -1])
+def test_a_search_of_the_wrong_effort_is_refused(odd: object) -> None:
+    with pytest.raises(InputError):
+        anonymize.Search(effort=odd)
+
+
+@pytest.mark.parametrize("odd", [None, "x", -1, float("nan"), [5]])
+def test_a_search_of_the_wrong_time_is_refused(odd: object) -> None:
+    with pytest.raises(InputError):
+        anonymize.Search(seconds=odd)

@@ -166,5 +166,5 @@ def test_hashes_of_digits_and_of_tables_agree(monkeypatch: pytest.MonkeyPatch) -
     design = Hashed(100, 5)
     codes, functions = np.arange(100)[:, None], np.arange(design.functions)[None, :]
     looked_up = design.hash(codes, functions)
-    monkeypatch.setattr("sfumato.local.randomizers.finite_field.LARGEST_LOOKUP", 0)
+    monkeypatch.setattr("sfumato.local.randomizers.local_hashing.LARGEST_LOOKUP", 0)
     assert (looked_up == Hashed(100, 5).hash(codes, functions)).all()

@@ -126,7 +126,7 @@ class Search:
 
     def __post_init__(self) -> None:
         whole(self.effort, "the effort is a whole number of trials")
-        if not self.seconds >= 0:
+        if not isinstance(self.seconds, int | float) or not self.seconds >= 0:
             raise InputError("the seconds to search are 0 or more", culprit=self.seconds)
 
 

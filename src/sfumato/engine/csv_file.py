@@ -358,10 +358,11 @@ def in_numbers(texts: pa.ChunkedArray, form: CsvFormat) -> pa.ChunkedArray:
     """
     import pyarrow.compute as pc
 
-    numerals = pc.match_substring_regex(texts, f"^({numeral(form.decimal, form.thousands)})$")
+    digits = pc.utf8_trim(texts, BLANKS)
+    numerals = pc.match_substring_regex(digits, f"^({numeral(form.decimal, form.thousands)})$")
     if not pc.all(numerals).as_py():  # also where there is no value at all
         return texts
-    digits = pc.utf8_trim(texts, f"{BLANKS}+")
+    digits = pc.utf8_ltrim(digits, "+")
     digits = pc.replace_substring(digits, form.thousands, "") if form.thousands else digits
     digits = pc.replace_substring(digits, form.decimal, ".")
     try:
