@@ -9,7 +9,6 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +20,6 @@ from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import Frame, open_table
 from sfumato.engine.port import Encoded
-from sfumato.errors import EngineError
 
 NUMBERS = Domain((Integer(name="number", unknown=Unknown.CLAMP, minimum=0, maximum=9),), unit=Unit.row())
 OF_PEOPLE = Domain(NUMBERS.attributes, unit=Unit("person", rows=2))
