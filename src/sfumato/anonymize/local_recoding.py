@@ -125,7 +125,8 @@ class Search:
     seconds: float = math.inf
 
     def __post_init__(self) -> None:
-        whole(self.effort, "the effort is a whole number of trials")
+        if whole(self.effort, "the effort is a whole number of trials") < 0:
+            raise InputError("the effort is 0 trials or more", culprit=self.effort)
         if not isinstance(self.seconds, int | float) or not self.seconds >= 0:
             raise InputError("the seconds to search are 0 or more", culprit=self.seconds)
 
