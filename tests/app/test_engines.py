@@ -268,6 +268,7 @@ def test_no_screen_shows_the_password(desk: Desk) -> None:
 
 
 @on_spark
+@pytest.mark.slow
 def test_csv_on_spark_means_what_it_means_on_duckdb(files: Path, tmp_path: Path) -> None:
     cluster.session()
     here = Desk(tmp_path / "spark", f"spark:{files / 'people.csv'}", f"spark:{files / 'holdout.csv'}")

@@ -295,6 +295,7 @@ def killed_in_the_middle(spark, call):
     return found[0]
 
 
+@pytest.mark.slow
 def test_an_executor_killed_in_the_middle_changes_nothing(spark, large):
     folder, table = large
     cliques = list(itertools.combinations(NAMES, 3))
