@@ -15,6 +15,7 @@ from tests.ledger.asking import ask, behind_its_back, spent_epsilon, unfreeze
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
 from sfumato.privacy.loss import Epsilon
@@ -110,6 +111,21 @@ def test_a_dataset_that_was_founded_anew_is_not_charged(url, ledger):
         with pytest.raises(MovedLedgerError, match="founded anew"):
             ask(ledger, 1)
         assert list(other.journal()) == []
+        for number in (5, 6):  # a journal that has grown beyond what was seen of the old one is as little its own
+            ask(other, number)
+        with pytest.raises(MovedLedgerError, match="founded anew"):
+            ask(ledger, 1)
+        assert len(list(other.journal())) == 2
+
+
+def test_an_entry_is_bound_to_the_one_before_it(ledger):
+    """Whoever keeps the last hash has kept all entries: one that is written anew changes every hash after it."""
+    for number in range(2):
+        ask(ledger, number)
+    first, second = ledger.journal()
+    assert second.previous == first.hash
+    assert entry_hash(second.previous, second.number, second.time, second.event) == second.hash
+    assert entry_hash(first.previous, second.number, second.time, second.event) != second.hash
 
 
 def test_a_journal_that_was_set_back_is_not_charged(url, ledger):
