@@ -7,9 +7,9 @@ True
 
 from __future__ import annotations
 
-from sfumato_labs.lab import MODULES, Column, Lab, LabResult, Options, load, run
+from sfumato_labs.lab import MODULES, Lab, LabResult, NamedColumn, Options, load, run
 
-__all__ = ["Column", "Lab", "LabResult", "Options", "load", "names", "run"]
+__all__ = ["Lab", "LabResult", "NamedColumn", "Options", "load", "names", "run"]
 
 
 def names() -> tuple[str, ...]:

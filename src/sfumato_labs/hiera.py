@@ -15,7 +15,7 @@ from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, variance
 from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato_labs import charts, printed_hiera
 from sfumato_labs.charts import Axis
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.tables import AGES, census, read
 
 TITLE_MU = "HierA: does it help to reuse reports?"
@@ -77,7 +77,7 @@ def guarantees(epsilons: Sequence[Fraction] = EPSILONS, budgets: Sequence[Fracti
 def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict[str, Floats]]:
     """What the lab runs on, and the values by the name of their data: made ones, and columns of a table."""
     people = options.people or PEOPLE
-    columns = options.columns or (Column("age", AGES),)
+    columns = options.columns or (NamedColumn("age", AGES),)
     names = [column.name for column in columns]
     table = census(names) if options.data is None else read(options.data, names)
     values = made(generator, people)

@@ -29,7 +29,7 @@ from sfumato.vault.vault import Vault
 from sfumato_labs import charts, interactive_noise, printed_interactive
 from sfumato_labs.charts import Axis
 from sfumato_labs.interactive_noise import BUDGET
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, answers, noisy_records, starts
 from sfumato_labs.tables import read
 
@@ -73,7 +73,7 @@ PUBLISHED_BUCKETS: Mapping[tuple[str, float], tuple[float, ...]] = {
 
 
 @dataclass(frozen=True)
-class Study:
+class FilteringStudy:
     """The table that is asked about, by name beside its neighbour without one record above the threshold."""
 
     said: str
@@ -151,7 +151,7 @@ def run(options: Options) -> LabResult:
     )
 
 
-def _study(options: Options) -> Study:
+def _study(options: Options) -> FilteringStudy:
     threshold = printed_interactive.THRESHOLD if options.threshold is None else options.threshold
     if options.data is None:
         if options.columns is not None:
@@ -161,8 +161,8 @@ def _study(options: Options) -> Study:
             f"Runs on the bundled table of {len(whole)} animals and their carrots, a stand-in for the source's of "
             "about as many, of which 32 are known, and on its neighbour without Dugong."
         )
-        return Study(said, data.domain("zoo"), threshold, {"zoo": whole, "zoo without Dugong": fewer})
-    (column,) = options.columns or (Column("carrots", (0, 100)),)
+        return FilteringStudy(said, data.domain("zoo"), threshold, {"zoo": whole, "zoo without Dugong": fewer})
+    (column,) = options.columns or (NamedColumn("carrots", (0, 100)),)
     found = read(options.data, [column.name])
     numbers, ((low, high),) = found.whole_numbers([column])
     if high - low < SPLIT:
@@ -178,13 +178,13 @@ def _study(options: Options) -> Study:
     domain = Domain((Integer(name=column.name, minimum=low, maximum=high, unknown=Unknown.CLAMP),), Unit.row())
     fewer = tuple(value for place, value in enumerate(values) if place != left_out)
     said = f"Runs on {found.title}, {column.name} of {len(values)}, and on the same without one above {threshold}."
-    return Study(said, domain, threshold, {"table": tuple(values), "neighbour": fewer})
+    return FilteringStudy(said, domain, threshold, {"table": tuple(values), "neighbour": fewer})
 
 
 # as printed
 
 
-def records(study: Study, epsilons: Sequence[Fraction], random: np.random.Generator) -> Table:
+def records(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.random.Generator) -> Table:
     """The first program, once from a random seed and on average over all seeds."""
     every = starts(np.arange(SEEDS))
     rows: list[Row] = []
@@ -240,7 +240,7 @@ def bucket_seeds(published: Sequence[float], true: Sequence[int], epsilon: float
 
 
 def averages_as_printed(
-    study: Study, epsilons: Sequence[Fraction], asked: Sequence[int], random: np.random.Generator
+    study: FilteringStudy, epsilons: Sequence[Fraction], asked: Sequence[int], random: np.random.Generator
 ) -> Table:
     """The averages of n answers of the third and of the improved program, every answer from a seed of its own."""
     every = starts(np.arange(SEEDS))
@@ -269,7 +269,7 @@ def averages_as_printed(
     return tuple(rows)
 
 
-def recovered(study: Study, epsilons: Sequence[Fraction], random: np.random.Generator) -> Table:
+def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.random.Generator) -> Table:
     """One answer with six decimals, the seeds that it leaves, and the noise of the first record that they give away."""
     rows: list[Row] = []
     for epsilon in epsilons:
@@ -307,7 +307,7 @@ def flaws() -> Table:
 # honest
 
 
-def honest(study: Study, seed: int) -> Table:
+def honest(study: FilteringStudy, seed: int) -> Table:
     """Twenty different questions at epsilon / 20 on the table and on its neighbour; one more, and one again."""
     columns = []
     steps = study.steps()
@@ -438,7 +438,7 @@ def _summary(tables: Mapping[str, Table]) -> Table:
     return tuple(lines)
 
 
-def _neighbours_plot(study: Study) -> Plot:
+def _neighbours_plot(study: FilteringStudy) -> Plot:
     """The distributions of one honest answer with and without one record."""
     noise = DiscreteLaplace.for_loss(BUDGET / SPLIT, 1)
     reach = noise.quantile("0.95")

@@ -18,10 +18,10 @@ from sfumato.report.page import Page, Plot, Row
 from sfumato.report.page import ShownTable as Table
 
 __all__ = [
-    "Column",
     "Handout",
     "Lab",
     "LabResult",
+    "NamedColumn",
     "Options",
     "Plot",
     "Row",
@@ -53,21 +53,21 @@ def silent(_: str) -> None:
 
 
 @dataclass(frozen=True)
-class Column:
+class NamedColumn:
     """A column of a table, with the bounds between which its numbers are declared to lie."""
 
     name: str
     bounds: tuple[float, float] | None = None
 
     @classmethod
-    def of(cls, text: str) -> Column:
+    def of(cls, text: str) -> NamedColumn:
         """Read ``NAME`` or ``NAME=LOW:HIGH``.
 
         Raises:
             InputError: bounds that are no numbers, or of which the second is not above the first.
 
-        >>> Column.of("age=17:90")
-        Column(name='age', bounds=(17.0, 90.0))
+        >>> NamedColumn.of("age=17:90")
+        NamedColumn(name='age', bounds=(17.0, 90.0))
         """
         name, equals, rest = text.strip().partition("=")
         if not name:
@@ -136,9 +136,9 @@ class Options:
     budgets: tuple[Fraction, ...] | None = None
     people: int | None = None
     threshold: int | None = None
-    target: Column | None = None
-    inputs: tuple[Column, ...] | None = None
-    columns: tuple[Column, ...] | None = None
+    target: NamedColumn | None = None
+    inputs: tuple[NamedColumn, ...] | None = None
+    columns: tuple[NamedColumn, ...] | None = None
     range: tuple[tuple[int, int], ...] | None = None
     progress: Callable[[str], None] = field(default=silent, compare=False, repr=False)
 
@@ -355,11 +355,11 @@ def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (what a caller wrote)
         case "runs" | "seed" | "rounds" | "repetitions" | "people" | "threshold":
             return _whole(name, value)
         case "columns" | "inputs":
-            return tuple(Column.of(str(each)) for each in _listed(value))
+            return tuple(NamedColumn.of(str(each)) for each in _listed(value))
         case "range":
             return tuple(_range(each) for each in ([value] if isinstance(value, str) else value))
         case "target":
-            return Column.of(str(value))
+            return NamedColumn.of(str(value))
         case "data":
             return str(value)
         case _:

@@ -18,8 +18,8 @@ from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato_labs import charts, printed_hiera, printed_sgd
 from sfumato_labs.charts import Axis
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
-from sfumato_labs.learning import Perturb, Rows, descend, group_size, mean_squared_error, perturb_with, ridge
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
+from sfumato_labs.learning import Perturb, RegressionData, descend, group_size, mean_squared_error, perturb_with, ridge
 from sfumato_labs.tables import Published, read
 
 TITLE = "Linear regression by locally private gradient descent"
@@ -102,8 +102,8 @@ class _Named:
     """The table of ``--data``: what is predicted from what."""
 
     table: Published
-    target: Column
-    inputs: tuple[Column, ...]
+    target: NamedColumn
+    inputs: tuple[NamedColumn, ...]
 
     @classmethod
     def of(cls, source: str, options: Options) -> _Named:
@@ -115,8 +115,8 @@ class _Named:
         numeric = table.numeric()
         if options.target is None and not numeric:
             raise TableError("no column of the table holds only numbers: name one with --target", culprit="target")
-        target = options.target or Column(numeric[-1])
-        inputs = options.inputs or tuple(Column(name) for name in numeric if name != target.name)
+        target = options.target or NamedColumn(numeric[-1])
+        inputs = options.inputs or tuple(NamedColumn(name) for name in numeric if name != target.name)
         if not inputs:
             raise TableError("no other column of the table holds only numbers: name --inputs", culprit="inputs")
         return cls(table, target, inputs)
@@ -125,14 +125,16 @@ class _Named:
         names = ", ".join(column.name for column in self.inputs)
         return f"Runs on {self.table.title}: {self.target.name} predicted from {names}, all scaled to [-1, 1]."
 
-    def rows(self, generator: np.random.Generator) -> Rows:
+    def rows(self, generator: np.random.Generator) -> RegressionData:
         """In random order: folds are contiguous, and the order must not depend on the rows."""
         scaled = self.table.scaled([*self.inputs, self.target])
         scaled = scaled[generator.permutation(len(scaled))]
-        return Rows(scaled[:, :-1], scaled[:, -1])
+        return RegressionData(scaled[:, :-1], scaled[:, -1])
 
 
-def _tables(named: _Named | None, options: Options, generator: np.random.Generator) -> Iterator[tuple[str, Rows]]:
+def _tables(
+    named: _Named | None, options: Options, generator: np.random.Generator
+) -> Iterator[tuple[str, RegressionData]]:
     if named is not None:
         yield named.target.name, named.rows(generator)
         return
@@ -141,17 +143,17 @@ def _tables(named: _Named | None, options: Options, generator: np.random.Generat
     yield SIGNS, made(generator, people, signs=True)
 
 
-def made(generator: np.random.Generator, people: int, *, signs: bool) -> Rows:
+def made(generator: np.random.Generator, people: int, *, signs: bool) -> RegressionData:
     """People with ten inputs, uniform on [-1, 1] or of -1 and 1; the outcome has variance 0.0547, 0.01 of it noise."""
     shape = (people, INPUTS)
     inputs = generator.choice([-1.0, 1.0], shape) if signs else generator.uniform(-1, 1, shape)
     weights = generator.uniform(-1, 1, INPUTS)
     weights *= math.sqrt(0.0447 * (1 if signs else 3)) / float(np.linalg.norm(weights))
-    return Rows(inputs, np.clip(inputs @ weights + generator.normal(0, 0.1, people), -1, 1))
+    return RegressionData(inputs, np.clip(inputs @ weights + generator.normal(0, 0.1, people), -1, 1))
 
 
-def _errors(name: str, people: Rows, options: Options, generator: np.random.Generator) -> Iterator[Row]:
-    whole = Rows(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
+def _errors(name: str, people: RegressionData, options: Options, generator: np.random.Generator) -> Iterator[Row]:
+    whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
     optimum = _validated(whole, _optimum)
     mean = float(people.outcomes.var())
     for epsilon in options.epsilon or EPSILONS:
@@ -180,7 +182,7 @@ def _errors(name: str, people: Rows, options: Options, generator: np.random.Gene
 
 
 def printed_scores(
-    people: Rows, collect: printed_sgd.Collector, epsilon: float, generator: np.random.Generator
+    people: RegressionData, collect: printed_sgd.Collector, epsilon: float, generator: np.random.Generator
 ) -> printed_sgd.Score:
     """The printed program on these people: 25 fits, scored as printed and on the fold held out."""
     group = printed_sgd.group_size(people.inputs.shape[1] + 1, epsilon)
@@ -203,7 +205,7 @@ def _printed(epsilon: Fraction, options: Options) -> Iterator[tuple[str, float |
     yield "hiera", real, printed_sgd.graded(budgets, mu)
 
 
-Trainer = Callable[[Rows], Floats]
+Trainer = Callable[[RegressionData], Floats]
 
 
 def _corrected(
@@ -225,14 +227,14 @@ def _corrected(
     perturbations.append(("hiera", *graded(tuple(epsilon * level for level in options.budgets or BUDGETS), entropy)))
     for name, real, perturb in perturbations:
 
-        def train(rows: Rows, perturb: Perturb = perturb) -> Floats:
+        def train(rows: RegressionData, perturb: Perturb = perturb) -> Floats:
             shuffled = rows.take(generator.permutation(len(rows.outcomes)))
             return descend(shuffled, perturb, group=group, generator=generator)
 
         yield name, CORRECTED, real, train
 
 
-def _optimum(rows: Rows) -> Floats:
+def _optimum(rows: RegressionData) -> Floats:
     solved: Floats = np.linalg.lstsq(rows.inputs, rows.outcomes)[0].astype(np.float64)
     return solved
 
@@ -262,7 +264,7 @@ def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[fl
     return round(float(proven(table.ratio())), 3), perturb
 
 
-def _validated(rows: Rows, train: Trainer) -> float:
+def _validated(rows: RegressionData, train: Trainer) -> float:
     """Average error over the folds, each held out once."""
     folds = np.array_split(np.arange(len(rows.outcomes)), FOLDS)
     errors = []

@@ -30,7 +30,7 @@ _LEAST_GROUP = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RegressionData:
     """People's rows: inputs ``(n, d)`` and outcomes ``(n,)``, all within [-1, 1].
 
     Raises:
@@ -46,9 +46,9 @@ class Rows:
         if not all(np.all(np.abs(part) <= 1) for part in (self.inputs, self.outcomes)):
             raise InputError("inputs and outcomes must be scaled to [-1, 1] by public bounds, and none may be missing")
 
-    def take(self, chosen: NDArray[np.intp] | slice) -> Rows:
+    def take(self, chosen: NDArray[np.intp] | slice) -> RegressionData:
         """The rows of some people."""
-        return Rows(self.inputs[chosen], self.outcomes[chosen])
+        return RegressionData(self.inputs[chosen], self.outcomes[chosen])
 
 
 Perturb = Callable[[Floats, NDArray[np.intp], Floats], Floats]
@@ -78,7 +78,7 @@ def group_size(coordinates: int, epsilon: float) -> int:
     return max(math.ceil(2 * coordinates * math.log(max(coordinates, 2)) / epsilon**2), _LEAST_GROUP)
 
 
-def descend(rows: Rows, perturb: Perturb, *, group: int, generator: np.random.Generator) -> Floats:
+def descend(rows: RegressionData, perturb: Perturb, *, group: int, generator: np.random.Generator) -> Floats:
     """Coefficients ``(d,)`` by one pass of mini-batch gradient descent.
 
     The sampled coordinate is scaled by d, the penalty's gradient is ``PENALTY * b``, steps shrink as 1 / sqrt(t), the
@@ -105,7 +105,7 @@ def descend(rows: Rows, perturb: Perturb, *, group: int, generator: np.random.Ge
     return averaged
 
 
-def ridge(rows: Rows, spec: Mean, *, entropy: Entropy, generator: np.random.Generator) -> Floats:
+def ridge(rows: RegressionData, spec: Mean, *, entropy: Entropy, generator: np.random.Generator) -> Floats:
     """Coefficients ``(d,)`` of ridge regression from locally private second moments.
 
     Everybody reports one of the products ``x_i x_j`` and ``x_i y`` of their own row, all of which lie in [-1, 1].  The
@@ -137,6 +137,6 @@ def ridge(rows: Rows, spec: Mean, *, entropy: Entropy, generator: np.random.Gene
     return solved
 
 
-def mean_squared_error(rows: Rows, coefficients: Floats) -> float:
+def mean_squared_error(rows: RegressionData, coefficients: Floats) -> float:
     """Average squared error of predictions."""
     return float(np.mean((rows.outcomes - rows.inputs @ coefficients) ** 2))

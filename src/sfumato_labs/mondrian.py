@@ -20,7 +20,7 @@ from sfumato.anonymize.release.decision import interval_loss_metric, loss_metric
 from sfumato.errors import InputError
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.tables import AGES, EDUCATION, Published, adult, coded, numbers, tuples
 
 TITLE = "Mondrian on UCI Adult: where to cut matters far more than k"
@@ -48,7 +48,7 @@ _TWO = ("age", "education_num")
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class PartitionStudy:
     """A space and the spans of its scales."""
 
     space: Space
@@ -98,7 +98,7 @@ def run(options: Options) -> LabResult:
     )
 
 
-def _chosen(columns: tuple[Column, ...] | None) -> tuple[str, ...]:
+def _chosen(columns: tuple[NamedColumn, ...] | None) -> tuple[str, ...]:
     if columns is None:
         return _TWO
     for column in columns:
@@ -184,14 +184,14 @@ def study(
     *,
     weights: Sequence[float] | None = None,
     coding: Sequence[str] = CODINGS[0],
-) -> Study:
+) -> PartitionStudy:
     """These of age, years of education, and gender by integer code, in this order."""
     known = {"age": numbers(*AGES), "education_num": numbers(*EDUCATION), "gender": coded(coding)}
     scales = {name: known[name] for name in names}
     data = tuples(rows, {name: scale.labels for name, scale in scales.items()})
     space = Space.of(data, list(scales.values()), weights=weights or (1.0,) * len(scales))
     spans = tuple(int(scale.positions[-1] - scale.positions[0]) for scale in scales.values())
-    return Study(space, tuple(scales), spans)
+    return PartitionStudy(space, tuple(scales), spans)
 
 
 def cut(space: Space, cutter: Cutter, k: int) -> Partition:
@@ -199,7 +199,7 @@ def cut(space: Space, cutter: Cutter, k: int) -> Partition:
     return mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
 
 
-def _by_k(found: Study, ks: Sequence[int], options: Options, *, as_published: bool) -> tuple[Table, Table]:
+def _by_k(found: PartitionStudy, ks: Sequence[int], options: Options, *, as_published: bool) -> tuple[Table, Table]:
     rows: list[Row] = []
     attributes: list[Row] = []
     for k in ks:

@@ -26,7 +26,7 @@ from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, Vault
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Row, Table
 from sfumato_labs.printed_mwem import CUT_SHORT, FLAWS, HALVED, INSERTION, Printed, cut_short, in_order
 from sfumato_labs.tables import read
 
@@ -428,7 +428,7 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
         domain = data.domain("child_mental_health")
         kept = known.sum(axis=1) if ways == 1 else known
         return _BUNDLED, domain.project(_NAMES[:ways]), kept.ravel()
-    columns = options.columns or tuple(Column(name) for name in _NAMES[:ways])
+    columns = options.columns or tuple(NamedColumn(name) for name in _NAMES[:ways])
     if len(columns) != ways:
         raise InputError(f"the lab needs {ways} of --columns, not {len(columns)}", culprit=columns)
     table = read(options.data, [column.name for column in columns])

@@ -34,18 +34,20 @@ CUT_SHORT = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class AnswersSoFar:
     """What was measured so far, of each run: queries of shape ``(runs, measured, cells)`` and their noisy answers."""
 
     queries: Floats
     answers: Floats
 
 
-Replay = Callable[[Floats, Measured, float, int, np.random.Generator], None]
+Replay = Callable[[Floats, AnswersSoFar, float, int, np.random.Generator], None]
 """Moves weights of shape ``(runs, cells)`` in place towards the measurements, so many repetitions of them."""
 
 
-def in_order(weights: Floats, measured: Measured, total: float, repetitions: int, random: np.random.Generator) -> None:
+def in_order(
+    weights: Floats, measured: AnswersSoFar, total: float, repetitions: int, random: np.random.Generator
+) -> None:
     """All repetitions in the order of insertion, normalised after every update."""
     del random
     for _ in range(repetitions):
@@ -54,7 +56,9 @@ def in_order(weights: Floats, measured: Measured, total: float, repetitions: int
             weights *= (total / weights.sum(axis=1))[:, None]
 
 
-def cut_short(weights: Floats, measured: Measured, total: float, repetitions: int, random: np.random.Generator) -> None:
+def cut_short(
+    weights: Floats, measured: AnswersSoFar, total: float, repetitions: int, random: np.random.Generator
+) -> None:
     """One repetition in shuffled order and one normalisation, whatever ``repetitions`` says."""
     del repetitions
     runs, count = measured.answers.shape
@@ -127,7 +131,7 @@ def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, ran
         used[runs, chosen] = True
         taken[:, step] = queries[runs, chosen]
         answers[:, step] = truth[runs, chosen] + random.laplace(size=len(runs)) * printed.scale(epsilons)
-        measured = Measured(taken[:, : step + 1], answers[:, : step + 1])
+        measured = AnswersSoFar(taken[:, : step + 1], answers[:, : step + 1])
         printed.replay(weights, measured, total, printed.repetitions, random)
     return Ended(weights, again)
 

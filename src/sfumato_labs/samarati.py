@@ -22,7 +22,7 @@ from sfumato.anonymize.search.lattice_search import TieBreak, best_at_height, he
 from sfumato.errors import InputError
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Plot, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.tables import adult, published_hierarchies, tuples
 
 TITLE = "Samarati's search on UCI Adult: the lowest height is not the least loss"
@@ -44,7 +44,7 @@ PUBLISHED: Mapping[tuple[int, int], float] = {  # k, rows that may be suppressed
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class RecodingStudy:
     """The published table and hierarchies."""
 
     data: Microdata
@@ -68,7 +68,7 @@ def run(options: Options) -> LabResult:
     people = adult(options.data)
     rows = people.complete()
     hierarchies = _chosen(published_hierarchies(rows), options.columns)
-    study = Study(tuples(rows, {each.attribute: each.leaves for each in hierarchies}), hierarchies)
+    study = RecodingStudy(tuples(rows, {each.attribute: each.leaves for each in hierarchies}), hierarchies)
     ks, suppressions = options.k or KS, options.max_suppression or SUPPRESSIONS
     allowed = 20 if options.max_suppression is None else suppressions[0]
     as_published = options.columns is None
@@ -106,7 +106,7 @@ def run(options: Options) -> LabResult:
     )
 
 
-def _chosen(hierarchies: tuple[Hierarchy, ...], columns: tuple[Column, ...] | None) -> tuple[Hierarchy, ...]:
+def _chosen(hierarchies: tuple[Hierarchy, ...], columns: tuple[NamedColumn, ...] | None) -> tuple[Hierarchy, ...]:
     if columns is None:
         return hierarchies
     known = {each.attribute: each for each in hierarchies}
@@ -166,7 +166,7 @@ def _summary(experiment: str, rows: Table) -> Row:
     }
 
 
-def _row(study: Study, k: int, allowed: int, *, as_published: bool) -> Row:
+def _row(study: RecodingStudy, k: int, allowed: int, *, as_published: bool) -> Row:
     lattice = study.lattice(k, allowed)
     node = lowest_height(lattice, order=TieBreak.LEXICOGRAPHIC)
     best = least_loss(lattice).node
@@ -197,7 +197,7 @@ def losses(lattice: Lattice, vector: Vector) -> tuple[float, ...]:
     return loss_metric(classes.counts[kept], cells, int(classes.counts[~kept].sum()))
 
 
-def _orders(study: Study, k: int, allowed: int) -> Row:
+def _orders(study: RecodingStudy, k: int, allowed: int) -> Row:
     """What each way to choose among the vectors of the lowest height finds."""
     lattice = study.lattice(k, allowed)
     row: dict[str, str | int | float | bool | None] = {"k": k, "max_suppression": allowed}
@@ -211,7 +211,7 @@ def _orders(study: Study, k: int, allowed: int) -> Row:
     return row
 
 
-def _heuristic(study: Study, k: int, allowed: int) -> Table:
+def _heuristic(study: RecodingStudy, k: int, allowed: int) -> Table:
     """For each height: the feasible vector that F ranks first, against the one of least loss."""
     lattice = study.lattice(k, allowed)
     rows: list[Row] = []
@@ -237,7 +237,7 @@ def _heuristic(study: Study, k: int, allowed: int) -> Table:
     return tuple(rows)
 
 
-def _run_times(study: Study, k: int, allowed: int) -> Table:
+def _run_times(study: RecodingStudy, k: int, allowed: int) -> Table:
     rows: list[Row] = [{"search": "published", "seconds": PUBLISHED_SECONDS, "counted": None}]
     for name in ("samarati", "optimal"):
         lattice = study.lattice(k, allowed)

@@ -19,7 +19,7 @@ from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import counting
 from sfumato_labs import synthetic_figures
-from sfumato_labs.lab import Column, Lab, LabResult, Options, Row, Table
+from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Row, Table
 from sfumato_labs.printed_chapter import FLAWS, PUBLISHED, PUBLISHED_PROBABILITY, Chapter, normalised
 from sfumato_labs.tables import Published, adult, read, whole_span
 
@@ -40,7 +40,7 @@ Statistic = Callable[[Counts], float]
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class ChapterStudy:
     """The true counts of age by occupation, the chapter's programs over them, and a vault over them, at one epsilon."""
 
     domain: Domain
@@ -155,7 +155,7 @@ def _notes(runs: int, epsilons: Sequence[Fraction]) -> tuple[str, ...]:
 
 def _table(options: Options) -> tuple[Published, Domain, Counts]:
     """The table, the two columns, and its counts over them."""
-    wanted = options.columns or (Column("age", (0, 99)), Column("occupation"))
+    wanted = options.columns or (NamedColumn("age", (0, 99)), NamedColumn("occupation"))
     if len(wanted) != 2:  # noqa: PLR2004
         raise InputError("--columns are two: one of whole numbers, and one of categories", culprit=wanted)
     as_published = options.columns is None
@@ -206,14 +206,14 @@ def _refuse_outside(domain: Domain, asked: Sequence[tuple[int, int]]) -> None:
             )
 
 
-def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int) -> Study:
+def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int) -> ChapterStudy:
     codes = np.indices(domain.shape).reshape(len(domain), -1).T
     random = np.random.default_rng(seed)
     vault = SimulatedVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=seed)
-    return Study(domain, counts, Chapter(counts, random, float(epsilon)), vault, random, epsilon)
+    return ChapterStudy(domain, counts, Chapter(counts, random, float(epsilon)), vault, random, epsilon)
 
 
-def _range_queries(study: Study, asked: Sequence[tuple[int, int]], runs: int) -> Table:
+def _range_queries(study: ChapterStudy, asked: Sequence[tuple[int, int]], runs: int) -> Table:
     name = study.names[0]
     histograms = {
         "printed histogram": [study.chapter.histogram() for _ in range(runs)],
@@ -233,7 +233,7 @@ def _range_queries(study: Study, asked: Sequence[tuple[int, int]], runs: int) ->
     return tuple(rows)
 
 
-def _sampling(study: Study, wide: tuple[int, int], runs: int) -> Table:
+def _sampling(study: ChapterStudy, wide: tuple[int, int], runs: int) -> Table:
     chapter, cells = study.chapter, study.within(*wide)
     samples: dict[str, Callable[[], Counts]] = {
         "printed, 10 000 rows": lambda: chapter.sample(chapter.histogram(), FEW_ROWS),
@@ -248,7 +248,7 @@ def _sampling(study: Study, wide: tuple[int, int], runs: int) -> Table:
     return _compare(study, study.counts.sum(axis=1), samples, statistics, runs)
 
 
-def _marginals(study: Study, narrow: tuple[int, int], runs: int) -> Table:
+def _marginals(study: ChapterStudy, narrow: tuple[int, int], runs: int) -> Table:
     name, category = study.names
     labels = study.domain[category].labels()
     chosen = labels.index("Exec-managerial") if "Exec-managerial" in labels else int(study.counts.sum(axis=0).argmax())
@@ -269,7 +269,7 @@ def _marginals(study: Study, narrow: tuple[int, int], runs: int) -> Table:
 
 
 def _compare(
-    study: Study,
+    study: ChapterStudy,
     counts: Counts,
     samples: Mapping[str, Callable[[], Counts]],
     statistics: Mapping[str, Statistic],
@@ -286,7 +286,7 @@ def _compare(
     return tuple(sorted(rows, key=lambda row: list(statistics).index(str(row["statistic"]))))
 
 
-def _row(study: Study, statistic: str, method: str, true: float, answers: list[float]) -> Row:
+def _row(study: ChapterStudy, statistic: str, method: str, true: float, answers: list[float]) -> Row:
     errors = np.abs(np.array(answers) - true) / max(abs(true), 1e-9) * 100
     first, second = PUBLISHED.get((statistic, method), (None, None)) if study.epsilon == 1 else (None, None)
     return {
@@ -303,7 +303,7 @@ def _row(study: Study, statistic: str, method: str, true: float, answers: list[f
     }
 
 
-def _probability(study: Study, runs: int) -> Table:
+def _probability(study: ChapterStudy, runs: int) -> Table:
     """The probability of the first cell by alphabet that anybody is in, which the chapter prints."""
     labels = study.domain[study.names[1]].labels()
     number = int(np.flatnonzero(study.counts.any(axis=1))[0])
@@ -331,7 +331,7 @@ def _cells(release: Synthetic) -> Floats:
     return cells
 
 
-def _sample_rows(study: Study) -> Table:
+def _sample_rows(study: ChapterStudy) -> Table:
     """Five rows as the printed program and an honest release draw them."""
     numbers, labels = (study.domain[name].labels() for name in study.names)
     drawn = {"printed": study.chapter.two_way_sample(), "honest": study.draw(study.two_way())}
@@ -344,7 +344,7 @@ def _sample_rows(study: Study) -> Table:
     return tuple(rows)
 
 
-def _cross_table(study: Study) -> Table:
+def _cross_table(study: ChapterStudy) -> Table:
     """The first lines of the cross table that anybody is in: real, and as both programs release them."""
     numbers, labels = (study.domain[name].labels() for name in study.names)
     tables = {"real": study.counts, "printed": study.chapter.two_way(), "honest": _cells(study.two_way())}
@@ -360,7 +360,7 @@ def _cross_table(study: Study) -> Table:
     )
 
 
-def _error_by_width(study: Study, runs: int) -> Table:
+def _error_by_width(study: ChapterStudy, runs: int) -> Table:
     """Mean percent error of ranges that start at 30, or at the least number that occurs, by width."""
     name = study.names[0]
     size = study.counts.shape[0]
@@ -386,7 +386,7 @@ def _error_by_width(study: Study, runs: int) -> Table:
     return tuple(rows)
 
 
-def _losses(study: Study) -> Table:
+def _losses(study: ChapterStudy) -> Table:
     whole, share = float(study.epsilon), float(COUNT.share)
     procedures = (
         ("printed histogram", 1, "not private: floating-point noise"),
@@ -431,7 +431,7 @@ def _summary(rows: Table) -> Table:
     return tuple(lines)
 
 
-def _ages(study: Study) -> Table:
+def _ages(study: ChapterStudy) -> Table:
     """Shares of the rows by age as printed: real, normalised probabilities, a sample, and from the two-way table."""
     real, noisy = study.counts.sum(axis=1), study.chapter.histogram()
     shares = {
@@ -447,7 +447,7 @@ def _ages(study: Study) -> Table:
     )
 
 
-def _bands(study: Study) -> Table:
+def _bands(study: ChapterStudy) -> Table:
     """Rows by bands of ten numbers and by category: real, and as honest one-way and two-way releases keep them."""
     name, category = study.names
     labels = study.domain[category].labels()

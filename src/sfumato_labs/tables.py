@@ -24,7 +24,7 @@ from sfumato.anonymize.release.request import raw_classes
 from sfumato.engine.open import open_table
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
-from sfumato_labs.lab import Column, Table
+from sfumato_labs.lab import NamedColumn, Table
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -93,7 +93,7 @@ class Published:
         """The columns that hold nothing but numbers, in order."""
         return tuple(name for name, values in self.columns.items() if np.isfinite(_floats(values)).all())
 
-    def numbers(self, wanted: Sequence[Column]) -> Floats:
+    def numbers(self, wanted: Sequence[NamedColumn]) -> Floats:
         """Columns of numbers, a row for each person, shape ``(people, columns)``; rows with no number are left out.
 
         Raises:
@@ -109,7 +109,7 @@ class Published:
         repeated: Floats = np.repeat(parsed[kept], self.counts[kept], axis=0)
         return repeated
 
-    def whole_numbers(self, wanted: Sequence[Column]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
+    def whole_numbers(self, wanted: Sequence[NamedColumn]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
         """Columns of whole numbers, shape ``(people, columns)``, and the span of each: its bounds, or that of the data.
 
         Raises:
@@ -124,7 +124,7 @@ class Published:
             spans.append(whole_span(each, found[:, place]))
         return found.astype(np.int64), tuple(spans)
 
-    def scaled(self, wanted: Sequence[Column]) -> Floats:
+    def scaled(self, wanted: Sequence[NamedColumn]) -> Floats:
         """The same, each column scaled from its bounds to [-1, 1].
 
         Bounds that are not declared are read off the data, which a release must not do, and a lab on published data
@@ -139,7 +139,7 @@ class Published:
         return scaled
 
 
-def whole_span(column: Column, values: NDArray[np.number]) -> tuple[int, int]:
+def whole_span(column: NamedColumn, values: NDArray[np.number]) -> tuple[int, int]:
     """The first and the last whole number of a column's bounds, or of its values where none are declared.
 
     Raises:

@@ -102,3 +102,9 @@ def test_an_interval_stands_for_the_cells_that_share_a_point_with_it(data, low, 
     expected = {code for code in range(attribute.declared) if shares_a_point(attribute, code, low, high, closed)}
     found = compatible(attribute, f"{opening}{low}, {high}{closing}", {})
     assert (found or frozenset()) == expected
+
+
+@pytest.mark.parametrize(("interval", "cells"), [("[0, 4)", {0, 1}), ("[0, 4]", {0, 1, 2}), ("(1.5, 4)", {1})])
+def test_an_open_end_leaves_out_the_cell_that_begins_there(interval, cells):
+    attribute = Real(name="n", edges=(0.0, 1.5, 4.0, 20.0), unknown=Unknown.DROP)
+    assert compatible(attribute, interval, {}) == cells

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import InputError, TableError
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
-from sfumato_labs import Column, hiera, printed_hiera, run
+from sfumato_labs import NamedColumn, hiera, printed_hiera, run
 from sfumato_labs.tables import read
 
 EXACT = {0.25: 2.151, 0.5: 3.947, 1.0: 8.067, 1.5: 12.580, 2.0: 17.083, 2.5: 21.584}
@@ -161,9 +161,9 @@ def test_columns_are_scaled_and_gaps_left_out(tmp_path: Path) -> None:
     table.write_text("a,b,c\n10,1,x\n20,2,y\n30,N,z\n")
     found = read(str(table))
     assert found.numeric() == ("a",)
-    assert found.scaled([Column("a")])[:, 0].tolist() == [-1, 0, 1]
-    assert found.scaled([Column("a"), Column("b", (0, 4))]).tolist() == [[-1, -0.5], [1, 0]]
+    assert found.scaled([NamedColumn("a")])[:, 0].tolist() == [-1, 0, 1]
+    assert found.scaled([NamedColumn("a"), NamedColumn("b", (0, 4))]).tolist() == [[-1, -0.5], [1, 0]]
     with pytest.raises(TableError):
-        found.scaled([Column("c")])
+        found.scaled([NamedColumn("c")])
     with pytest.raises(TableError):
         read(str(table), ["d"])

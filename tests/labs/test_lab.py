@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.errors import InputError, TableError
 from sfumato.report.page import render, write
-from sfumato_labs import Column, Options, load, names, run
+from sfumato_labs import NamedColumn, Options, load, names, run
 from sfumato_labs.lab import Handout, hand_out
 
 EVERY = {
@@ -69,9 +69,9 @@ def test_options_are_read_once():
     assert read.epsilon == (Fraction(1, 2), Fraction(1))
     assert read.k == (5, 10)
     assert read.budgets == (5, Fraction(9, 2), 1)
-    assert read.columns == (Column("a", (1, 9)), Column("b"), Column("c"))
+    assert read.columns == (NamedColumn("a", (1, 9)), NamedColumn("b"), NamedColumn("c"))
     assert read.range == ((1, 5), (6, 9))
-    assert read.target == Column("y", (-1, 1))
+    assert read.target == NamedColumn("y", (-1, 1))
     assert Options.of(epsilon=[], k=None).given() == frozenset()
     assert Options.of().seed != Options.of().seed or Options.of().seed != Options.of().seed
 

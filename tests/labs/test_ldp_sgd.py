@@ -9,7 +9,7 @@ from sfumato.errors import InputError
 from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato_labs import ldp_sgd, printed_hiera, printed_sgd, run
-from sfumato_labs.learning import Rows, descend, group_size, mean_squared_error, perturb_with
+from sfumato_labs.learning import RegressionData, descend, group_size, mean_squared_error, perturb_with
 
 BUDGETS = [5.0, 4.0, 3.0, 2.0, 1.0]
 PRINTED = {
@@ -120,7 +120,7 @@ def test_the_corrected_descent_comes_near_the_optimum(signs, limit):
     and .0203; the standard deviation over draws is .0003 and .0007, so that the limits are four of them off."""
     generator = np.random.default_rng(4)
     people = ldp_sgd.made(generator, ldp_sgd.PEOPLE, signs=signs)
-    rows = Rows(np.column_stack([np.ones(ldp_sgd.PEOPLE), people.inputs]), people.outcomes)
+    rows = RegressionData(np.column_stack([np.ones(ldp_sgd.PEOPLE), people.inputs]), people.outcomes)
     spec = Mean.design(-1, 1, epsilon=1, method=MeanMethod.DUCHI)
     errors = []
     for draw in range(2):

@@ -8,15 +8,15 @@ import pytest
 from sfumato.errors import InputError
 from sfumato.local import Mean
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato_labs.learning import Rows, descend, group_size, mean_squared_error, perturb_with, ridge
+from sfumato_labs.learning import RegressionData, descend, group_size, mean_squared_error, perturb_with, ridge
 
 RANDOM = np.random.default_rng(11)
 
 
-def regression(people: int, dimension: int) -> tuple[Rows, np.ndarray]:
+def regression(people: int, dimension: int) -> tuple[RegressionData, np.ndarray]:
     inputs = RANDOM.choice([-1.0, 1.0], (people, dimension))
     weights = np.linspace(-0.2, 0.2, dimension)
-    return Rows(inputs, np.clip(inputs @ weights + RANDOM.normal(0, 0.05, people), -1, 1)), weights
+    return RegressionData(inputs, np.clip(inputs @ weights + RANDOM.normal(0, 0.05, people), -1, 1)), weights
 
 
 def test_descent_and_ridge_come_near_the_optimum() -> None:
@@ -45,6 +45,6 @@ def test_group_sizes_and_bounds() -> None:
     assert group_size(10, 1.0) == 1000
     assert group_size(100, 0.5) == 3685
     with pytest.raises(InputError, match="scaled"):
-        Rows(np.array([[2.0]]), np.array([0.0]))
+        RegressionData(np.array([[2.0]]), np.array([0.0]))
     with pytest.raises(InputError, match="between -1 and 1"):
         perturb_with(Mean.design(0, 1, epsilon=1), SimulatedEntropy(1))

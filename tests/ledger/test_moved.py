@@ -6,6 +6,7 @@ import secrets
 import shutil
 import sqlite3
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.ledger.asking import ask, behind_its_back, spent_epsilon, unfreeze
 
-from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
+from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
+from sfumato.privacy.accountant import Charge
 from sfumato.privacy.loss import Epsilon
 
 
@@ -118,6 +120,19 @@ def test_a_dataset_that_was_founded_anew_is_not_charged(url, ledger):
         assert len(list(other.journal())) == 2
 
 
+def test_a_dataset_that_was_founded_anew_is_not_charged_by_who_has_seen_no_entry_of_it(url, ledger):
+    with pytest.raises(BudgetError):
+        ask(ledger, charge=Charge(Fraction(2), Fraction(2), Fraction(0)))
+    unfreeze(url)
+    for table in ("answer", "retry", "entry", "analyst", "dataset"):
+        behind_its_back(url, f"DELETE FROM ledger_{table}")  # noqa: S608
+    with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as other:
+        ask(other, 5)
+        with pytest.raises(MovedLedgerError, match="founded anew"):
+            ask(ledger, 1)
+        assert len(list(other.journal())) == 1
+
+
 def test_an_entry_is_bound_to_the_one_before_it(ledger):
     """Whoever keeps the last hash has kept all entries: one that is written anew changes every hash after it."""
     for number in range(2):
@@ -144,6 +159,11 @@ def test_a_journal_that_was_set_back_is_not_charged(url, ledger):
         ask(ledger, 2)
     with open_ledger(url, dataset="people", limit=None) as again:
         assert again.settle(first, b"x") == b"x"
+        for number in (7, 8):  # it grows beyond what was seen of it, on another branch
+            ask(again, number)
+        with pytest.raises(MovedLedgerError, match="no longer holds what was released"):
+            ask(ledger, 2)
+        ask(again, 9)  # whoever has seen no other branch goes on
 
 
 def test_a_hash_that_was_kept_finds_an_older_copy(people, file):

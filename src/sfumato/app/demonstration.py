@@ -66,7 +66,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
 
 def _compare(release: Synthetic, truth: CellCounts, account: str) -> Demonstration:
     described = release.model.domain
-    codes = release.model.sample(np.random.default_rng())
+    codes = release.model.sample(generator())
     synthetic = np.bincount(np.ravel_multi_index(codes.T, described.shape), minlength=described.size)
     errors: list[Row] = []
     for ways in range(1, len(described) + 1):

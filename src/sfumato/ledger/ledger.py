@@ -332,19 +332,12 @@ class Ledger:
         founded = self._secret
         with self._store.committing() as driver:
             transaction = Transaction(driver, self.dataset, together(ticket.wanted for ticket in tickets))
-            if transaction.founded != founded or not self._follows(transaction):
+            if transaction.founded != founded or not (self._seen is None or transaction.follows(*self._seen)):
                 raise self._set_back()
             for ticket in tickets:
                 ticket.attempt(transaction)
             transaction.close()
         self._seen = (transaction.entries, transaction.head)
-
-    def _follows(self, transaction: Transaction) -> bool:
-        """Whether the journal still holds what was there at the last commit."""
-        if self._seen is None:
-            return True
-        entries, head = self._seen
-        return transaction.entries > entries or (transaction.entries, transaction.head) == (entries, head)
 
     def _set_back(self) -> MovedLedgerError:
         return MovedLedgerError(

@@ -54,6 +54,7 @@ LOCK_DATASET = (
     .where(_dataset.name == _OF_DATASET)
     .with_for_update()
 )
+FIND_HASH = select(_entry.hash).where(_entry.dataset == bindparam("of_dataset"), _entry.number == bindparam("at"))
 UPDATE_DATASET = (
     update(schema.dataset)
     .where(_dataset.name == _OF_DATASET)
@@ -290,6 +291,14 @@ class Transaction:
         self._new_entries: list[dict[str, Any]] = []
         self._new_answers: list[dict[str, Any]] = []
         self._new_retries: list[dict[str, Any]] = []
+
+    def follows(self, entries: int, head: str) -> bool:
+        """Whether the journal still goes through what was its last entry: it was not set back, and grown or not."""
+        if self.entries <= entries:
+            return (self.entries, self.head) == (entries, head)
+        if entries == 0:
+            return True
+        return self._driver.rows(FIND_HASH, {"of_dataset": self._name, "at": entries}) == [(head,)]
 
     def analyst(self, name: str) -> Account:
         """The account of an analyst, locked; a new one is empty and has no cap."""

@@ -318,7 +318,7 @@ def open_vault(
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
     encoded = open_table(table, csv=described.csv).encode(described)
-    assert encoded.version  # which reads the rows once more: now, not within the first question
+    _ = encoded.version  # which reads the rows once more: now, not within the first question
     journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
     return Vault(encoded, journal, analyst=analyst)
 
