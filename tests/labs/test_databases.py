@@ -69,7 +69,7 @@ def url(request, census):
     engine = sa.create_engine(place.set(drivername=DRIVERS[request.param]), poolclass=sa.NullPool)
     rows = census.to_pylist()
     columns = [
-        sa.NamedColumn(name, sa.BigInteger if isinstance(rows[0][name], int) else sa.String(60))
+        sa.Column(name, sa.BigInteger if isinstance(rows[0][name], int) else sa.String(60))
         for name in census.column_names
     ]
     table = sa.Table(f"census_{secrets.token_hex(6)}", sa.MetaData(), *columns)
