@@ -12,7 +12,7 @@ from sfumato.errors import InfeasibleError, InputError
 from sfumato.evaluate.candidate_grid import grid
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.evaluation_result import ClaimedRelease, EvaluationResult, judge
-from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, without_exact_shares
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, told, without_exact_shares
 from sfumato.evaluate.population_split import split_population
 from sfumato.evaluate.released import Released, Rows
 from sfumato.privacy.loss import Epsilon
@@ -110,13 +110,13 @@ def test_what_is_shown_does_not_give_exact_shares_away(few):
     place = few.domain.index("rich")
     kept, public = results[-1], without_exact_shares(results[-1])
 
-    def told(result: EvaluationResult) -> list[float]:
+    def counts(result: EvaluationResult) -> list[float]:
         share, distance = result.columns["rich"][0], result.pair_distance[place][place]
         return [300 * (share + distance), 300 * (share - distance)]
 
     true = np.count_nonzero(few.members.codes[:, place] == 0)
-    assert min(abs(count - true) for count in told(kept)) < 1e-9
-    assert min(abs(count - true) for count in told(public)) > 1e-3
+    assert min(abs(count - true) for count in counts(kept)) < 1e-9
+    assert min(abs(count - true) for count in counts(public)) > 1e-3
     assert all(without_exact_shares(each).real_columns == {} for each in results)
     assert [bool(without_exact_shares(each).columns) for each in results] == [False, False, False, True]
 
@@ -158,5 +158,9 @@ def test_a_release_is_judged_by_its_worst_pair_and_by_what_most_pairs_stay_below
     where = [pair for number, pair in enumerate(combinations("abcdefg", 2)) if number * 8 % 21 == 20]
     assert shown.worst_pair == (0.2, *where[0])
     assert shown.most_pairs == 0.19  # 20 of 21 pairs are 95 %
+    public = told(shown)
+    assert (public["worst_pair"], public["pairs_95_percent"]) == ((0.2, *where[0]), 0.19)
+    assert shown.correlation_gap is not None
+    assert public["correlation_gap"] == (round(shown.correlation_gap[0], 3), *shown.correlation_gap[1:])
     alone = replace(judged, attributes=("a",), pair_distance=((0.5,),))
     assert (alone.worst_pair, alone.most_pairs) == ((0.5, "a", "a"), 0.5)

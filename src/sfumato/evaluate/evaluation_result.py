@@ -61,6 +61,7 @@ class EvaluationResult:
     query_error: float
     query_relative_error: float
     association_gap: tuple[float, str, str]
+    correlation_gap: tuple[float, str, str] | None  # of two columns of numbers, where there are two
     association_difference: tuple[tuple[float, ...], ...]
     pair_distance: tuple[tuple[float, ...], ...]
     learning: tuple[str, str, float] | None  # target, measure, score
@@ -150,6 +151,7 @@ def judge(
         query_error=scored.queries.mean_absolute,
         query_relative_error=scored.queries.mean_relative,
         association_gap=scored.association_gap,
+        correlation_gap=scored.correlation_gap,
         association_difference=_tuples(scored.association_difference.tolist()),
         pair_distance=_tuples(scored.pair_distance.tolist()),
         learning=None if learned is None else (learned.target, learned.measure, learned.score),

@@ -27,7 +27,7 @@ from sfumato.evaluate.population_split import (
 from sfumato.evaluate.released import MarginalSource, Released, Rows
 from sfumato.model.row_sampling import generator
 
-VERSION = 4
+VERSION = 5
 """Of the stored results: raise it when their meaning changes."""
 
 _SHOWN_DIGITS = 3
@@ -148,6 +148,8 @@ def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
         marginals=(one, two, three),
         pair_distance=tuple(map(_rounded, result.pair_distance)),
         association_difference=tuple(map(_rounded, result.association_difference)),
+        association_gap=_rounded_gap(result.association_gap),
+        correlation_gap=None if result.correlation_gap is None else _rounded_gap(result.correlation_gap),
     )
 
 
@@ -155,7 +157,14 @@ def told(result: EvaluationResult) -> dict[str, Any]:
     """What the page shows of a result, as JSON values: no exact shares, and no numbers of people."""
     public = without_exact_shares(result)
     attacks = [_told(each) for each in public.attacks]
-    return {**public.to_json(), "samples": public.sampled, "attacks": attacks, "headline": _told(public.headline)}
+    return {
+        **public.to_json(),
+        "pairs_95_percent": public.most_pairs,
+        "worst_pair": public.worst_pair,
+        "samples": public.sampled,
+        "attacks": attacks,
+        "headline": _told(public.headline),
+    }
 
 
 def _told(found: Advantage) -> dict[str, str | float | None]:
@@ -173,6 +182,10 @@ def _told(found: Advantage) -> dict[str, str | float | None]:
 
 def _rounded(distances: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(distance, _SHOWN_DIGITS) for distance in distances)
+
+
+def _rounded_gap(found: tuple[float, str, str]) -> tuple[float, str, str]:
+    return round(found[0], _SHOWN_DIGITS), *found[1:]
 
 
 def _opened(cache: str | Path) -> Path:

@@ -116,6 +116,7 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
     floor, ceiling = baseline(results, FLOOR), baseline(results, CEILING)
     rows: list[Row] = []
     for result in results:
+        correlation = result.correlation_gap
         scale = None
         if floor is not None and ceiling is not None:
             scale = rescaled(result.marginals[1], floor=floor.marginals[1], ceiling=ceiling.marginals[1])
@@ -131,6 +132,7 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
                 "worst pair is off by": result.worst_pair[0],
                 "worst pair": " x ".join(result.worst_pair[1:]),
                 "largest change of an association": result.association_gap[0],
+                "largest change of a correlation": None if correlation is None else correlation[0],
                 "query error": result.query_error,
                 "learner": None if result.learning is None else result.learning[2],
                 "told apart": result.propensity,

@@ -6,7 +6,12 @@ from scipy.stats.contingency import association
 
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.evaluate.released import Released, Rows
-from sfumato.evaluate.utility.marginal_scores import associations, cramers_v, largest_gap
+from sfumato.evaluate.utility.marginal_scores import (
+    associations,
+    cramers_v,
+    largest_correlation_gap,
+    largest_gap,
+)
 
 
 def test_associations_against_numpy_and_scipy(everyone):
@@ -35,6 +40,20 @@ def test_the_largest_gap_names_its_pair(everyone):
     changed = matrix.copy()
     changed[2, 5] += 0.5
     assert largest_gap(matrix, changed, everyone.domain) == (pytest.approx(0.5), "job", "rooms")
+
+
+def test_the_largest_change_of_a_correlation_is_between_numbers(everyone):
+    matrix = associations(Released.of(everyone.members))
+    names, numbers = everyone.domain.names, [0, 3, 5]
+    changed = matrix.copy()
+    changed[2, 5] += 0.5  # a category is in it
+    changed[3, 5] = changed[5, 3] = matrix[3, 5] - 0.25
+    assert largest_correlation_gap(matrix, changed, everyone.domain) == (pytest.approx(0.25), names[3], names[5])
+    one = everyone.domain.project([names[0], names[1]])
+    assert largest_correlation_gap(np.eye(2), np.eye(2), one) is None
+    assert [isinstance(each, Categorical) for each in everyone.domain] == [
+        place not in numbers for place in range(len(names))
+    ]
 
 
 def test_cells_for_missing_values_change_no_association():

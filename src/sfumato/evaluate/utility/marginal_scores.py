@@ -96,6 +96,17 @@ def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain:
     return float(gap[first, second]), domain.names[first], domain.names[second]
 
 
+def largest_correlation_gap(
+    real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain
+) -> tuple[float, str, str] | None:
+    """Largest absolute difference of a correlation of two columns of numbers, and the pair; None for fewer than two."""
+    numbers = [place for place, attribute in enumerate(domain) if not isinstance(attribute, Categorical)]
+    if len(numbers) < 2:  # noqa: PLR2004  (no pair)
+        return None
+    within = np.ix_(numbers, numbers)
+    return largest_gap(real[within], release[within], domain.project([domain.names[place] for place in numbers]))
+
+
 def cramers_v(table: Shares) -> float:
     """Cramér's V of a two-way table of shares: 0 independent, 1 determined (Cramér 1946, section 21.9).
 

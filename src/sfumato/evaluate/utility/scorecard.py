@@ -20,6 +20,7 @@ from sfumato.evaluate.utility.learners import Learning, propensity, train_on_rel
 from sfumato.evaluate.utility.marginal_scores import (
     SampledMean,
     associations,
+    largest_correlation_gap,
     largest_gap,
     marginal_distance,
     mean_of,
@@ -42,6 +43,7 @@ class Scorecard:
     pair_distance: NDArray[np.float64]  # total variation, (attributes, attributes); of one attribute on the diagonal
     association_difference: NDArray[np.float64]  # released minus real, (attributes, attributes)
     association_gap: tuple[float, str, str]
+    correlation_gap: tuple[float, str, str] | None
     learning: Learning | None
     propensity: SampledMean | None
 
@@ -85,6 +87,7 @@ def scorecard(
         pair_distance=distances,
         association_difference=released - true,
         association_gap=largest_gap(true, released, split.domain),
+        correlation_gap=largest_correlation_gap(true, released, split.domain),
         learning=learned,
         propensity=distinguished,
     )
