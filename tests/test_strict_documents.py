@@ -21,7 +21,7 @@ from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
 from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts, write_yaml
 from sfumato.synthesize import NoisyTotal, histogram
-from sfumato.synthesize.graphical import load_zeros
+from sfumato.synthesize.structural_zeros import load_zeros
 from sfumato.synthesize.synthetic import load as load_release
 from sfumato.synthesize.synthetic import save
 from sfumato.vault.interface import decode, encode

@@ -32,9 +32,9 @@ from sfumato.synthesize import (
     rectangles,
 )
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.graphical import Zeros
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mwem import Output
+from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.guarantee import loss_json
 from sfumato.workload.counting_queries import Explicit, Marginals
 

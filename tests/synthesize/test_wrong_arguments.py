@@ -15,9 +15,9 @@ from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.aim import annealed
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.graphical import Zeros
 from sfumato.synthesize.histogram import matrix
 from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import save
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import open_vault

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sfumato.domain import Categorical, Domain, Integer, Unknown
-from sfumato.errors import DomainError, InputError, QueryError
-from sfumato.synthesize.graphical import describe_zeros, load_zeros
+from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.errors import DomainError, InfeasibleError, InputError, QueryError
+from sfumato.synthesize.structural_zeros import describe_zeros, load_zeros, read_zeros
 
 DOMAIN = Domain(
     (
@@ -92,3 +93,165 @@ def test_a_table_of_zeros_beyond_memory_is_refused(tmp_path: Path) -> None:
         load_zeros(write(tmp_path, "- {attributes: [a, b], impossible: [[0, 0]]}"), wide)
     with pytest.raises(DomainError):
         load_zeros(write(tmp_path, "- {attributes: [a, c], impossible: [[0, 0]]}"), wide)
+
+
+def rules(text: str, tmp_path: Path, domain: Domain = DOMAIN):
+    return load_zeros(write(tmp_path, text), domain)
+
+
+def test_rules_and_boxes_take_ranges_lists_and_all_others(tmp_path: Path) -> None:
+    zeros = rules(
+        """
+- if: {age: ..14}
+  then: {married: no, retired: "False"}
+- impossible: {age: [15..64, (missing)], married: {not: [no, "17"]}}
+- {attributes: [married, age], impossible: [["17", 15..99]]}
+""",
+        tmp_path,
+    )
+    assert [zero.attributes for zero in zeros] == [
+        ("age", "married"),
+        ("age", "retired"),
+        ("age", "married"),
+        ("married", "age"),
+    ]
+    first, second, third, fourth = (zero.impossible for zero in zeros)
+    assert np.argwhere(first).tolist() == [[0, 1], [0, 2], [0, 3]]  # other values are no "no"
+    assert np.argwhere(second).tolist() == [[0, 1]]
+    assert np.argwhere(third).tolist() == [[1, 1], [1, 3], [3, 1], [3, 3]]
+    assert np.argwhere(fourth).tolist() == [[2, 1], [2, 2]]
+
+
+def test_a_rule_over_three_attributes_has_a_table_of_three(tmp_path: Path) -> None:
+    (zero,) = rules('- {if: {age: ..14, married: {not: [no]}}, then: {retired: "True"}}', tmp_path)
+    assert zero.attributes == ("age", "married", "retired")
+    assert np.argwhere(zero.impossible).tolist() == [[0, 1, 0], [0, 2, 0], [0, 3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("said", "cells"),
+    [
+        ("15..64", [1]),
+        ("15..", [1, 2]),
+        ("..64", [0, 1]),
+        ("-5..14", [0]),
+        ("65..200", [2]),
+        ("[(missing), 65..]", [2, 3]),
+        ("{not: 0..64}", [2, 3]),
+    ],
+)
+def test_a_range_of_numbers_is_the_cells_in_it(said, cells, tmp_path: Path) -> None:
+    (zero,) = rules(f"- impossible: {{age: {said}}}", tmp_path)
+    assert np.flatnonzero(zero.impossible).tolist() == cells
+
+
+def test_ranges_of_real_numbers_end_where_the_next_cell_begins(tmp_path: Path) -> None:
+    domain = Domain((Real(name="pay", edges=(0.0, 0.5, 1.0, 2.0), unknown=Unknown.CLAMP),))
+    (zero,) = rules("- impossible: {pay: 0.5..2}", tmp_path, domain)
+    assert np.flatnonzero(zero.impossible).tolist() == [1, 2]
+    with pytest.raises(QueryError, match="cuts the cell"):
+        rules("- impossible: {pay: 0.5..1.5}", tmp_path, domain)
+
+
+def test_ranges_of_declared_values_follow_their_order(tmp_path: Path) -> None:
+    domain = Domain((Categorical(name="size", values=("s", "m", "l", "a..b"), unknown=Unknown.CATEGORY),))
+    for said, cells in (("m..l", [1, 2]), ("l..", [2, 3]), ("..m", [0, 1]), ("a..b", [3])):
+        (zero,) = rules(f"- impossible: {{size: {said}}}", tmp_path, domain)
+        assert np.flatnonzero(zero.impossible).tolist() == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- impossible: {age: 0..20}", "0..20 cuts the cell 15..64 of age"),
+        ("- impossible: {age: 10..14}", "10..14 cuts the cell 0..14 of age"),
+        ("- impossible: {age: 64..15}", "holds no cell of age"),
+        ("- impossible: {age: 100..}", "holds no cell of age"),
+        ("- impossible: {age: young..15}", "numbers at its ends"),
+        ("- impossible: {married: no..maybe}", "married declares no 'maybe'"),
+        ("- impossible: {married: yes..no}", "holds no cell of married"),
+        ("- impossible: {height: 3}", "no attribute 'height'"),
+        ("- {if: {age: ..14, height: 3}, then: {married: no}}", "no attribute 'height'"),
+        ("- {if: {age: ..14}, then: {age: 15..}}", "has 'age' in its condition and in what follows"),
+    ],
+)
+def test_what_a_rule_cannot_mean_is_said(text, says, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        rules(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {if: {age: ..14}}",
+        "- {then: {age: ..14}}",
+        "- {if: {}, then: {married: no}}",
+        "- {if: {age: ..14}, then: {}}",
+        "- {if: secret, then: {married: no}}",
+        "- {if: {age: ..14}, then: {married: no}, why: secret}",
+        "- {impossible: {age: ..14}, why: secret}",
+        "- {impossible: {}}",
+    ],
+)
+def test_half_a_rule_is_refused_and_not_quoted(text, tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="does not read as structural zeros") as caught:
+        rules(text, tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+def test_rules_that_leave_no_row_are_refused_by_the_name_of_the_one_that_does(tmp_path: Path) -> None:
+    first = '- impossible: {age: [..14, (missing)], retired: "True"}'
+    second = '- {if: {married: [yes, "17"]}, then: {retired: "True"}}'
+    third = '- impossible: {age: 15.., retired: "True"}'
+    with pytest.raises(
+        InfeasibleError,
+        match=r"^rule 3 \(impossible: age 15.., retired True\), with those before it, leaves no row that meets the "
+        r"condition of rule 2 \(if married yes or 17 then retired True\) possible; mend or leave out one of them$",
+    ):
+        rules(f"{first}\n{second}\n{third}", tmp_path)
+    with pytest.raises(InfeasibleError, match=r"^rule 3 .*, with those before it, leaves no row possible; mend"):
+        rules(f'{first}\n- impossible: {{retired: "False"}}\n{third}', tmp_path)
+    with pytest.raises(InfeasibleError, match=r"^rule 2 .* leaves no row possible"):
+        rules('- impossible: {married: no}\n- impossible: {retired: ["True", "False"]}', tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whether_anything_is_left_is_found_as_by_trying_every_row(seed) -> None:
+    random = np.random.default_rng(seed)
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=2, unknown=Unknown.DROP) for name in "abcd"))
+
+    def side() -> list[str]:
+        return [str(code) for code in random.permutation(3)[: random.integers(1, 3)]]
+
+    said = []
+    for _ in range(random.integers(3, 9)):
+        one, *others = random.permutation(list("abcd"))[: random.integers(2, 4)]
+        if random.random() < 0.5:
+            said.append({"impossible": {name: side() for name in (one, *others)}})
+        else:
+            said.append({"if": {name: side() for name in others}, "then": {one: side()}})
+
+    def meets(row, sides) -> bool:
+        return all(str(row[name]) in cells for name, cells in sides.items())
+
+    def kept(row) -> bool:
+        return all(
+            not meets(row, rule["impossible"])
+            if "impossible" in rule
+            else not meets(row, rule["if"]) or meets(row, rule["then"])
+            for rule in said
+        )
+
+    left = [row for row in (dict(zip("abcd", cell, strict=True)) for cell in np.ndindex(3, 3, 3, 3)) if kept(row)]
+    fine = bool(left) and all(any(meets(row, rule["if"]) for row in left) for rule in said if "if" in rule)
+    if fine:
+        zeros = read_zeros(said, domain)
+        possible = np.ones((3, 3, 3, 3), dtype=bool)
+        for zero in zeros:
+            axes = [domain.index(name) for name in zero.attributes]
+            shape = [3 if axis in axes else 1 for axis in range(4)]
+            possible &= ~np.transpose(zero.impossible, np.argsort(axes)).reshape(shape)
+        assert {tuple(row.values()) for row in left} == set(map(tuple, np.argwhere(possible).tolist()))
+    else:
+        with pytest.raises(InfeasibleError, match="rule"):
+            read_zeros(said, domain)

@@ -3,12 +3,12 @@
 from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.auto import Synthesizer, auto, options
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.graphical import Zeros, load_zeros
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.mwem import Output, Schedule, mwem
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
+from sfumato.synthesize.structural_zeros import Zeros, load_zeros, read_zeros
 from sfumato.synthesize.synthetic import Synthetic, load, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
@@ -41,6 +41,7 @@ __all__ = [
     "prefixes",
     "private_edges",
     "ranges",
+    "read_zeros",
     "rectangles",
     "save",
 ]

@@ -31,7 +31,7 @@ from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
-from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
+from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import (
     FittedState,
     begin,
@@ -57,6 +57,7 @@ from sfumato.synthesize.marginal_selection import (
     wanted,
 )
 from sfumato.synthesize.row_count import PublicTotal, RowCount
+from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance

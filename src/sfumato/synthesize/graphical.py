@@ -1,30 +1,23 @@
-"""A table as a graphical model over groups of codes: as mst and aim release it, and structural zeros."""
+"""A table as a graphical model over groups of codes: as mst and aim release it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.arguments import expect_all
 from sfumato.domain import Domain
-from sfumato.errors import InputError, QueryError, SizeError
-from sfumato.model.coarsening import Coarsening, identity
+from sfumato.errors import QueryError, SizeError
+from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import refuse_larger
 from sfumato.model.row_sampling import CodeArray, sample
-from sfumato.strict_documents import read_yaml_texts
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
 _BLOCK = 1 << 20  # rows drawn at a time: their order and groups take 30 MB
-_MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
 
 
 @dataclass(frozen=True)
@@ -181,132 +174,3 @@ def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
         )
         for ways, deviations in sorted(found.items())
     }
-
-
-@dataclass(frozen=True, eq=False)
-class Zeros:
-    """Cells that no row can be in, by the meaning of the attributes: ``impossible`` has one axis an attribute.
-
-    Public knowledge, never read off the protected table.
-    """
-
-    attributes: tuple[str, ...]
-    impossible: NDArray[np.bool_]
-
-
-def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
-    """Read structural zeros from a YAML file: a list of ``{attributes: [...], impossible: [[label, ...], ...]}``.
-
-    An impossible combination names one label of each attribute, as ``sfumato domain show --cells`` lists them, or a
-    list of labels, any of which makes the combination impossible.
-
-    Raises:
-        QueryError: the file is missing or does not say that, or a label is none of its attribute's.
-        DomainError: an attribute that the domain does not have.
-    """
-    try:
-        tables = read_yaml_texts(Path(path).read_text(encoding="utf-8"), name=str(path))
-    except InputError as error:
-        if error.__cause__ is None:  # it says a key twice
-            raise QueryError(str(error), culprit=path) from None
-        tables = None
-    except (OSError, UnicodeDecodeError):
-        tables = None
-    if not isinstance(tables, list) or not tables or not all(_is_table(table) for table in tables):
-        raise QueryError(  # nothing of the file is quoted: it may be the protected table by mistake
-            f"{path} does not read as structural zeros: a YAML list of {{attributes: [a, b], impossible: [[label, "
-            "label], ...]}",
-            culprit=path,
-        )
-    return tuple(_table(table["attributes"], table["impossible"], domain) for table in tables)
-
-
-def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
-    """Structural zeros as JSON values, for the journal."""
-    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
-
-
-def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
-    """Refuse structural zeros that do not fit the domain, or that inference over ``cap`` cells cannot hold.
-
-    Raises:
-        DomainError: an attribute that the domain does not have, or one named twice in a table.
-        QueryError: a table that is not boolean with one axis an attribute.
-        SizeError: inference over the zeros alone takes more cells.
-        InfeasibleError: no cell is left possible.
-    """
-    expect_all(zeros, Zeros, "structural zeros are a list of Zeros(attributes, impossible)")
-    for zero in zeros:
-        if not isinstance(zero.attributes, tuple):
-            raise QueryError("the attributes of structural zeros are a tuple of names", culprit=zero.attributes)
-        shape = domain.project(zero.attributes).shape
-        cells = zero.impossible
-        if not isinstance(cells, np.ndarray) or cells.dtype != np.bool_ or cells.shape != shape:
-            raise QueryError(
-                f"the impossible cells of {', '.join(zero.attributes)} must be an array of booleans of shape {shape}",
-                culprit=zero.attributes,
-            )
-    names = {name for zero in zeros for name in zero.attributes}
-    sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
-    cliques = [zero.attributes for zero in zeros]
-    refuse_larger(cliques, sizes, max(cap, sum(sizes.values())))
-    apart = {name: identity(size) for name, size in sizes.items()}
-    _ = barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros, apart).beliefs
-
-
-def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
-    """Numbers for the codes of an attribute, equal where the same cells are impossible; None where no table has it."""
-    patterns = [
-        np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(
-            zero.impossible.shape[zero.attributes.index(name)], -1
-        )
-        for zero in zeros
-        if name in zero.attributes
-    ]
-    if not patterns:
-        return None
-    found: NDArray[np.int64] = np.unique(np.concatenate(patterns, axis=1), axis=0, return_inverse=True)[1]
-    return found.reshape(-1)
-
-
-def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
-    """The model over groups in which the impossible cells have no probability.
-
-    All codes of a group have the same impossible cells, so that the first of each says which.
-    """
-    for zero in zeros:
-        first = [np.unique(coarsenings[name].groups, return_index=True)[1] for name in zero.attributes]
-        impossible = zero.impossible[np.ix_(*first)]
-        model = model.times(Factor(zero.attributes, np.where(impossible, -np.inf, 0.0)))
-    return model
-
-
-def _is_table(table: object) -> bool:
-    return (
-        isinstance(table, dict)
-        and set(table) == {"attributes", "impossible"}
-        and all(isinstance(part, list) and part for part in table.values())
-        and all(isinstance(name, str) for name in table["attributes"])
-        and all(isinstance(cell, list) and len(cell) == len(table["attributes"]) for cell in table["impossible"])
-    )
-
-
-def _table(names: list[str], combinations: list[list[Any]], domain: Domain) -> Zeros:
-    projected = domain.project(names)
-    refuse_larger([tuple(names)], dict(zip(names, projected.shape, strict=True)), _MOST_ZEROS)
-    labels = [{label: code for code, label in enumerate(attribute.labels())} for attribute in projected]
-    impossible = np.zeros(projected.shape, dtype=np.bool_)
-    for combination in combinations:
-        codes = [
-            [_code(found, label, name) for label in (part if isinstance(part, list) else [part])]
-            for name, found, part in zip(names, labels, combination, strict=True)
-        ]
-        for cell in product(*codes):
-            impossible[cell] = True
-    return Zeros(tuple(names), impossible)
-
-
-def _code(labels: dict[str, int], label: object, name: str) -> int:
-    if not isinstance(label, str) or label not in labels:
-        raise QueryError(f"{name} has no cell {label!r}; 'sfumato domain show DOMAIN --cells {name}' lists them")
-    return labels[label]

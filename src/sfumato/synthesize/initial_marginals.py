@@ -19,8 +19,9 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
-from sfumato.synthesize.graphical import Graphical, Measured, Zeros, barred, kinds
+from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
+from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Groups, Marginal, Measurement, check_size

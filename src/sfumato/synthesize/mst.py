@@ -20,10 +20,11 @@ from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division
-from sfumato.synthesize.graphical import Graphical, Zeros, describe_zeros, expected_errors, refuse_impossible
+from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import FittedState, begin, count_share, refuse_fine, refuse_undividable
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.row_count import RowCount
+from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance

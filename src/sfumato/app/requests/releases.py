@@ -119,7 +119,7 @@ class SynthesizeRequest(StrictModel):
             SfumatoError: as the method says.
         """
         from sfumato import synthesize as methods
-        from sfumato.synthesize.graphical import load_zeros
+        from sfumato.synthesize.structural_zeros import load_zeros
 
         loss = self.loss.loss()
         total: RowCount = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)

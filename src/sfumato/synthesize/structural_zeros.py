@@ -1,0 +1,366 @@
+"""Structural zeros: cells that no row can be in, by the meaning of the attributes, listed or said as rules.
+
+Public knowledge, never read off the protected table, so that they take nothing of a loss.  A model in which they have
+no probability has no such row.  They are checked on *kinds* of codes, those of which the same cells are impossible:
+a hundred ages are two kinds where a rule tells children from others, so that whether any row is left possible is
+decided exactly, whatever the number of codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arguments import expect_all
+from sfumato.domain import Categorical, Domain, Integer
+from sfumato.domain.attribute import Attribute
+from sfumato.errors import InfeasibleError, InputError, QueryError, SizeError
+from sfumato.model.coarsening import Coarsening
+from sfumato.model.factor import Factor
+from sfumato.model.graphical_model import GraphicalModel, calibrate
+from sfumato.model.junction_tree import refuse_larger, tree_cells
+from sfumato.strict_documents import read_yaml_texts
+
+_MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
+_MOST_KINDS = 1 << 22  # cells of the junction tree over kinds by which rules are checked, 32 MiB
+_SHOWN = 60  # characters of a rule that a message repeats
+_TO = ".."
+
+
+@dataclass(frozen=True, eq=False)
+class Zeros:
+    """Cells that no row can be in: ``impossible`` has one axis an attribute.
+
+    ``rule`` is how messages call them; it is no part of what they are.
+    """
+
+    attributes: tuple[str, ...]
+    impossible: NDArray[np.bool_]
+    rule: str = ""
+
+    @property
+    def name(self) -> str:
+        """The rule, or the attributes."""
+        return self.rule or f"the zeros over {', '.join(self.attributes)}"
+
+
+def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
+    """Read structural zeros from a YAML file, a list of what :func:`read_zeros` reads.
+
+    Raises:
+        QueryError: the file is missing or no such list, or a label is none of its attribute's.
+        DomainError: an attribute that the domain does not have.
+        SizeError, InfeasibleError: as :func:`read_zeros`.
+    """
+    try:
+        document = read_yaml_texts(Path(path).read_text(encoding="utf-8"), name=str(path))
+    except InputError as error:
+        if error.__cause__ is None:  # it says a key twice
+            raise QueryError(str(error), culprit=path) from None
+        document = None
+    except (OSError, UnicodeDecodeError):
+        document = None
+    if not _is_list_of_rules(document):
+        raise QueryError(  # nothing of the file is quoted: it may be the protected table by mistake
+            f"{path} does not read as structural zeros: {_FORM}", culprit=path
+        )
+    return read_zeros(document, domain)
+
+
+def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zeros, ...]:
+    """Structural zeros from a list of mappings, each in one of three forms.
+
+    ``{if: {age: 0..14}, then: {marital: [never, divorced]}}``: where the condition holds, the other attributes have one
+    of these cells.  ``{impossible: {age: 0..14, marital: married}}``: nobody is in both.
+    ``{attributes: [age, marital], impossible: [[0..14, married]]}``: the same, combination by combination.
+
+    Cells are labels, as ``sfumato domain show --cells`` lists them, ranges of numbers or of declared labels such as
+    ``0..14``, ``65..``, or ``..14``, a list of these, or ``{not: [...]}`` for all others.  Missing and other values
+    have the cells (missing) and (other): a rule that says what is possible names them where they are.
+
+    Raises:
+        QueryError: no such list, a label that is none of its attribute's, a range that cuts a cell.
+        DomainError: an attribute that the domain does not have.
+        SizeError: the cells of a rule, or of all kinds together, are too many to be checked.
+        InfeasibleError: the rules together leave no row possible, or none that meets the condition of one of them.
+    """
+    if not _is_list_of_rules(rules):
+        raise QueryError(f"this does not read as structural zeros: {_FORM}", culprit=rules)
+    found: list[list[Zeros]] = []
+    conditions: list[list[Zeros]] = []
+    for number, rule in enumerate(rules, start=1):
+        zeros, condition = _read(rule, domain, f"rule {number}")
+        found.append(zeros)
+        conditions.append(condition)
+    _refuse_contradiction(found, conditions)
+    return tuple(zero for zeros in found for zero in zeros)
+
+
+def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
+    """Structural zeros as JSON values, for the journal."""
+    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
+
+
+def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
+    """Refuse structural zeros that do not fit the domain, or that inference over ``cap`` cells cannot hold.
+
+    Raises:
+        DomainError: an attribute that the domain does not have, or one named twice in a table.
+        QueryError: a table that is not boolean with one axis an attribute.
+        SizeError: inference over the zeros alone takes more cells.
+        InfeasibleError: no cell is left possible.
+    """
+    expect_all(zeros, Zeros, "structural zeros are a list of Zeros(attributes, impossible)")
+    for zero in zeros:
+        if not isinstance(zero.attributes, tuple):
+            raise QueryError("the attributes of structural zeros are a tuple of names", culprit=zero.attributes)
+        shape = domain.project(zero.attributes).shape
+        cells = zero.impossible
+        if not isinstance(cells, np.ndarray) or cells.dtype != np.bool_ or cells.shape != shape:
+            raise QueryError(
+                f"the impossible cells of {', '.join(zero.attributes)} must be an array of booleans of shape {shape}",
+                culprit=zero.attributes,
+            )
+    names = {name for zero in zeros for name in zero.attributes}
+    sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
+    refuse_larger([zero.attributes for zero in zeros], sizes, max(cap, sum(sizes.values())))
+    _refuse_contradiction([[zero] for zero in zeros], [[]] * len(zeros))
+
+
+def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
+    """Numbers for the codes of an attribute, equal where the same cells are impossible; None where no table has it."""
+    patterns = [
+        np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(
+            zero.impossible.shape[zero.attributes.index(name)], -1
+        )
+        for zero in zeros
+        if name in zero.attributes
+    ]
+    if not patterns:
+        return None
+    found: NDArray[np.int64] = np.unique(np.concatenate(patterns, axis=1), axis=0, return_inverse=True)[1]
+    return found.reshape(-1)
+
+
+def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
+    """The model over groups in which the impossible cells have no probability.
+
+    All codes of a group have the same impossible cells, so that the first of each says which.
+    """
+    for zero in zeros:
+        first = [np.unique(coarsenings[name].groups, return_index=True)[1] for name in zero.attributes]
+        impossible = zero.impossible[np.ix_(*first)]
+        model = model.times(Factor(zero.attributes, np.where(impossible, -np.inf, 0.0)))
+    return model
+
+
+_FORM = (
+    "a list of {if: {a: ..}, then: {b: ..}}, {impossible: {a: .., b: ..}} or "
+    "{attributes: [a, b], impossible: [[label, label], ...]}"
+)
+
+
+def _refuse_contradiction(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> None:
+    """Refuse rules that leave no row possible, or none that meets the condition of one of them; it names which.
+
+    Raises:
+        InfeasibleError, SizeError: as :func:`read_zeros` says.
+    """
+    if (blocked := _blocked(rules, conditions)) is None:
+        return
+    upto = next(n for n in range(1, len(rules) + 1) if _blocked(rules[:n], conditions[:n]) is not None)
+    blocked = _blocked(rules[:upto], conditions[:upto])
+    last = rules[upto - 1][0].name
+    before = "" if upto == 1 else ", with those before it,"
+    left = "no row" if not blocked else f"no row that meets the condition of {blocked}"
+    raise InfeasibleError(f"{last}{before} leaves {left} possible; mend or leave out one of them", culprit=last)
+
+
+def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> str | None:
+    """The first rule whose condition no possible row meets, "" where no row is possible at all, None if all is well."""
+    zeros = [zero for rule in rules for zero in rule]
+    if not zeros:
+        return None
+    if not _possible(zeros):
+        return ""
+    met = (_possible([*zeros, *condition]) for condition in conditions)
+    return next((rule[0].name for rule, possible in zip(rules, met, strict=True) if not possible), None)
+
+
+def _possible(zeros: Sequence[Zeros]) -> bool:
+    """Whether some cell is left, decided over kinds of codes."""
+    names = dict.fromkeys(name for zero in zeros for name in zero.attributes)
+    apart = {name: kinds(name, zeros) for name in names}
+    folded = {name: Coarsening(found, np.ones(len(found))) for name, found in apart.items() if found is not None}
+    sizes = {name: coarsening.size for name, coarsening in folded.items()}
+    cliques = [zero.attributes for zero in zeros]
+    if (needed := tree_cells(cliques, sizes)) > _MOST_KINDS:
+        raise SizeError(
+            f"whether these rules leave a row possible takes {needed:,} cells, more than {_MOST_KINDS:,}; say them "
+            "over fewer attributes together",
+            culprit=zeros[0].name,
+        )
+    model = barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros, folded)
+    return calibrate(model.tree, model.factors, model.sizes) is not None
+
+
+def _read(rule: Mapping[str, Any], domain: Domain, name: str) -> tuple[list[Zeros], list[Zeros]]:
+    """The tables of one rule, and its condition as tables of what does not meet it."""
+    if "attributes" in rule:
+        return [_listed(rule["attributes"], rule["impossible"], domain, name)], []
+    name = f"{name} ({_words(rule)})"
+    if "if" not in rule:
+        return [_box(_cells(rule["impossible"], domain), domain, name)], []
+    condition, allowed = _cells(rule["if"], domain), _cells(rule["then"], domain)
+    if twice := condition.keys() & allowed.keys():
+        raise QueryError(f"{name} has {min(twice)!r} in its condition and in what follows", culprit=name)
+    zeros = [_box({**condition, each: ~cells}, domain, name) for each, cells in allowed.items()]
+    return zeros, [Zeros((each,), ~cells, name) for each, cells in condition.items()]
+
+
+def _cells(said: Mapping[str, Any], domain: Domain) -> dict[str, NDArray[np.bool_]]:
+    return {name: _those(domain[name], cells) for name, cells in said.items()}
+
+
+def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Zeros:
+    """The combinations of the cells of each attribute."""
+    _refuse_large(tuple(sides), domain, rule)
+    impossible = np.ones((), dtype=np.bool_)
+    for side in sides.values():
+        impossible = impossible[..., None] & side
+    return Zeros(tuple(sides), impossible, rule)
+
+
+def _listed(names: Sequence[str], combinations: Sequence[Sequence[Any]], domain: Domain, rule: str) -> Zeros:
+    """The combinations that stand there one by one."""
+    projected = domain.project(names)
+    _refuse_large(tuple(names), domain, rule)
+    impossible = np.zeros(projected.shape, dtype=np.bool_)
+    for combination in combinations:
+        sides = [_those(attribute, part) for attribute, part in zip(projected, combination, strict=True)]
+        impossible[np.ix_(*sides)] = True
+    return Zeros(tuple(names), impossible, rule)
+
+
+def _refuse_large(names: tuple[str, ...], domain: Domain, rule: str) -> None:
+    shape = domain.project(names).shape
+    if (size := math.prod(shape)) > _MOST_ZEROS:
+        raise SizeError(
+            f"{rule} is over {size:,} cells, more than {_MOST_ZEROS:,}; say it over fewer attributes", culprit=names
+        )
+
+
+def _those(attribute: Attribute, said: object) -> NDArray[np.bool_]:
+    """Which cells of an attribute a rule names: shape ``(codes,)``."""
+    if isinstance(said, Mapping) and set(said) == {"not"}:
+        return ~_those(attribute, said["not"])
+    items = said if isinstance(said, list | tuple) and said else [said]
+    found = np.zeros(attribute.size, dtype=np.bool_)
+    for item in items:
+        found[_stretch(attribute, item)] = True
+    return found
+
+
+def _stretch(attribute: Attribute, item: object) -> slice | list[int]:
+    """The codes of one label, or of a range."""
+    labels = attribute.labels()
+    text = str(item) if isinstance(item, str | int | float) else None
+    if text in labels:
+        return [labels.index(text)]
+    first, to, last = (part.strip() for part in (text or "").partition(_TO))
+    if not to or not first + last:
+        raise QueryError(
+            f"{attribute.name} has no cell {item!r}; 'sfumato domain show DOMAIN --cells {attribute.name}' lists them",
+            culprit=item,
+        )
+    ends = _declared_range if isinstance(attribute, Categorical) else _number_range
+    start, stop = ends(attribute, first, last)
+    if start >= stop:
+        raise QueryError(f"the range {text} holds no cell of {attribute.name}", culprit=item)
+    return slice(start, stop)
+
+
+def _declared_range(attribute: Attribute, first: str, last: str) -> tuple[int, int]:
+    labels = attribute.labels()[: attribute.declared]
+    for end in filter(None, (first, last)):
+        if end not in labels:
+            raise QueryError(
+                f"{attribute.name} declares no {end!r}; 'sfumato domain show DOMAIN --cells {attribute.name}' lists "
+                "its values",
+                culprit=end,
+            )
+    return labels.index(first) if first else 0, labels.index(last) + 1 if last else attribute.declared
+
+
+def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int]:
+    """The cells between two numbers, the last of whole numbers included; it may end beyond the bounds."""
+    assert not isinstance(attribute, Categorical)
+    try:
+        low = Fraction(first) if first else Fraction(attribute.minimum)
+        high = Fraction(last) if last else Fraction(attribute.maximum)
+    except ValueError:
+        raise QueryError(f"a range of {attribute.name} has numbers at its ends", culprit=attribute.name) from None
+    bounds = [attribute.bounds(code) for code in range(attribute.declared)]
+    whole = isinstance(attribute, Integer)  # a cell of real numbers ends where the next begins
+    beyond = [high < start if whole else high <= start for start, _ in bounds]
+    before = [end < low if whole else end <= low for _, end in bounds]
+    inside = [low <= high and not late and not early for late, early in zip(beyond, before, strict=True)]
+    for (start, end), within in zip(bounds, inside, strict=True):
+        if within and (max(low, attribute.minimum) > start or end > high):
+            raise QueryError(
+                f"the range {first}{_TO}{last} cuts the cell {start}{_TO}{end} of {attribute.name}; begin and end it "
+                "where cells do",
+                culprit=attribute.name,
+            )
+    start = inside.index(True) if any(inside) else 0
+    return start, start + sum(inside)
+
+
+def _words(rule: Mapping[str, Any]) -> str:
+    """A rule as it was said, shortened."""
+    if "if" in rule:
+        text = f"if {_sides(rule['if'])} then {_sides(rule['then'])}"
+    else:
+        text = f"impossible: {_sides(rule['impossible'])}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]} ..."
+
+
+def _sides(said: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_side(cells)}" for name, cells in said.items())
+
+
+def _side(cells: object) -> str:
+    if isinstance(cells, Mapping):
+        return f"not {_side(cells.get('not'))}"
+    return " or ".join(map(str, cells)) if isinstance(cells, list | tuple) else str(cells)
+
+
+def _is_list_of_rules(document: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    return isinstance(document, list | tuple) and bool(document) and all(map(_is_rule, document))
+
+
+def _is_rule(rule: object) -> bool:
+    match rule:
+        case {"attributes": [*names], "impossible": [*cells], **others}:
+            return (
+                bool(names and cells and not others)
+                and all(isinstance(name, str) for name in names)
+                and all(isinstance(cell, list | tuple) and len(cell) == len(names) for cell in cells)
+            )
+        case {"impossible": dict() as sides, **others} if sides and not others:
+            return _are_sides(sides)
+        case {"if": dict() as one, "then": dict() as other, **others} if one and other and not others:
+            return _are_sides(one) and _are_sides(other)
+        case _:
+            return False
+
+
+def _are_sides(sides: Mapping[Any, Any]) -> bool:
+    return all(isinstance(name, str) for name in sides)
