@@ -124,7 +124,7 @@ def others(value: Any, donors: list[Any]) -> list[Any]:
         case int():
             return [value + 1, value - 1, 2 * value, 0, -1, 1 << 70, float(value), str(value)]
         case float():
-            return [value + 1, -value, 0.0, 1e308, int(value), str(value)]
+            return [value + 1, -value, 0.0, 5e-324, 1e308, 10**400, int(value), str(value)]
         case str() if value.isdigit():
             number = int(value)
             changed = [number + 1, number - 1, number * 2, number // 2, UNIT - number, number + UNIT // 50, 0, UNIT, -1]

@@ -28,7 +28,7 @@ from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, claimed, derive, proven
-from sfumato.local.specs.mean import check_table, grid_codes, numbers
+from sfumato.local.specs.mean import check_bounds, check_table, grid_codes, numbers
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
@@ -250,7 +250,9 @@ def check_division(divisions: Sequence[float], levels: int) -> None:
         InputError: says so.
     """
     expect_all(divisions, int | float, "the ends of levels are a list of numbers")
-    if not all(map(math.isfinite, divisions)) or any(low >= high for low, high in pairwise(divisions)):
+    if any(not -math.inf < low < high < math.inf for low, high in pairwise(divisions)):
         raise InputError("the ends of levels must be finite and increase", culprit=divisions)
+    for low, high in pairwise(divisions):
+        check_bounds(low, high)
     if levels < 1 or len(divisions) != levels + 1:
         raise InputError(f"{levels} budgets need {levels + 1} ends of levels, not {len(divisions)}", culprit=divisions)

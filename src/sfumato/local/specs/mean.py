@@ -39,6 +39,9 @@ _HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019,
 LARGEST_GRID = 1 << 12
 """Inputs of a table that randomises numbers."""
 
+LEAST_WIDTH, LARGEST_BOUND = 1e-100, 1e100
+"""Of bounds: beyond these, squares and quotients of what lies between are no floats any more."""
+
 
 class MeanMethod(StrEnum):
     """Mechanisms for a mean."""
@@ -158,15 +161,21 @@ def check_table(table: IntegerTable, most: int) -> None:
 
 
 def check_bounds(low: float, high: float) -> None:
-    """Refuse bounds that are not finite and increasing.
+    """Refuse bounds that are not finite and increasing, or between which floats cannot be computed with.
 
     Raises:
         InputError: says so.
     """
     for bound in (low, high):
         expect(bound, int | float, "bounds are numbers")
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+    if not (-math.inf < low < high < math.inf):
         raise InputError(f"bounds must be finite and increasing, not {low} and {high}", culprit=(low, high))
+    if max(abs(low), abs(high)) > LARGEST_BOUND or high - low < LEAST_WIDTH:
+        raise InputError(
+            f"bounds must be {LEAST_WIDTH} apart and within {LARGEST_BOUND}, as floats must hold the squares of what "
+            "lies between; choose another unit",
+            culprit=(low, high),
+        )
 
 
 def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> RealArray:

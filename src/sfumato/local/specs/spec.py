@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -207,7 +208,7 @@ def _admits(hint: Any, value: object) -> bool:  # noqa: ANN401 -- a type
         inner = get_args(hint)[0]
         return isinstance(value, tuple) and all(_admits(inner, each) for each in value)
     if hint is float:
-        return type(value) in (float, int)
+        return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
     if hint in (int, Numerator):
         return type(value) is int
     return isinstance(value, hint)
