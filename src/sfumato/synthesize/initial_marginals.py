@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain
+from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import CROWDED, Coarsening, merge_neighbours, merge_rare
+from sfumato.model.falling_tail import with_falling_tails
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.loss import Loss
@@ -107,15 +108,20 @@ def begin(
         attribute.name: coarsening(attribute, measurement, kinds(attribute.name, zeros), crowded=crowded)
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
-    observations = tuple(
+    observations = [
         _merged(coarsenings[name], measurement, name)
         for name, measurement in zip(domain.names, measurements, strict=True)
-    )
+    ]
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*counted, *observations])
+    for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
+        if not isinstance(attribute, Categorical):
+            coarsenings[attribute.name], observations[index] = _with_tails(
+                attribute, coarsenings[attribute.name], measurement, observations[index]
+            )
     sizes = {name: found.size for name, found in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
-    return FittedState(coarsenings, observations, fit(observations, model), measured)
+    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
@@ -177,6 +183,25 @@ def coarsening(
     if isinstance(attribute, Categorical):
         return merge_rare(counts, _variance(measurement), apart=apart)
     return merge_neighbours(counts, _variance(measurement), attribute.declared, crowded=crowded, apart=apart)
+
+
+def _with_tails(
+    attribute: Integer | Real, found: Coarsening, measurement: Measurement, observation: Observation
+) -> tuple[Coarsening, Observation]:
+    """Rare groups at the ends shared out as falling tails, and what is expected of them in place of noise."""
+    widths = np.diff(attribute.edges) if isinstance(attribute, Real) else _widths(attribute)
+    counts = measurement.values.astype(np.float64)
+    shared, estimates = with_falling_tails(found, counts, _variance(measurement), widths)
+    held, variances = observation.counts.copy(), np.array(observation.variance)
+    for group, (expected, variance) in estimates.items():
+        held[group], variances[group] = expected, max(variance, _LEAST_VARIANCE)
+    return shared, Observation(observation.attributes, held, variances)
+
+
+def _widths(attribute: Integer) -> NDArray[np.float64]:
+    if attribute.edges is None:
+        return np.ones(attribute.declared)
+    return np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
 
 
 def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:

@@ -1,0 +1,49 @@
+"""A column with a long empty tail keeps its mean through a whole synthesis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta
+from sfumato.synthesize import PublicTotal, aim, mst
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.workload import all_marginals
+
+# Of 10,000 people, visits to an emergency room: nine in ten none, and at most 20 where 100 are declared.
+VISITS = np.repeat([0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20], [8890, 770, 200, 70, 30, 14, 9, 6, 4, 3, 2, 1, 1])
+DOMAIN = Domain(
+    (
+        Integer(name="visits", minimum=0, maximum=100, unknown=Unknown.CLAMP),
+        Categorical(name="ward", values=tuple("abcdefgh"), unknown=Unknown.DROP),
+        Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),
+    )
+)
+
+
+def mean_visits(release) -> float:
+    cells = release.model.cells(("visits",))
+    return float(cells @ np.arange(101) / cells.sum())
+
+
+@pytest.mark.parametrize("method", ["aim", "mst"])
+def test_the_mean_of_visits_is_kept(method):
+    """The seeds are fixed.  With the last group shared out evenly and its noise taken as it is, the mean of .179 came
+    to .37 (aim) and .53 (mst), at worst .99; as tails .174 and .201, at worst .26.
+    """
+    people = np.arange(10_000)
+    codes = np.stack([VISITS, people * 7 % 8, people * 3 % 2], axis=1)
+    loss = EpsilonDelta("0.5", "1e-6")
+    means = []
+    for seed in range(5):
+        vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=seed)
+        total = PublicTotal(10_000)
+        if method == "aim":
+            release = aim(vault, loss=loss, total=total, workload=all_marginals(2))
+        else:
+            release = mst(vault, loss=loss, total=total)
+        means.append(mean_visits(release))
+    assert abs(np.mean(means) / VISITS.mean() - 1) < 0.15
+    assert max(means) < 1.5 * VISITS.mean()
