@@ -13,6 +13,7 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.workload.counting_queries import Marginals, Workload
 
@@ -35,13 +36,15 @@ class Measured:
 class Graphical:
     """A graphical model over the groups of each attribute, and how groups are shared out over codes.
 
-    Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.
+    Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.  ``tables`` are
+    these measurements, none in a release of a version that did not keep them.
     """
 
     domain: Domain
     coarsenings: Mapping[str, Coarsening]
     model: GraphicalModel
     measured: tuple[Measured, ...]
+    tables: tuple[NoisyTable, ...] = ()
 
     @property
     def total(self) -> int:
@@ -102,7 +105,7 @@ class Graphical:
             with np.errstate(divide="ignore"):
                 log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
-        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares))
+        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares), tables=())
 
     def payload(self) -> dict[str, Any]:
         """Named arrays and JSON values; :meth:`restore` reads them back."""
@@ -117,6 +120,7 @@ class Graphical:
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
             }
+            | tables_payload(self.tables)
         )
 
     @staticmethod
@@ -141,6 +145,7 @@ class Graphical:
             coarsenings=coarsenings,
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
+            tables=restore_tables(domain, payload),
         )
 
 

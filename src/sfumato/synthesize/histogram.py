@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray, project_to_total
+from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
@@ -68,13 +69,18 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowCount, cliques: Se
 def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
     """Measure every table through ``mechanisms``, together with the row count at ``loss``, and make them consistent."""
     separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
-    measured = mechanisms.measure([Marginal(clique) for clique in cliques], after_count(loss, total))
+    questions = [Marginal(clique) for clique in cliques]
+    measured = mechanisms.measure(questions, after_count(loss, total))
     count = _summed([measurement.values for measurement in measured]) if separate is None else separate
     parts = tuple(
         Factor(clique, project_to_total(measurement.values, count).reshape(mechanisms.domain.project(clique).shape))
         for clique, measurement in zip(cliques, measured, strict=True)
     )
-    return Product.over(mechanisms.domain, parts, count)
+    kept = tuple(
+        NoisyTable.over(asked, found.values.reshape(part.values.shape), found.noise, fresh=True)
+        for asked, found, part in zip(questions, measured, parts, strict=True)
+    )
+    return Product.over(mechanisms.domain, parts, count, tables=kept)
 
 
 def expected_errors(

@@ -17,6 +17,7 @@ from sfumato.model.coarsening import CROWDED, Coarsening, merge_neighbours, merg
 from sfumato.model.falling_tail import with_falling_tails
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
@@ -37,12 +38,17 @@ _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a floa
 
 @dataclass(frozen=True, eq=False)
 class FittedState:
-    """What is known so far: groups of codes, noisy tables over them, and the model fitted to these."""
+    """What is known so far: groups of codes, noisy tables over them, and the model fitted to these.
+
+    ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
+    it was measured.
+    """
 
     coarsenings: dict[str, Coarsening]
     observations: tuple[Observation, ...]
     model: GraphicalModel
     measured: tuple[Measured, ...]
+    tables: tuple[NoisyTable, ...]
 
     def groups(self, attributes: tuple[str, ...]) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -64,16 +70,20 @@ class FittedState:
             observations[new.attributes] = new if old is None else _pooled(old, new)
         pooled = tuple(observations.values())
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
-        return FittedState(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured))
+        tables = (*self.tables, *(_kept(m, self._shape(_attributes(m)), fresh=True) for m in measurements))
+        return FittedState(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured), tables)
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
-        return Graphical(domain, self.coarsenings, self.model, self.measured)
+        return Graphical(domain, self.coarsenings, self.model, self.measured, self.tables)
 
     def _observe(self, measurement: Measurement) -> Observation:
         names = _attributes(measurement)
-        shape = [self.coarsenings[name].size for name in names]
-        return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement))
+        counts = measurement.values.astype(np.float64).reshape(self._shape(names))
+        return Observation(names, counts, _variance(measurement))
+
+    def _shape(self, attributes: tuple[str, ...]) -> list[int]:
+        return [self.coarsenings[name].size for name in attributes]
 
 
 def begin(
@@ -98,7 +108,8 @@ def begin(
     """
     domain = mechanisms.domain
     division = Division(allowance.whole, domain.unit.rows)
-    counted = _count(mechanisms, allowance, total)
+    count = _count(mechanisms, allowance, total)
+    counted = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
     parts = division.shares(domain.shape)
     if share is None:
@@ -121,7 +132,8 @@ def begin(
     sizes = {name: found.size for name, found in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
-    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured)
+    kept = (*(_kept(m, [], fresh=True) for m in count), *(_kept(m, [-1], fresh=False) for m in measurements))
+    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured, kept)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
@@ -204,11 +216,16 @@ def _widths(attribute: Integer) -> NDArray[np.float64]:
     return np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
 
 
-def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Observation, ...]:
+def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Measurement, ...]:
     if isinstance(total, PublicTotal):
         return ()
-    (counted,) = mechanisms.measure([Marginal(())], allowance.take(count_share(total)))
-    return (Observation((), counted.values.astype(np.float64).reshape(()), _variance(counted)),)
+    return mechanisms.measure([Marginal(())], allowance.take(count_share(total)))
+
+
+def _kept(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> NoisyTable:
+    """A measured marginal as a release keeps it."""
+    assert isinstance(measurement.question, Marginal)
+    return NoisyTable.over(measurement.question, measurement.values.reshape(shape), measurement.noise, fresh=fresh)
 
 
 def _variance(measurement: Measurement) -> float:

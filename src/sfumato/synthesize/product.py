@@ -19,6 +19,7 @@ from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import unknown_code
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
+from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
 from sfumato.workload.counting_queries import Workload
 
@@ -31,17 +32,19 @@ class Product:
         domain: the attributes covered, in the order of the protected table.
         parts: the tables; what they do not share is independent.
         total: number of rows that ``sample`` draws.
+        tables: what was measured, where that is tables of cells.
     """
 
     domain: Domain
     parts: tuple[Factor, ...]
     total: int
+    tables: tuple[NoisyTable, ...] = ()
 
     @staticmethod
-    def over(domain: Domain, parts: tuple[Factor, ...], total: int) -> Product:
+    def over(domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()) -> Product:
         """A model of those attributes of ``domain`` that the parts cover."""
         covered = {name for part in parts for name in part.attributes}
-        return Product(domain.project(name for name in domain.names if name in covered), parts, total)
+        return Product(domain.project(name for name in domain.names if name in covered), parts, total, tables)
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Expected counts of a marginal, flat in C order.
@@ -78,8 +81,9 @@ class Product:
 
     def payload(self) -> dict[str, Any]:
         """What the ledger stores; :meth:`restore` reads it back."""
-        tables = {f"part {index}": part.values for index, part in enumerate(self.parts)}
-        return tables | {"attributes": [list(part.attributes) for part in self.parts], "total": self.total}
+        parts = {f"part {index}": part.values for index, part in enumerate(self.parts)}
+        named = {"attributes": [list(part.attributes) for part in self.parts], "total": self.total}
+        return parts | named | tables_payload(self.tables)
 
     @staticmethod
     def restore(domain: Domain, payload: dict[str, Any]) -> Product:
@@ -87,7 +91,7 @@ class Product:
         parts = tuple(
             Factor(tuple(names), payload[f"part {index}"]) for index, names in enumerate(payload["attributes"])
         )
-        return Product.over(domain, parts, int(payload["total"]))
+        return Product.over(domain, parts, int(payload["total"]), tables=restore_tables(domain, payload))
 
 
 OTHER = "(other)"

@@ -18,6 +18,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain, dump, parse
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.factor import FloatArray
+from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.graphical import Graphical
@@ -38,6 +39,11 @@ class Model(Protocol):
     @property
     def total(self) -> int:
         """Number of rows of a sample."""
+        ...
+
+    @property
+    def tables(self) -> tuple[NoisyTable, ...]:
+        """The noisy tables that it was fitted to; none where queries were measured, not tables."""
         ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
@@ -62,6 +68,11 @@ class Synthetic(Release):
 
     model: Model
     seed: int
+
+    @property
+    def tables(self) -> tuple[NoisyTable, ...]:
+        """The noisy tables that the model was fitted to, for estimates with intervals; it is free to use them."""
+        return self.model.tables
 
     @property
     def headline(self) -> str:

@@ -1,0 +1,139 @@
+"""A noisy contingency table that a release keeps: what was measured, over which groups of codes, and with which noise.
+
+Public, and paid for with the release that measured it: its values are what the mechanism put out, so that keeping them
+beside the model that was fitted to them costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.errors import SizeError
+from sfumato.privacy.loss import plain
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+
+CountNoise: TypeAlias = DiscreteGaussian | DiscreteLaplace
+CodeGroups: TypeAlias = tuple[int, ...] | None
+"""The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
+
+_VERSION = 1
+_KEY = "noisy tables"
+
+
+class Cells(Protocol):
+    """The cells of a marginal over groups of codes, such as a question about one."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Of the cells."""
+        ...
+
+    @property
+    def groups(self) -> tuple[CodeGroups, ...] | None:
+        """Of the codes of each attribute; None: every code is its own."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTable:
+    """Exact counts of the cells of a marginal plus independent noise.
+
+    Attributes:
+        attributes: of the cells.
+        groups: of the codes of each attribute.
+        values: int64, one axis an attribute, as long as the attribute has groups.
+        noise: on every cell.
+        fresh: whether it was measured after the groups of all attributes were fixed, so that its noise had no say in
+            them.
+    """
+
+    attributes: tuple[str, ...]
+    groups: tuple[CodeGroups, ...]
+    values: NDArray[np.int64]
+    noise: CountNoise
+    fresh: bool
+
+    @staticmethod
+    def over(cells: Cells, values: NDArray[np.int64], noise: object, *, fresh: bool) -> NoisyTable:
+        """The noisy counts of the cells of a marginal, one axis an attribute."""
+        assert isinstance(noise, CountNoise)
+        groups = cells.groups or (None,) * len(cells.attributes)
+        return NoisyTable(cells.attributes, groups, values, noise, fresh)
+
+    def group_numbers(self, name: str, domain: Domain) -> NDArray[np.int64]:
+        """The group of each code of one of its attributes: shape ``(codes,)``."""
+        found = self.groups[self.attributes.index(name)]
+        return np.arange(domain[name].size) if found is None else np.array(found, dtype=np.int64)
+
+
+def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:
+    """Noisy tables as named arrays and JSON values; :func:`restore_tables` reads them back."""
+    distinct = list(dict.fromkeys(groups for table in tables for groups in table.groups if groups is not None))
+    arrays = {f"noisy table {index}": table.values for index, table in enumerate(tables)}
+    arrays |= {f"noisy groups {index}": np.array(groups, dtype=np.int32) for index, groups in enumerate(distinct)}
+    listed = [
+        {
+            "attributes": list(table.attributes),
+            "groups": [None if groups is None else distinct.index(groups) for groups in table.groups],
+            "noise": _noise_json(table.noise),
+            "fresh": table.fresh,
+        }
+        for table in tables
+    ]
+    return arrays | {_KEY: {"version": _VERSION, "tables": listed}}
+
+
+def restore_tables(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTable, ...]:
+    """The tables of a stored payload; none of one that was stored before noisy tables were kept.
+
+    Raises:
+        SizeError: tables that are not over groups of the domain's codes, or that a later version wrote.
+    """
+    if _KEY not in payload:
+        return ()
+    if payload[_KEY]["version"] != _VERSION:
+        raise SizeError("the noisy tables of this release were written by a later version")
+    return tuple(_restored(domain, payload, index, listed) for index, listed in enumerate(payload[_KEY]["tables"]))
+
+
+def _restored(domain: Domain, payload: Mapping[str, Any], index: int, listed: Mapping[str, Any]) -> NoisyTable:
+    names = tuple(listed["attributes"])
+    kinds = tuple(None if place is None else payload[f"noisy groups {place}"] for place in listed["groups"])
+    groups = tuple(None if kind is None else tuple(map(int, kind)) for kind in kinds)
+    sizes = [domain[name].size for name in names]
+    shape = tuple(
+        size if kind is None else _number_of_groups(kind, size) for kind, size in zip(groups, sizes, strict=True)
+    )
+    values = payload[f"noisy table {index}"]
+    if values.dtype != np.int64 or values.shape != shape or len(set(names)) != len(names):
+        raise SizeError("a noisy table of the release is not over the groups of its attributes")
+    return NoisyTable(names, groups, values, _noise(listed["noise"]), bool(listed["fresh"]))
+
+
+def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
+    """The number of groups of so many codes.
+
+    Raises:
+        SizeError: they are not numbered 0, 1, ... without a gap, or not one for each code.
+    """
+    if len(groups) != codes or set(groups) != set(range(max(groups) + 1)):
+        raise SizeError(f"a noisy table has groups that are not those of {codes} codes")
+    return max(groups) + 1
+
+
+def _noise_json(noise: CountNoise) -> list[str]:
+    if isinstance(noise, DiscreteGaussian):
+        return ["discrete Gaussian", plain(noise.sigma_squared)]
+    return ["discrete Laplace", plain(noise.scale)]
+
+
+def _noise(written: Sequence[str]) -> CountNoise:
+    kind, width = written
+    kinds: dict[str, type[CountNoise]] = {"discrete Gaussian": DiscreteGaussian, "discrete Laplace": DiscreteLaplace}
+    return kinds[kind](width)
