@@ -120,6 +120,28 @@ def test_what_another_process_is_computing_is_waited_for(url, ledger_of_three):
     assert kinds(ledger_of_three) == [Kind.RELEASE]
 
 
+def test_a_link_to_a_ledger_leads_to_the_same_locks(tmp_path):
+    url, link = f"sqlite:///{tmp_path / 'people.ledger'}", tmp_path / "link.ledger"
+    open_people(url).close()
+    link.symlink_to(tmp_path / "people.ledger")
+    context = processes()
+    began, go_on = context.Event(), context.Event()
+    child = context.Process(target=release_slowly, args=(url, began, go_on))
+    child.start()
+    try:
+        assert began.wait(60)
+        with ThreadPoolExecutor(1) as pool, open_people(f"sqlite:///{link}") as ledger:
+            found = pool.submit(ledger.release, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
+            with pytest.raises(TimeoutError):
+                found.result(0.3)
+            go_on.set()
+            assert found.result().answer == b"slow"
+            assert kinds(ledger) == [Kind.RELEASE]
+    finally:
+        child.kill()
+        child.join()
+
+
 def test_the_death_of_who_computes_ends_the_wait(url, ledger_of_three):
     context = processes()
     began, never = context.Event(), context.Event()

@@ -104,6 +104,16 @@ def test_a_new_file_in_the_old_place_is_opened_by_who_opens_it_now(people, file)
         assert spent_epsilon(fresh) == Epsilon("0.1").value
 
 
+def test_a_file_of_two_names_is_not_opened_under_either(people, file):
+    other = file.with_name("other.ledger")
+    other.hardlink_to(file)
+    for name in (file, other):
+        with pytest.raises(LedgerError, match="a file of two names"):
+            open_ledger(f"sqlite:///{name}", dataset="people", limit=None)
+    other.unlink()
+    open_ledger(f"sqlite:///{file}", dataset="people", limit=None).close()
+
+
 def test_a_dataset_that_was_founded_anew_is_not_charged(url, ledger):
     ask(ledger)
     unfreeze(url)

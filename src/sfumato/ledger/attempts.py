@@ -206,7 +206,8 @@ def attempts_at(file: Path | None, engine: Engine) -> Attempts:
     Raises:
         LedgerError: the lock file cannot be made.
     """
-    place = str(file) if file else engine.url.set(query={}).render_as_string(False)
+    # by whatever link it is opened, one ledger has one file of locks
+    place = str(file.resolve()) if file else engine.url.set(query={}).render_as_string(False)
     with _LOCK:
         if place not in _BY_PLACE:
             try:

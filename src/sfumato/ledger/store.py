@@ -139,6 +139,7 @@ class Store:
         if self.file:
             if not create and not self.file.exists():
                 raise self._missing()
+            self._refuse_second_name(self.file)
             self._connections.creates = create
         revision = self._revision()
         if revision is None and not create:
@@ -189,6 +190,19 @@ class Store:
             raise MovedLedgerError(
                 f"the ledger {self.place} was moved, deleted or replaced while it was open, and nothing was charged; "
                 "put the file back, or start again with the address where it lies now",
+                culprit=self.place,
+            )
+
+    def _refuse_second_name(self, file: Path) -> None:
+        """Refuse a file that has another name (a hard link): SQLite has a log, and locks, for each name.
+
+        Raises:
+            LedgerError: says so.
+        """
+        if file.exists() and file.stat().st_nlink > 1:
+            raise LedgerError(
+                f"the ledger {self.place} is a file of two names (a hard link), under each of which charges of the "
+                "other are not seen; delete one name, or copy the ledger by 'sfumato ledger backup'",
                 culprit=self.place,
             )
 
