@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 
-def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
+def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.arrays import ArrayTable
     from sfumato.model.row_sampling import generator
@@ -39,7 +39,7 @@ def sfumato(codes, sizes, ordered, *, epsilon, delta, seed, method="aim"):
         return Categorical(name=name, values=tuple(range(size)), unknown=Unknown.DROP)
 
     domain = Domain(tuple(attribute(index) for index in range(len(sizes))))
-    loss = EpsilonDelta(epsilon, delta)
+    loss = EpsilonDelta(**loss)
     narrow = np.asfortranarray(codes, dtype=np.uint16 if max(sizes) <= 1 << 16 else np.uint32)  # column by column
 
     def run():
@@ -232,7 +232,8 @@ CONTESTANTS = {
 }
 
 
-def main(contestant, source, target, epsilon, delta, seed, bound):
+def main(contestant, source, target, *figures):
+    epsilon, delta, seed, bound = figures
     resource.setrlimit(resource.RLIMIT_CPU, (int(bound), int(bound) + 10))
     with np.load(source) as table:
         codes, sizes, ordered = table["codes"], table["sizes"], table["ordered"]

@@ -11,6 +11,7 @@ from sfumato_labs.lab import Row
 Chart = Any
 """An Altair chart; the library is loaded when one is drawn."""
 
+_MOST_MARKS = 120  # on one line: more would hide it
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down")
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5))
 
@@ -48,9 +49,8 @@ def lines(
     *,
     title: str = "",
     size: tuple[int, int] = (520, 300),
-    points: bool = True,
 ) -> Chart:
-    """One line for each value of the column ``series``, told apart by colour, dashes and marks (``points``).
+    """One line for each value of the column ``series``, told apart by colour, dashes and (on short lines) marks.
 
     A value that a logarithmic axis cannot show is left out.
     """
@@ -62,7 +62,7 @@ def lines(
     dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
     shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
     widths = [5.0 if place == 0 and len(names) > 1 else 2.0 for place in range(len(names))]
-    mark: dict[str, Any] = {"filled": True, "size": 45} if points else {}
+    mark: dict[str, Any] = {"filled": True, "size": 45} if len(shown) <= _MOST_MARKS * len(names) else {}
     return (
         alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title)
         .mark_line(opacity=0.75, strokeJoin="round", point=mark or False)  # a mitre would reach beyond the value

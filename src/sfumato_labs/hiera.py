@@ -109,7 +109,8 @@ def run_mu(options: Options) -> LabResult:
     for name, column in values.items():
         for epsilon in epsilons:
             options.progress(f"{name}, epsilon = {float(epsilon):g}")
-            rows += _reused(name, column, graded(epsilon, budgets), epsilon, uses, runs, generator)
+            found = _reused(column, graded(epsilon, budgets), epsilon, uses, runs, generator)
+            rows += ({"data": name, **row} for row in found)
     return LabResult(
         lab="hiera-mu",
         title=TITLE_MU,
@@ -130,7 +131,6 @@ def run_mu(options: Options) -> LabResult:
 
 
 def _reused(
-    name: str,
     values: Floats,
     spec: Hiera,
     epsilon: Fraction,
@@ -151,7 +151,6 @@ def _reused(
             missed[place] += abs(unbiased - truth)
     for place, mu in enumerate(uses):
         yield {
-            "data": name,
             "mu": mu,
             "epsilon": float(epsilon),
             "printed_mae": float(printed[place] / runs),

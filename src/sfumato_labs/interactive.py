@@ -455,7 +455,6 @@ def _neighbours_plot(study: FilteringStudy) -> Plot:
         Axis(column="answer", title="answer", zero=False),
         Axis(column="probability", title="probability"),
         "table",
-        points=False,
     )
     apart = max(
         abs(math.log(noise.pmf(answer - first) / noise.pmf(answer - second)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
+from typing import Any
 
 from sqlalchemy import text
 
 from sfumato.domain import Unit
 from sfumato.ledger import Question, Receipt
+from sfumato.ledger.entry import Answered
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import Charge, charge_for
@@ -27,8 +30,18 @@ def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms:
     return ledger.reserve(question(number), charge, statement="pure", unit=ROW, **terms)
 
 
+def release(
+    ledger: Ledger, asked: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Any
+) -> Answered:
+    """Reserve, compute if there is no stored answer, settle: what the vault does, around one function."""
+    with ledger.releasing(asked, charge, **terms) as reserved:
+        if reserved.answer is None:
+            reserved.settle(compute())
+    return reserved.answered()
+
+
 def spent_epsilon(ledger: Ledger) -> Fraction | None:
-    return ledger.spent().epsilon
+    return ledger.remaining().spent.epsilon
 
 
 def behind_its_back(url: str, *statements: str) -> None:

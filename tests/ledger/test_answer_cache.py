@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import text
-from tests.ledger.asking import ROW, TENTH, ask, question
+from tests.ledger.asking import ROW, TENTH, ask, question, release
 
 from sfumato.errors import BudgetError, InputError, LedgerError
 from sfumato.ledger.store import Store
@@ -16,7 +16,7 @@ from sfumato.privacy.loss import Epsilon
 def answered(ledger):
     """A ledger of which ann has asked one question twice under one retry key."""
     for _ in range(2):
-        ledger.release(question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
+        release(ledger, question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
     return ledger
 
 
@@ -67,7 +67,7 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 def test_only_so_much_is_remembered(answered, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.ledger._MOST_KEPT", 1)
     for _ in range(2):
-        answered.release(question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
+        release(answered, question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
     assert len(answered._answers._kept) == 1
     assert ask(answered, analyst="ann").answer == b"x"
     assert ask(answered, 1).answer == b"y"

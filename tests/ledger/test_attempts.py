@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, question, spent_epsilon
+from tests.ledger.asking import ROW, TENTH, question, release, spent_epsilon
 from tests.processes import processes
 
 from sfumato.errors import BudgetError
@@ -44,7 +44,9 @@ def release_and_die(url, point):
 
     Ledger.settle = storing
     with open_people(url) as ledger:
-        ledger.release(question(), TENTH, compute, drawn=lambda: point != "before it draws", statement="pure", unit=ROW)
+        release(
+            ledger, question(), TENTH, compute, drawn=lambda: point != "before it draws", statement="pure", unit=ROW
+        )
 
 
 def killed(url, point):
@@ -62,7 +64,7 @@ def kinds(ledger):
 @pytest.mark.parametrize("point", POINTS)
 def test_what_a_killed_process_did_not_answer_is_computed_again_for_its_charge(url, ledger_of_three, point):
     killed(url, point)
-    found = ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure", unit=ROW)
+    found = release(ledger_of_three, question(), TENTH, lambda: b"answer", statement="pure", unit=ROW)
     assert not found.charged
     assert spent_epsilon(ledger_of_three) == Fraction(1, 10)
     if point == "after it stored":
@@ -82,7 +84,7 @@ def test_the_second_death_is_charged_and_so_on_until_nothing_is_left(url, ledger
     assert kinds(ledger_of_three) == [*once, Kind.FAILED, *once, Kind.FAILED, *once]
     for _ in range(2):
         with pytest.raises(BudgetError):
-            ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure", unit=ROW)
+            release(ledger_of_three, question(), TENTH, lambda: b"answer", statement="pure", unit=ROW)
 
 
 def test_an_attempt_that_draws_nothing_does_not_forgive_the_deaths_before_it(url, ledger_of_three):
@@ -90,8 +92,8 @@ def test_an_attempt_that_draws_nothing_does_not_forgive_the_deaths_before_it(url
     killed(url, "after it drew")
     ledger_of_three.set_cap("ann", Epsilon("0.05"))
     with pytest.raises(BudgetError):
-        ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure", unit=ROW, analyst="ann")
-    assert ledger_of_three.release(question(), TENTH, lambda: b"answer", statement="pure", unit=ROW).charged
+        release(ledger_of_three, question(), TENTH, lambda: b"answer", statement="pure", unit=ROW, analyst="ann")
+    assert release(ledger_of_three, question(), TENTH, lambda: b"answer", statement="pure", unit=ROW).charged
 
 
 def release_slowly(url, began, go_on):
@@ -101,7 +103,7 @@ def release_slowly(url, began, go_on):
         return b"slow"
 
     with open_people(url) as ledger:
-        ledger.release(question(), TENTH, compute, statement="pure", unit=ROW)
+        release(ledger, question(), TENTH, compute, statement="pure", unit=ROW)
 
 
 def test_what_another_process_is_computing_is_waited_for(url, ledger_of_three):
@@ -111,7 +113,7 @@ def test_what_another_process_is_computing_is_waited_for(url, ledger_of_three):
     child.start()
     assert began.wait(60)
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(ledger_of_three.release, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
+        found = pool.submit(release, ledger_of_three, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
         with pytest.raises(TimeoutError):
             found.result(0.3)
         go_on.set()
@@ -149,7 +151,7 @@ def test_the_death_of_who_computes_ends_the_wait(url, ledger_of_three):
     child.start()
     assert began.wait(60)
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(ledger_of_three.release, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
+        found = pool.submit(release, ledger_of_three, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
         child.kill()
         child.join()
         assert found.result().answer == b"mine"
@@ -162,8 +164,8 @@ def test_threads_that_ask_for_one_release_compute_it_once(ledger_of_three):
 
     def ask():
         barrier.wait()
-        return ledger_of_three.release(
-            question(), TENTH, lambda: computed.append(1) or os.urandom(8), statement="pure", unit=ROW
+        return release(
+            ledger_of_three, question(), TENTH, lambda: computed.append(1) or os.urandom(8), statement="pure", unit=ROW
         ).answer
 
     with ThreadPoolExecutor(8) as pool:
@@ -180,7 +182,7 @@ def test_threads_that_draw_and_raise_at_the_same_time_are_each_charged(ledger_of
 
     def ask():
         try:
-            ledger_of_three.release(question(), TENTH, fail, statement="pure", unit=ROW)
+            release(ledger_of_three, question(), TENTH, fail, statement="pure", unit=ROW)
         except (ZeroDivisionError, BudgetError) as error:
             return type(error)
 

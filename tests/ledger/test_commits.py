@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, ask, question, spent_epsilon
+from tests.ledger.asking import ROW, TENTH, ask, question, release, spent_epsilon
 from tests.ledger.commits import Wire, failing
 from tests.ledger.racing_processes import outcome
 
@@ -69,7 +69,7 @@ def test_where_no_lock_on_the_release_can_be_had_nothing_is_charged(wire):
         head = ledger.verify()
         wire.close()
         with pytest.raises(LedgerError, match="cannot be reached"):
-            ledger.release(question(), TENTH, pytest.fail, statement="pure", unit=ROW)
+            release(ledger, question(), TENTH, pytest.fail, statement="pure", unit=ROW)
         assert ledger.verify() == head
 
 
@@ -98,13 +98,13 @@ def test_an_answer_whose_storing_is_not_heard_of_is_not_handed_out_and_stands(wi
             wire.breaks = lambda: not wire.broken
             return computed[-1]
 
-        def release():
-            return ledger.release(question(), TENTH, compute, statement="pure", unit=ROW)
+        def asked():
+            return release(ledger, question(), TENTH, compute, statement="pure", unit=ROW)
 
         with pytest.raises(LedgerError, match="lost its connection"):
-            release()
+            asked()
         assert wire.broken == 1
-        found = release()
+        found = asked()
         assert (found.answer, found.charged, len(computed)) == (computed[0], False, 1)
         assert spent_epsilon(ledger) == TENTH.epsilon
         ledger.verify()
@@ -116,13 +116,15 @@ def test_commits_whose_news_is_lost_again_and_again(wire):
 
     def answered(number):
         for _ in range(100):
-            found = outcome(lambda: release(number))
+            found = outcome(lambda: numbered(number))
             if not isinstance(found, LedgerError):
                 return found.answer
         raise AssertionError("never answered")
 
-    def release(number):
-        return ledger.release(question(number), cost, lambda: os.urandom(16), statement="pure", unit=ROW, analyst="ann")
+    def numbered(number):
+        return release(
+            ledger, question(number), cost, lambda: os.urandom(16), statement="pure", unit=ROW, analyst="ann"
+        )
 
     with opened(wire.url) as ledger:
         commits = itertools.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, spent_epsilon, unfreeze
+from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, release, spent_epsilon, unfreeze
 
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
@@ -48,7 +48,7 @@ def test_a_rho_ledger_adds_up_rho(url):
     with open_ledger(url, dataset="people", limit=Rho("0.01"), create=True) as ledger:
         ask(ledger, 0, charge_for(Rho("0.005")))
         ask(ledger, 1, TENTH)  # 0.1 ^ 2 / 2
-        assert ledger.spent().rho == Fraction(1, 100)
+        assert ledger.remaining().spent.rho == Fraction(1, 100)
         with pytest.raises(BudgetError, match=r"rho = 0 left of rho = 0\.01"):
             ask(ledger, 2, charge_for(Rho("1e-12")))
 
@@ -83,8 +83,8 @@ def test_the_whole_of_an_approximate_limit_fits_once(url):
 
 
 def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
-    first = ledger.release(question(), TENTH, lambda: b"first", statement="pure", unit=ROW)
-    again = ledger.release(question(), TENTH, lambda: b"again", statement="pure", unit=ROW)
+    first = release(ledger, question(), TENTH, lambda: b"first", statement="pure", unit=ROW)
+    again = release(ledger, question(), TENTH, lambda: b"again", statement="pure", unit=ROW)
     assert (first.answer, first.charged) == (b"first", True)
     assert (again.answer, again.charged, again.number) == (b"first", False, first.number)
     assert spent_epsilon(ledger) == Fraction(1, 10)
@@ -92,8 +92,8 @@ def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
 
 
 def test_the_same_question_at_another_loss_is_another_release(ledger):
-    ledger.release(question(), TENTH, lambda: b"coarse", statement="pure", unit=ROW)
-    fine = ledger.release(question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure", unit=ROW)
+    release(ledger, question(), TENTH, lambda: b"coarse", statement="pure", unit=ROW)
+    fine = release(ledger, question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure", unit=ROW)
     assert (fine.answer, fine.charged) == (b"fine", True)
 
 
@@ -115,9 +115,9 @@ def test_an_empty_answer_is_an_answer(ledger):
 def test_a_failure_before_the_draw_stays_charged_and_is_completed_for_free(ledger):
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            ledger.release(question(), TENTH, fail, drawn=lambda: False, statement="pure", unit=ROW)
+            release(ledger, question(), TENTH, fail, drawn=lambda: False, statement="pure", unit=ROW)
     assert spent_epsilon(ledger) == Fraction(1, 10)
-    completed = ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
+    completed = release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
     assert (completed.answer, completed.charged) == (b"now", False)
     assert spent_epsilon(ledger) == Fraction(1, 10)
     assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE]
@@ -126,11 +126,11 @@ def test_a_failure_before_the_draw_stays_charged_and_is_completed_for_free(ledge
 def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledger):
     for times in range(1, 4):
         with pytest.raises(ZeroDivisionError):
-            ledger.release(question(), TENTH, fail, statement="pure", unit=ROW)
+            release(ledger, question(), TENTH, fail, statement="pure", unit=ROW)
         assert spent_epsilon(ledger) == Fraction(times, 10)
-    answered = ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
+    answered = release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
     assert (answered.answer, answered.charged) == (b"now", True)
-    assert ledger.release(question(), TENTH, lambda: b"later", statement="pure", unit=ROW).answer == b"now"
+    assert release(ledger, question(), TENTH, lambda: b"later", statement="pure", unit=ROW).answer == b"now"
     assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE, Kind.FAILED] * 3 + [Kind.RELEASE]
     assert spent_epsilon(ledger) == Fraction(4, 10)
     ledger.verify()
@@ -138,9 +138,9 @@ def test_a_computation_that_fails_after_it_drew_is_closed_and_charged_again(ledg
 
 def test_an_analyst_pays_again_for_what_failed_and_what_was_never_shown(ledger):
     with pytest.raises(ZeroDivisionError):
-        ledger.release(question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
-    ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW, analyst="bob")
-    shown = ledger.release(question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
+        release(ledger, question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
+    release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW, analyst="bob")
+    shown = release(ledger, question(), TENTH, fail, statement="pure", unit=ROW, analyst="ann")
     assert (shown.answer, shown.charged, shown.charged_analyst) == (b"now", False, True)
     assert {name: account.spent.epsilon for name, account in ledger.caps().items()} == {
         "ann": Fraction(2, 10),
@@ -152,11 +152,11 @@ def test_an_analyst_pays_again_for_what_failed_and_what_was_never_shown(ledger):
 def test_what_was_closed_as_failed_takes_no_answer(ledger):
     receipt = ask(ledger)
     with pytest.raises(ZeroDivisionError):
-        ledger.release(question(), TENTH, fail, statement="pure", unit=ROW)
+        release(ledger, question(), TENTH, fail, statement="pure", unit=ROW)
     for _ in range(2):
         with pytest.raises(LedgerError, match="closed as failed"):
             ledger.settle(receipt, b"late")
-        ledger.release(question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
+        release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
 
 
 def fail():
@@ -166,8 +166,8 @@ def fail():
 def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):
     ask(ledger, 0, charge_for(Epsilon(1)))
     statement = "10-anonymous, no DP guarantee"
-    first = ledger.release(question(1), None, lambda: b"k", statement=statement, unit=ROW, details={"k": 10})
-    again = ledger.release(question(1), None, lambda: b"other", statement=statement, unit=ROW)
+    first = release(ledger, question(1), None, lambda: b"k", statement=statement, unit=ROW, details={"k": 10})
+    again = release(ledger, question(1), None, lambda: b"other", statement=statement, unit=ROW)
     assert (first.answer, again.answer, first.charged) == (b"k", b"k", False)
     entry = list(ledger.journal())[-1]
     assert (entry.charge, entry.statement, entry.event.details) == (None, statement, {"k": 10})
@@ -175,7 +175,7 @@ def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(led
 
 
 def test_a_retry_key_returns_what_it_returned(ledger):
-    first = ledger.release(question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
+    first = release(ledger, question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
     again = ask(ledger, analyst="ann", retry_key="r1")
     assert (again.number, again.answer, again.charged) == (first.number, b"x", False)
 

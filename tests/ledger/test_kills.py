@@ -7,7 +7,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import ROW, question, spent_epsilon
+from tests.ledger.asking import ROW, question, release, spent_epsilon
 from tests.ledger.racing_processes import (
     ANALYSTS,
     answer,
@@ -109,7 +109,7 @@ def contradictory(delivered):
 
 def stored_answer(ledger, number):
     """The stored answer; a pending release is completed, and must be free."""
-    receipt = ledger.release(question(number), price(number), lambda: b"completed", statement="pure", unit=ROW)
+    receipt = release(ledger, question(number), price(number), lambda: b"completed", statement="pure", unit=ROW)
     assert not receipt.charged
     return receipt.answer
 

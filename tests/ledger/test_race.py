@@ -124,7 +124,7 @@ class CheckThenSpend(Ledger):
     everybody_looked = threading.Barrier(WRITERS)
 
     def reserve(self, question, charge, **terms):
-        if not admits(self.limit, self.spent(), charge):
+        if not admits(self.limit, self.remaining().spent, charge):
             raise BudgetError("refused")
         self.everybody_looked.wait()
         return super().reserve(question, charge, **terms)

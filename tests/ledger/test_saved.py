@@ -7,7 +7,7 @@ from contextlib import closing
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import question
+from tests.ledger.asking import question, release
 from tests.ledger.conftest import SAVED
 
 import sfumato as sf
@@ -31,18 +31,18 @@ def test_a_saved_ledger_is_whole_repeats_free_and_goes_on_charging(saved, datase
     with open_ledger(saved("measures"), dataset=dataset, limit=None) as ledger:
         assert ledger.verify() == told["head"]
         assert len(list(ledger.journal())) == told["entries"]
-        before, analyst = ledger.spent(), "ann" if dataset == "pure" else None
+        before, analyst = ledger.remaining().spent, "ann" if dataset == "pure" else None
         terms = {"statement": "three", "unit": UNIT, "analyst": analyst}
-        again = ledger.release(question(3), charge_for(loss), lambda: b"other", **terms, retry_key="r3")
+        again = release(ledger, question(3), charge_for(loss), lambda: b"other", **terms, retry_key="r3")
         assert (again.answer, again.charged, again.charged_analyst) == (b"third", False, False)
         with pytest.raises(RetryKeyError):
             ledger.reserve(question(9), charge_for(loss), **terms, retry_key="r3")
-        assert ledger.spent() == before
+        assert ledger.remaining().spent == before
         assert ledger.unit is None
-        assert ledger.release(question(9), charge_for(loss), lambda: b"new", **terms).charged
+        assert release(ledger, question(9), charge_for(loss), lambda: b"new", **terms).charged
         assert ledger.unit == UNIT
         assert [entry.number for entry in ledger.journal() if entry.event.fixes_unit] == [told["entries"] + 1]
-        after = ledger.spent()
+        after = ledger.remaining().spent
         assert after.rho == before.rho + charge_for(loss).rho
         assert dataset != "pure" or after.epsilon == before.epsilon + Fraction(1, 4)
         with pytest.raises(BudgetError):
@@ -86,14 +86,14 @@ def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
 def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
     with open_ledger(saved("long"), dataset="long", limit=None) as ledger:
         assert ledger.verify() == TOLD["long"]["head"]
-        assert ledger.spent().epsilon.denominator > 10**400
+        assert ledger.remaining().spent.epsilon.denominator > 10**400
         for number, analyst in enumerate(("eve", "ann", None)):
             charge = charge_for(Epsilon(Fraction(1, 10**27 + 99 + 2 * number)))
             assert ledger.reserve(question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
         entry = list(ledger.journal())[-1]
         assert entry.charge == charge, "the exact value stands beside what is counted"
         assert entry.charge.epsilon < entry.event.counted.epsilon < entry.charge.epsilon + Fraction(1, 10**18)
-        assert ledger.spent().epsilon.denominator < 10**80
+        assert ledger.remaining().spent.epsilon.denominator < 10**80
         ledger.verify()
 
 
@@ -124,7 +124,7 @@ def goes_on(url, head):
     with open_ledger(url, dataset="old", limit=None) as ledger:
         assert ledger.verify() == head
         terms = {"statement": "old", "unit": UNIT, "analyst": "ann", "retry_key": "r"}
-        again = ledger.release(question(1), charge_for(Epsilon("0.5")), lambda: b"new", **terms)
+        again = release(ledger, question(1), charge_for(Epsilon("0.5")), lambda: b"new", **terms)
         assert (again.answer, again.charged) == (b"old", False)
         assert ledger.reserve(question(2), charge_for(Epsilon("0.5")), statement="new", unit=UNIT).charged
         with pytest.raises(BudgetError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.ledger.asking import ROW, TENTH, behind_its_back, question, unfreeze
+from tests.ledger.asking import release as released
 
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, LedgerError, LossError, UnitError
@@ -19,14 +20,14 @@ def of_unit(url, unit):
 
 
 def release(ledger, number, unit, **terms):
-    return ledger.release(question(number), TENTH, lambda: b"x", statement="pure", unit=unit, **terms)
+    return released(ledger, question(number), TENTH, lambda: b"x", statement="pure", unit=unit, **terms)
 
 
 def test_unit_and_neighbours_are_fields_of_every_charged_entry(url):
     with of_unit(url, PATIENT) as ledger:
         release(ledger, 1, PATIENT, analyst="ann")
         release(ledger, 1, PATIENT, analyst="bob")
-        ledger.release(question(2), None, lambda: b"k", statement="no DP guarantee", unit=PATIENT)
+        released(ledger, question(2), None, lambda: b"k", statement="no DP guarantee", unit=PATIENT)
         first, repeat, exact = ledger.journal()
         for entry in (first, repeat):
             assert (entry.unit, entry.neighbours) == (PATIENT, "add/remove")
@@ -67,7 +68,7 @@ def test_a_changed_bound_is_the_same_person_and_stands_in_its_entry(url):
 def test_a_ledger_founded_without_a_unit_gets_that_of_its_first_charge(url):
     with of_unit(url, None) as ledger:
         ledger.set_cap("ann", Epsilon("0.5"))
-        ledger.release(question(1), None, lambda: b"k", statement="no DP guarantee", unit=ROW)
+        released(ledger, question(1), None, lambda: b"k", statement="no DP guarantee", unit=ROW)
         assert ledger.unit is None
         release(ledger, 2, PATIENT)
         release(ledger, 3, Unit("patient", rows=9))

@@ -6,8 +6,9 @@ import pytest
 from scipy.stats import binomtest, chisquare
 
 from sfumato.errors import InputError
+from sfumato.privacy.enclosure import exp_enclosure
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.sampler import bernoulli, bernoulli_exp, decide, one_below, uniform_below
+from sfumato.privacy.sampler import decide, one_below, uniform_below
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])
@@ -44,37 +45,6 @@ def test_uniform_below_refuses_bounds_out_of_range(bound):
         uniform_below(bound, 1, SimulatedEntropy(1))
 
 
-@pytest.mark.parametrize("probability", [Fraction(0), Fraction(1, 2), Fraction(1, 3), Fraction(999, 1000), Fraction(1)])
-def test_bernoulli_turns_exactly_at_its_probability(tools, probability):
-    _, acceptance, _ = tools
-    if probability in (0, 1):
-        assert bernoulli(probability, 1000, SimulatedEntropy(1)).mean() == probability
-    else:
-        turn = acceptance(lambda entropy: bool(bernoulli(probability, 1, entropy)[0]))
-        assert abs(turn - probability) <= 2**-53
-
-
-def test_bernoulli_decides_a_tie_by_further_digits(tools):
-    script, *_ = tools
-    third = (1 << 64) // 3
-    assert bernoulli(Fraction(1, 3), 1, script([third, 0]))[0]
-    assert not bernoulli(Fraction(1, 3), 1, script([third, (1 << 64) - 1]))[0]
-    assert bernoulli(Fraction(1, 3), 1, script([third, third, 5]))[0]
-
-
-@pytest.mark.parametrize("probability", [Fraction(-1, 2), Fraction(3, 2)])
-def test_bernoulli_refuses_what_is_no_probability(probability):
-    with pytest.raises(InputError):
-        bernoulli(probability, 1, SimulatedEntropy(1))
-
-
-@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2), Fraction(20)])
-def test_bernoulli_exp_turns_exactly_at_the_exponential(tools, exponent):
-    _, acceptance, _ = tools
-    turn = acceptance(lambda entropy: bernoulli_exp(exponent, entropy))
-    assert turn == pytest.approx(math.exp(-exponent), rel=1e-14)
-
-
 def test_decide_asks_for_more_digits_only_when_it_has_to(tools):
     script, *_ = tools
     asked = []
@@ -91,7 +61,21 @@ def test_decide_asks_for_more_digits_only_when_it_has_to(tools):
     assert asked == [64, 64, 128, 64, 128]
 
 
+@pytest.mark.parametrize("exponent", [Fraction(1, 7), Fraction(1), Fraction(5, 2), Fraction(20)])
+def test_decide_turns_exactly_at_the_enclosed_probability(tools, exponent):
+    _, acceptance, _ = tools
+    turn = acceptance(lambda entropy: decide(lambda bits: exp_enclosure(exponent, bits), entropy))
+    assert turn == pytest.approx(math.exp(-exponent), rel=1e-14)
+
+
 def test_coins_agree_with_their_probability_and_reject_another():
-    heads = int(bernoulli(Fraction(3, 10), 100_000, SimulatedEntropy(5)).sum())
-    assert binomtest(heads, 100_000, 0.3).pvalue > 1e-20
-    assert binomtest(heads, 100_000, 0.39).pvalue < 1e-20
+    tenths = Fraction(3, 10)
+    entropy = SimulatedEntropy(5)
+
+    def enclosure(bits):
+        scaled = tenths.numerator << bits
+        return scaled // tenths.denominator, -(-scaled // tenths.denominator)
+
+    heads = sum(decide(enclosure, entropy) for _ in range(10_000))
+    assert binomtest(heads, 10_000, 0.3).pvalue > 1e-20
+    assert binomtest(heads, 10_000, 0.39).pvalue < 1e-20

@@ -143,7 +143,7 @@ def test_a_question_is_charged_once_and_its_repetition_is_the_same_number_for_fr
     assert first.cost == "epsilon 1"
     assert {answer.value for answer in again} == {first.value}
     assert all("nothing" in answer.cost for answer in again)
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
 
 
 def test_questions_that_need_the_same_tables_share_them(vault):
@@ -153,7 +153,7 @@ def test_questions_that_need_the_same_tables_share_them(vault):
         sql(vault, statement, loss=Epsilon(1))
     sql(vault, "SELECT sex, COUNT(*) FROM t GROUP BY sex", loss=Epsilon(1))
     ask(vault, table("sex"), loss=Epsilon(1))
-    assert vault.ledger.spent().epsilon == 2
+    assert vault.ledger.remaining().spent.epsilon == 2
 
 
 def test_refusals_before_the_data_is_touched_cost_nothing(vault):
@@ -171,7 +171,7 @@ def test_refusals_before_the_data_is_touched_cost_nothing(vault):
     ]:
         with pytest.raises(error):
             refused()
-    assert vault.ledger.spent() == NOTHING
+    assert vault.ledger.remaining().spent == NOTHING
     assert list(vault.ledger.journal()) == []
 
 

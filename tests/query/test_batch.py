@@ -85,7 +85,7 @@ def test_a_batch_on_single_cells_shares_their_table(encoded, vault):
     counted = ask(vault, table("sex"), loss=Epsilon(1))
     assert found.strategy == "identity"
     assert found.answers.tolist() == [value[0].estimate for value in counted.values]
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
 
 
 def test_an_optimised_batch_is_stored_by_what_was_asked(vault):

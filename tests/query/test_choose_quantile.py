@@ -54,10 +54,10 @@ def test_it_is_charged_once_filtered_and_free_when_repeated(vault):
     again = choose_quantile(vault, MEDIAN, loss=Epsilon(1), where=where)
     assert first.value == again.value
     assert "nothing" in again.cost
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
     assert [entry.asked for entry in vault.ledger.journal()] == ["chosen median(income) where sex in F"]
     choose_quantile(vault, MEDIAN, loss=Epsilon(1))
-    assert vault.ledger.spent().epsilon == 2
+    assert vault.ledger.remaining().spent.epsilon == 2
 
 
 def test_what_has_no_quantile_is_refused_for_free(vault):
@@ -72,7 +72,7 @@ def test_what_has_no_quantile_is_refused_for_free(vault):
     for wrong in (0.1, "1", None):
         with pytest.raises(LossError):
             choose_quantile(vault, MEDIAN, loss=wrong)
-    assert vault.ledger.spent() == NOTHING
+    assert vault.ledger.remaining().spent == NOTHING
 
 
 @pytest.mark.parametrize("wrong", [0.5, "1/2", 1, None])

@@ -94,11 +94,11 @@ def built(parts):
 @given(parts=asked, loss=losses, confidence=confidences)
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_question_is_refused_for_nothing_or_charged_and_answered(people, parts, loss, confidence):
-    before, entries = people.ledger.spent(), len(list(people.ledger.journal()))
+    before, entries = people.ledger.remaining().spent, len(list(people.ledger.journal()))
     try:
         answer = ask(people, built(parts), loss=loss, confidence=confidence)
     except SfumatoError:
-        assert people.ledger.spent() == before
+        assert people.ledger.remaining().spent == before
         assert len(list(people.ledger.journal())) == entries
     else:
         assert all(len(values) == len(parts["aggregates"]) for values in answer.values)
@@ -113,11 +113,11 @@ def test_a_question_is_refused_for_nothing_or_charged_and_answered(people, parts
 )
 @settings(max_examples=100, deadline=None)
 def test_a_batch_is_refused_for_nothing_or_charged_and_answered(people, attributes, shape, kind, loss):
-    before = people.ledger.spent()
+    before = people.ledger.remaining().spent
     try:
         found = answer_batch(people, Explicit(attributes, np.ones(shape, dtype=kind)), loss=loss)
     except SfumatoError:
-        assert people.ledger.spent() == before
+        assert people.ledger.remaining().spent == before
     else:
         assert len(found.answers) == shape[0]
 
@@ -132,17 +132,17 @@ def test_a_batch_is_refused_for_nothing_or_charged_and_answered(people, attribut
     ],
 )
 def test_columns_that_the_table_does_not_have_are_found_out_before_the_charge(people, columns, error):
-    before = people.ledger.spent()
+    before = people.ledger.remaining().spent
     loss = EpsilonDelta(1, "1e-6")
     with pytest.raises(error):
         ask(people, Query((Distinct(),), discovered=columns), loss=loss)
     with pytest.raises(error):
         people.threshold(columns, loss)
-    assert people.ledger.spent() == before
+    assert people.ledger.remaining().spent == before
 
 
 def test_statements_that_parse_but_cannot_be_asked_are_free(people):
-    before = people.ledger.spent()
+    before = people.ledger.remaining().spent
     for text in (
         "SELECT town, COUNT(DISTINCT id) FROM t GROUP BY town",
         "SELECT QUANTILE(age, 1) FROM t",
@@ -151,7 +151,7 @@ def test_statements_that_parse_but_cannot_be_asked_are_free(people):
     ):
         with pytest.raises(SfumatoError):
             ask(people, parse(text, PEOPLE, discoverable=("town",)), loss=EpsilonDelta(1, "1e-6"))
-    assert people.ledger.spent() == before
+    assert people.ledger.remaining().spent == before
 
 
 BOUNDS = [(-1.7e308, 1.7e308), (0.0, 1.7e308), (0.0, 5e-324), (-5e-324, 1e-300), (1.0, 1.0000000000000002)]
@@ -200,17 +200,17 @@ def test_a_confidence_that_has_no_interval_is_refused_by_preview_and_answer_alik
 
 
 def test_columns_that_the_table_does_not_have_cost_an_adaptive_session_nothing(people):
-    session, before = Adaptive(people, budget=EpsilonDelta(2, "1e-3")), people.ledger.spent()
+    session, before = Adaptive(people, budget=EpsilonDelta(2, "1e-3")), people.ledger.remaining().spent
     for columns, error in [(("nope",), TableError), (("city", "city"), QueryError)]:
         with pytest.raises(error):
             session.ask(Query((Distinct(),), discovered=columns), loss=EpsilonDelta("0.5", "1e-6"))
     assert session.spent == NOTHING
-    assert people.ledger.spent() == before
+    assert people.ledger.remaining().spent == before
 
 
 def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
     ask(vault, Query((Total("age"),)), loss=Epsilon(2))
-    before = vault.ledger.spent()
+    before = vault.ledger.remaining().spent
     session, adaptive = Session(vault, budget=Epsilon(3), queries=2), Adaptive(vault, budget=Epsilon(3))
     for query, error in [
         (Query((Average("sex"),)), QueryError),
@@ -224,7 +224,7 @@ def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
             adaptive.ask(query, loss=Epsilon(2))
     assert session.left == 2
     assert adaptive.spent == NOTHING
-    assert vault.ledger.spent() == before
+    assert vault.ledger.remaining().spent == before
 
 
 @pytest.mark.parametrize("wrong", [1, 0.1, "1", None])
@@ -237,7 +237,7 @@ def test_what_is_no_loss_is_refused_wherever_it_is_stated(vault, wrong):
     ):
         with pytest.raises(LossError, match="state a"):
             refused()
-    assert vault.ledger.spent() == NOTHING
+    assert vault.ledger.remaining().spent == NOTHING
 
 
 def test_what_is_no_statement_or_number_of_queries_is_refused(vault):

@@ -23,7 +23,7 @@ def test_a_session_answers_so_many_questions_and_refuses_the_next(vault):
         session.ask(question)
     with pytest.raises(BudgetError, match="answered its 3"):
         session.ask(QUESTIONS[3])
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
     assert session.left == 0
 
 
@@ -34,7 +34,7 @@ def test_a_repetition_is_not_counted_and_returns_the_same_number(vault):
     assert session.left == 1
     session.ask(table("sex"))
     assert {session.ask(count()).value} == values
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
 
 
 def test_threads_cannot_ask_more_than_agreed(fake):
@@ -73,7 +73,7 @@ def test_an_adaptive_session_stops_at_its_budget_to_the_last_digit(vault):
     with pytest.raises(BudgetError):
         session.ask(QUESTIONS[0], loss=Epsilon("1e-9"))
     session.ask(QUESTIONS[0], loss=Epsilon("0.0955"))  # asked before
-    assert vault.ledger.spent().epsilon == 1
+    assert vault.ledger.remaining().spent.epsilon == 1
     with pytest.raises(LossError):
         Adaptive(vault, budget=Epsilon(1)).ask(count(), loss=Rho("0.01"))
 

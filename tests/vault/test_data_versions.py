@@ -69,13 +69,15 @@ def test_a_query_by_found_values_is_of_the_column_as_it_is(ledger, tmp_path):
 def test_a_question_of_the_domain_does_not_see_other_columns(ledger, tmp_path):
     for towns in [("Ulm", "Bonn"), ("Ulm", "Trier")]:
         vault(ledger, tmp_path, towns=towns).measure([Marginal(("sex",))], Epsilon("0.1"))
-    assert ledger.spent().epsilon == Fraction(1, 10)
+    assert ledger.remaining().spent.epsilon == Fraction(1, 10)
 
 
 def test_what_counts_rows_beyond_the_bound_is_of_the_table_with_them(ledger, tmp_path):
     for rows in (3, 5):  # of which two count
         vault(ledger, tmp_path, rows=rows).measure([Dropped(most=8, where=None)], Epsilon("0.1"))
-    assert ledger.spent().epsilon == Fraction(2, 10)
+    assert ledger.remaining().spent.epsilon == Fraction(2, 10)
     for rows in (3, 5):
         vault(ledger, tmp_path, rows=rows).measure([Marginal(("sex",))], Epsilon("0.1"))
-    assert ledger.spent().epsilon in (Fraction(3, 10), Fraction(4, 10)), "the kept rows are named by their content"
+    assert ledger.remaining().spent.epsilon in (Fraction(3, 10), Fraction(4, 10)), (
+        "the kept rows are named by their content"
+    )

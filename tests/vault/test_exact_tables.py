@@ -162,7 +162,7 @@ def journal(folder, largest, monkeypatch):
         vault = Vault(ENCODED, ledger, entropy=SimulatedEntropy(4))
         said = [[each.values.tolist() for each in vault.measure(questions, Epsilon(1))] for questions in ASKED]
         lines = [(each.question.parameters, each.charge, each.event.statement) for each in ledger.journal()]
-        return said, lines, ledger.spent()
+        return said, lines, ledger.remaining().spent
 
 
 def test_answers_journal_and_charge_are_the_same_with_and_without_kept_tables(tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def test_what_raises_after_a_call_is_charged_at_each_attempt(vault, name) -> Non
 
     for times in range(1, 4):
         failing(vault, loss, run)
-        assert vault.ledger.spent().epsilon == Fraction(times, 4)
+        assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
     assert kinds(vault) == [Kind.RELEASE, Kind.FAILED] * 3
     assert len(noted) == 3
 
@@ -77,7 +77,7 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
             broken.setattr(f"sfumato.engine.arrays.ArrayTable.{read}", lambda *_: 1 / 0)
         for _ in range(3):
             failing(vault, loss, lambda mechanisms: {"x": [call(mechanisms)]})
-    assert vault.ledger.spent().epsilon == Fraction(1, 4)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 4)
 
     def run(mechanisms):
         call(mechanisms)
@@ -111,7 +111,7 @@ def test_a_run_that_asks_something_else_at_each_attempt_is_charged_each_time(vau
             LOSS,
             lambda mechanisms, asked=attributes: {"x": mechanisms.measure([Marginal(asked)], LOSS), "y": 1 / 0},
         )
-    assert vault.ledger.spent().epsilon == Fraction(3, 4)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(3, 4)
 
 
 def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
@@ -122,7 +122,7 @@ def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
     for times in range(1, 3):
         with pytest.raises(TypeError):
             vault.release(Request("test", "unstorable", {}), LOSS, run)
-        assert vault.ledger.spent().epsilon == Fraction(times, 4)
+        assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
 
 
 def test_a_run_interrupted_by_its_user_is_closed(vault) -> None:
@@ -184,7 +184,7 @@ def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_
         )
         assert payload.payload["n"].shape == (2,)
         assert kinds(vault) == [Kind.RELEASE, Kind.RETRY]
-        assert ledger.spent().epsilon == LOSS.value
+        assert ledger.remaining().spent.epsilon == LOSS.value
 
 
 def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> None:

@@ -156,4 +156,4 @@ def test_what_cannot_be_chosen_is_refused_before_the_charge(tmp_path, asked, err
     with open_ledger(f"sqlite:///{tmp_path}/x.ledger", dataset="x", limit=Epsilon(1), create=True) as ledger:
         with pytest.raises(error):
             Vault(table([1.0]), ledger).select(asked, Epsilon(1))
-        assert ledger.spent() == NOTHING
+        assert ledger.remaining().spent == NOTHING

@@ -73,9 +73,9 @@ def test_a_selection_on_its_own_is_charged_what_it_costs(name, tmp_path) -> None
     ) as ledger:
         vault = Vault(table([(0, 0)] * 9), ledger)
         vault.select(SCORES[name], Epsilon("0.2"))
-        assert ledger.spent() == Charge(Fraction(1, 5), Fraction(1, 200), Fraction(0))
+        assert ledger.remaining().spent == Charge(Fraction(1, 5), Fraction(1, 200), Fraction(0))
         vault.select(SCORES[name], Rho("0.01"))
-        assert ledger.spent().rho == Fraction(1, 200) + Fraction(1, 100)
+        assert ledger.remaining().spent.rho == Fraction(1, 200) + Fraction(1, 100)
 
 
 def test_the_mechanism_prefers_the_worst_query() -> None:

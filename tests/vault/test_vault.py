@@ -32,17 +32,17 @@ def test_a_mechanism_is_charged_once_and_its_repetition_is_free_and_the_same(vau
     (first,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
     (again,) = vault.measure([Marginal(("a",))], Epsilon("0.25"))
     assert (first.values == again.values).all()
-    assert vault.ledger.spent().epsilon == Fraction(1, 4)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 4)
     (other,) = vault.measure([Marginal(("b",))], Epsilon("0.25"))
     assert other.values.shape == (2,)
-    assert vault.ledger.spent().epsilon == Fraction(1, 2)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
     assert len(list(vault.ledger.journal())) == 2
 
 
 def test_a_refused_mechanism_costs_nothing_and_answers_nothing(vault) -> None:
     with pytest.raises(BudgetError):
         vault.measure([Marginal(())], Epsilon("1.0000001"))
-    assert vault.ledger.spent().epsilon == 0
+    assert vault.ledger.remaining().spent.epsilon == 0
     vault.measure([Marginal(())], Epsilon(1))
 
 
@@ -50,7 +50,7 @@ def test_candidates_that_cannot_be_compared_cost_nothing(vault) -> None:
     scores = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(3, dtype=np.int64))
     with pytest.raises(QueryError):
         vault.select(scores, Epsilon(1))
-    assert vault.ledger.spent().epsilon == 0
+    assert vault.ledger.remaining().spent.epsilon == 0
 
 
 def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
         assert keys["a"].to_pylist() == ["0"]
         assert keys.equals(vault.threshold(("a",), EpsilonDelta("0.5", "1e-6")))
         assert [entry.method for entry in ledger.journal()] == ["select", "threshold"]
-        assert ledger.spent().delta == Fraction(1, 10**6)
+        assert ledger.remaining().spent.delta == Fraction(1, 10**6)
 
 
 def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
@@ -74,7 +74,7 @@ def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
 
     with pytest.raises(BudgetError, match="reserved"):
         vault.release(Request("test", "greedy", {}), Epsilon("0.5"), greedy)
-    assert vault.ledger.spent().epsilon == Fraction(1, 2), "what was reserved stays charged"
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2), "what was reserved stays charged"
 
 
 def test_a_failure_inside_a_method_stays_charged(vault) -> None:
@@ -84,7 +84,7 @@ def test_a_failure_inside_a_method_stays_charged(vault) -> None:
 
     with pytest.raises(RuntimeError):
         vault.release(Request("test", "broken", {}), Epsilon("0.5"), broken)
-    assert vault.ledger.spent().epsilon == Fraction(1, 2)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
 
 
 def test_a_pure_ledger_refuses_gaussian_noise_for_free(vault) -> None:
@@ -92,7 +92,7 @@ def test_a_pure_ledger_refuses_gaussian_noise_for_free(vault) -> None:
 
     with pytest.raises(LossError, match="pure epsilon"):
         vault.measure([Marginal(())], Rho("0.01"))
-    assert vault.ledger.spent().epsilon == 0
+    assert vault.ledger.remaining().spent.epsilon == 0
 
 
 def test_disclosure_stands_in_the_journal_without_a_guarantee(vault) -> None:
@@ -120,7 +120,7 @@ def test_another_version_of_the_data_is_another_question(vault) -> None:
     vault.measure([Marginal(())], Epsilon("0.1"))
     changed = dataclasses.replace(vault, encoded=table([(0, 1)]))
     changed.measure([Marginal(())], Epsilon("0.1"))
-    assert vault.ledger.spent().epsilon == Fraction(1, 5)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 5)
 
 
 def test_a_draft_is_refused(vault) -> None:

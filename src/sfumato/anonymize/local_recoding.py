@@ -67,12 +67,6 @@ def means(values: Reals, groups: Partition) -> Reals:
     return result
 
 
-def squared_error(values: Reals, groups: Partition) -> float:
-    """Sum of squared distances of all rows to the mean of their group."""
-    gaps = values[groups.tuples] - means(values, groups)[groups.classes]
-    return float(groups.rows @ (gaps**2).sum(axis=1))
-
-
 def _distances(values: Reals, point: Reals) -> Reals:
     result: Reals = ((values - point) ** 2).sum(axis=1)
     return result

@@ -77,8 +77,7 @@ def frontier(
     target: str,
     seed: int,
     cache: str | Path | None = None,
-    watch: Callable[[str, int, int], None] | None = None,
-    stage: Progress = no_progress,
+    watch: Progress = no_progress,
 ) -> Frontier:
     """Make and judge every candidate, after the baselines.
 
@@ -90,8 +89,7 @@ def frontier(
         target: the attribute that learners predict.
         seed: the same people are attacked, and the same queries asked, for all.
         cache: folder that keeps results, so that an interrupted run goes on where it was; as secret as the table.
-        watch: told the name of each candidate before it starts, its number and how many there are.
-        stage: told what comes next for that candidate.
+        watch: told of each candidate before it starts, ``[1/5] name``, and of each step of judging it.
 
     Raises:
         InputError: two candidates of one name, what are no candidates, people or target, or a folder that cannot be
@@ -105,9 +103,8 @@ def frontier(
         raise InputError("two candidates of a frontier have the same name", culprit=tuple(c.name for c in everyone))
     people = _fingerprint(split)
     results, failed = [], []
-    for number, candidate in enumerate(everyone):
-        if watch is not None:
-            watch(candidate.name, number, len(everyone))
+    for number, candidate in enumerate(everyone, start=1):
+        watch(f"[{number}/{len(everyone)}] {candidate.name}")
         key = json.dumps([VERSION, people, candidate.name, candidate.family, str(candidate.claim), target, seed])
         path = None if folder is None else folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
         if path is not None and (kept := _kept(path)) is not None:
@@ -125,7 +122,7 @@ def frontier(
             entry=ClaimedRelease(candidate.name, candidate.family, candidate.claim),
             target=target,
             seed=seed,
-            watch=stage,
+            watch=lambda step: watch(f"      {step}"),
         )
         results.append(found)
         if path is not None:

@@ -77,11 +77,6 @@ def clopper_pearson_low(share: Share, *, error: float) -> float:
     return float(betaincinv(share.successes, share.trials - share.successes + 1, error))
 
 
-def clopper_pearson_high(share: Share, *, error: float) -> float:
-    """Exact upper confidence bound of a proportion, one-sided (Clopper and Pearson 1934)."""
-    return 1 - clopper_pearson_low(Share(share.trials - share.successes, share.trials), error=error)
-
-
 def _normal_quantile(probability: float) -> float:
     from scipy.special import ndtri
 

@@ -38,7 +38,15 @@ _LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database
 
 
 class Terms(TypedDict):
-    """How a release is asked for: the keyword arguments of :meth:`Ledger.reserve`."""
+    """How a release is asked for: the keyword arguments of :meth:`Ledger.reserve`.
+
+    Attributes:
+        statement: the guarantee in words, as it will stand in the journal.
+        unit: whom the charge is stated for, under adding or removing one; needed wherever something is charged.
+        details: anything public worth keeping with the entry; not part of the question's identity.
+        analyst: who asks, where analysts are told apart.
+        retry_key: chosen by the caller, the same for all attempts at one request.
+    """
 
     statement: str
     unit: NotRequired[Unit | None]
@@ -128,17 +136,7 @@ class Ledger:
         self._seen: tuple[int, str] | None = None  # entries and head after the last commit
         self._writer = Writer(self._transact)
 
-    def reserve(
-        self,
-        question: Question,
-        charge: Charge | None,
-        *,
-        statement: str,
-        unit: Unit | None = None,
-        details: JSON = None,
-        analyst: str | None = None,
-        retry_key: str | None = None,
-    ) -> Receipt:
+    def reserve(self, question: Question, charge: Charge | None, **terms: Unpack[Terms]) -> Receipt:
         """Charge for a release before any data is touched; durable when this returns.
 
         A release that is in the journal (same question, same charge) costs the dataset nothing: the
@@ -148,11 +146,7 @@ class Ledger:
         Args:
             question: what is asked, in canonical form, loss included.
             charge: what it costs; None for a release without a differential privacy guarantee.
-            statement: the guarantee in words, as it will stand in the journal.
-            unit: whom the charge is stated for, under adding or removing one; needed wherever something is charged.
-            details: anything public worth keeping with the entry; not part of the question's identity.
-            analyst: who asks, where analysts are told apart.
-            retry_key: chosen by the caller, the same for all attempts at one request.
+            terms: see :class:`Terms`.
 
         Raises:
             BudgetError: the limit or the analyst's cap does not admit the charge; nothing was spent.
@@ -163,7 +157,6 @@ class Ledger:
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
                 same question again never pays twice.
         """
-        terms = Terms(statement=statement, unit=unit, details=details, analyst=analyst, retry_key=retry_key)
         return self._reserve(self._order(question, charge, terms), None)
 
     def _order(self, question: Question, charge: Charge | None, terms: Terms) -> Order:
@@ -200,25 +193,6 @@ class Ledger:
         """
         wanted = Wanted(keys=frozenset([receipt.key]))
         return self._writer.run(Work(wanted, partial(settle, receipt=receipt, answer=answer)))
-
-    def release(
-        self,
-        question: Question,
-        charge: Charge | None,
-        compute: Callable[[], bytes],
-        *,
-        drawn: Callable[[], bool] = lambda: True,
-        **terms: Unpack[Terms],
-    ) -> Answered:
-        """Reserve, compute if there is no stored answer, settle: :meth:`releasing` around one function.
-
-        Returns:
-            A receipt with the stored answer.
-        """
-        with self.releasing(question, charge, drawn=drawn, **terms) as reserved:
-            if reserved.answer is None:
-                reserved.settle(compute())
-        return reserved.answered()
 
     @contextmanager
     def releasing(
@@ -262,10 +236,6 @@ class Ledger:
                         self._writer.run(Work(order.wanted, closing))
                 raise
             attempt.touched = computing
-
-    def spent(self) -> Charge:
-        """Everything charged to the dataset, exactly."""
-        return self.remaining().spent
 
     def remaining(self, analyst: str | None = None) -> Account:
         """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""

@@ -112,29 +112,6 @@ def rho_within(loss: EpsilonDelta) -> Rho:
     return Rho(rho)
 
 
-@lru_cache(maxsize=4096)
-def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """A delta for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up; at most one.
-
-    Args:
-        rho: at least zero.
-        epsilon: at least zero.
-
-    >>> float(delta_of(Fraction(1, 2), Fraction(5)))
-    2.8961228093848e-06
-    """
-    if not rho:
-        return Fraction(0)
-    rate, wanted = _float(rho), _float(epsilon)
-    # d ln(delta) / d x = (1 + 2x) rho - epsilon + ln(x / (1 + x)) = 0; it grows with x.
-    x = _x_of_log(_root(lambda log_x: wanted + _softplus(-log_x) - (1 + 2 * math.exp(log_x)) * rate, _WIDEST))
-    alpha_up, alpha_down = _UP.add(1, x), _DOWN.add(1, x)
-    growth = _UP.multiply(x, _UP.subtract(_UP.multiply(alpha_up, _decimal(rho, _UP)), _decimal(epsilon, _DOWN)))
-    ratio = _UP.multiply(alpha_down, _ln_up(_UP.divide(x, alpha_down)))
-    delta = _UP.next_plus(_UP.exp(_UP.add(growth, _UP.subtract(ratio, _ln_down(x)))))
-    return min(Fraction(1), Fraction(_rounded(delta, _EPSILON_DIGITS, ROUND_CEILING)))
-
-
 def _root(falling: Callable[[float], float], widest: float) -> float:
     """Where a falling function of ln x crosses zero, by bisection, between -60 and ``widest``."""
     low, high = -60.0, min(widest, _WIDEST)

@@ -293,37 +293,6 @@ def one_below(bound: int, entropy: Entropy) -> int:
     return drawn
 
 
-def bernoulli(probability: Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
-    """Independent coins that show True with exactly the rational ``probability``, shape ``(count,)``.
-
-    A word is the first 64 binary digits of a uniform number; it decides unless it equals the first 64
-    digits of the probability, and then further digits are drawn.
-
-    Raises:
-        InputError: ``probability`` is not in 0 .. 1.
-    """
-    if not 0 <= probability <= 1:
-        raise InputError(f"a probability lies between 0 and 1, not {probability}", culprit=probability)
-    if probability == 1:
-        return np.ones(count, dtype=np.bool_)
-
-    def enclosure(bits: int) -> tuple[int, int]:
-        scaled = probability.numerator << bits
-        return scaled // probability.denominator, -(-scaled // probability.denominator)
-
-    words = entropy.words(count)
-    leading = np.uint64(enclosure(WORD)[0])
-    heads = words < leading
-    for tie in np.flatnonzero(words == leading):
-        heads[tie] = decide(enclosure, entropy, first=int(words[tie]))
-    return heads
-
-
-def bernoulli_exp(exponent: Fraction, entropy: Entropy) -> bool:
-    """One coin that shows True with probability exactly exp(-exponent), for a rational exponent >= 0."""
-    return decide(lambda bits: exp_enclosure(exponent, bits), entropy)
-
-
 def decide(enclosure: Enclosure, entropy: Entropy, *, first: int | None = None) -> bool:
     """One coin whose probability p is only known by enclosures: whether a uniform real number U is below p.
 

@@ -99,7 +99,8 @@ def aim(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     limits = as_limits(limits)
-    request = as_request(vault, "aim", loss, total, workload, limits=limits, zeros=zeros)
+    refuse_loss(vault, loss, total)
+    request = as_request(vault.domain, "aim", total=total, workload=workload, limits=limits, zeros=zeros)
     settled = vault.release(
         request, loss, lambda mechanisms: adapt(mechanisms, loss, total, workload, limits=limits, zeros=zeros).payload()
     )
@@ -145,34 +146,36 @@ def adapt(
     return state.released(mechanisms.domain)
 
 
-def as_request(
-    vault: VaultInterface,
-    method: str,
-    loss: Loss,
-    total: RowCount,
-    workload: Marginals,
-    *,
-    limits: Limits,
-    zeros: Sequence[Zeros],
-) -> Request:
-    """The journal's question for a workload of marginals; what can be refused is refused here."""
+def refuse_loss(vault: VaultInterface, loss: Loss, total: RowCount) -> None:
+    """Refuse what is no vault, and a loss that cannot be divided as a graphical method divides it.
+
+    Raises:
+        InputError: no vault, or no source of a row count.
+        LossError: no loss, or one too small or too large.
+    """
     refuse_no_vault(vault)
     row_count.refuse_wrong(vault.domain, loss, total)
+    refuse_undividable(vault.domain, loss)
+
+
+def as_request(
+    domain: Domain, method: str, *, total: RowCount, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
+) -> Request:
+    """The journal's question for a workload of marginals; what can be refused of it is refused here."""
     if not isinstance(workload, Marginals):
         raise QueryError(
             "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
             culprit=workload,
         )
-    refuse_undividable(vault.domain, loss)
-    refuse_fine(vault.domain, limits.marginal)
-    refuse_impossible(zeros, vault.domain, limits.cells)
+    refuse_fine(domain, limits.marginal)
+    refuse_impossible(zeros, domain, limits.cells)
     parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
         "total": row_count.describe(total),
         "limits": asdict(limits),
         "zeros": describe_zeros(zeros),
     }
-    return Request("synthesize", method, parameters, rows_for(vault.domain, workload))
+    return Request("synthesize", method, parameters, rows_for(domain, workload))
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Marginals) -> float | None:
@@ -265,7 +268,8 @@ def annealed(
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = as_limits(limits)
-    request = as_request(vault, "annealed", loss, total, workload, limits=limits, zeros=zeros)
+    refuse_loss(vault, loss, total)
+    request = as_request(vault.domain, "annealed", total=total, workload=workload, limits=limits, zeros=zeros)
     settled = vault.release(
         request,
         loss,

@@ -289,10 +289,9 @@ def open_vault(
     ledger: str | None = None,
     limit: Loss | None = None,
     dataset: str = DATASET,
-    analyst: str | None = None,
     create: bool = False,
 ) -> Vault:
-    """Open a protected table for release.
+    """Open a protected table for release; :meth:`Vault.asked_by` names who asks, where the ledger caps analysts.
 
     Args:
         table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
@@ -303,7 +302,6 @@ def open_vault(
         limit: the most that may ever be released; fixed with the unit when the ledger is made, and from then on
             only compared.
         dataset: name of the journal, where one ledger keeps several.
-        analyst: who asks, where the ledger caps analysts.
         create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
             goes on saying so begins a fresh budget on the day on which the ledger is lost.
 
@@ -320,7 +318,7 @@ def open_vault(
     encoded = open_table(table, csv=described.csv).encode(described)
     _ = encoded.version  # which reads the rows once more: now, not within the first question
     journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
-    return Vault(encoded, journal, analyst=analyst)
+    return Vault(encoded, journal)
 
 
 def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:

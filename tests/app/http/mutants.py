@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from fastapi import FastAPI
 from sqlalchemy import event, text
@@ -17,8 +19,8 @@ from sqlalchemy import event, text
 from sfumato.app.http import asgi, release_jobs
 from sfumato.app.http.service import Service
 from sfumato.errors import BudgetError
-from sfumato.ledger import Ledger, Question, Receipt, reservation
-from sfumato.ledger.ledger import Terms
+from sfumato.ledger import Ledger, Question, reservation
+from sfumato.ledger.ledger import Reserved
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import Charge, admits
 
@@ -29,15 +31,17 @@ _THINKING = 2.0  # seconds between looking and spending, in which all others loo
 
 def without_lock() -> FastAPI:
     """Looks at the budget and then spends without looking again; the database still checks what is written."""
-    reserve = Ledger.reserve
+    releasing = Ledger.releasing
 
-    def look_then_spend(self: Ledger, question: Question, charge: Charge | None, **terms: Unpack[Terms]) -> Receipt:
-        if charge is not None and not admits(self.limit, self.spent(), charge):
+    @contextmanager
+    def look_then_spend(self: Ledger, question: Question, charge: Charge | None, **terms: Any) -> Iterator[Reserved]:
+        if charge is not None and not admits(self.limit, self.remaining().spent, charge):
             raise BudgetError("refused")
         time.sleep(_THINKING)
-        return reserve(self, question, charge, **terms)
+        with releasing(self, question, charge, **terms) as reserved:
+            yield reserved
 
-    Ledger.reserve = look_then_spend  # type: ignore[method-assign]
+    Ledger.releasing = look_then_spend  # type: ignore[method-assign]
     reservation.afford = lambda *_: None
     return asgi.application()
 

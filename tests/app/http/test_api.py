@@ -30,7 +30,7 @@ def refusal(call) -> dict:
 def spent(server):
     with server.ledger("people") as ledger:
         ledger.verify()
-        return ledger.spent().epsilon
+        return ledger.remaining().spent.epsilon
 
 
 def test_an_analyst_previews_asks_and_repeats_for_free(server, analyst):
@@ -134,12 +134,12 @@ def visits(server, tmp_path_factory):
 @pytest.mark.usefixtures("visits")
 def test_what_the_bound_leaves_out_is_counted_where_that_is_asked(server, analyst):
     with server.ledger("visits") as ledger:
-        before = ledger.spent().epsilon
+        before = ledger.remaining().spent.epsilon
     foreseen = analyst.accuracy("visits", COUNT, epsilon="1e4", truncation=5)
     left_out = ["rows left out by the bound", "units with rows left out by the bound"]
     assert [each["name"] for each in foreseen] == ["count(*)", *left_out]
     with server.ledger("visits") as ledger:
-        assert ledger.spent().epsilon == before
+        assert ledger.remaining().spent.epsilon == before
     found = analyst.ask("visits", COUNT, epsilon="1e4", truncation=5)  # noise, but for once in e^1000
     assert found.rows[0]["values"][0]["estimate"] == 300
     said = found.document["truncation"]

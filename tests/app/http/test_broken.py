@@ -59,8 +59,8 @@ def test_an_engine_that_breaks_is_charged_and_quoted_nowhere(worker, monkeypatch
     (broke,) = [line for line in lines if line["event"] == "broken"]
     assert broke["error"] == "ValueError"
     assert "test_broken.py" in broke["at"]
-    assert worker.loaded("people").ledger.spent().epsilon == Epsilon("0.1").value
+    assert worker.loaded("people").ledger.remaining().spent.epsilon == Epsilon("0.1").value
     again = post(worker, secret, how=how)
     assert again.is_success
     assert "nothing" in again.json()["cost"]
-    assert worker.loaded("people").ledger.spent().epsilon == Epsilon("0.1").value
+    assert worker.loaded("people").ledger.remaining().spent.epsilon == Epsilon("0.1").value

@@ -64,12 +64,12 @@ def test_a_release_whose_worker_is_killed_has_failed_and_is_never_paid_twice(ser
     assert "if it was charged, the charge stands" in state["note"]
     with server.ledger("people") as ledger:
         ledger.verify()
-        assert float(ledger.spent().epsilon) == (0.6 if charged else 0)
+        assert float(ledger.remaining().spent.epsilon) == (0.6 if charged else 0)
         assert float(ledger.remaining("ana").spent.epsilon) == (0.6 if charged else 0)
     again = over(analyst, ask(analyst))
     assert again["state"] == "done", again
     assert analyst.rows(again["job"]).count("\n") > 100
     with server.ledger("people") as ledger:
         ledger.verify()
-        assert float(ledger.spent().epsilon) == 0.6
+        assert float(ledger.remaining().spent.epsilon) == 0.6
         assert [entry.analyst for entry in ledger.journal()] == ["ana"]

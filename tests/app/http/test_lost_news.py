@@ -51,5 +51,5 @@ def test_a_commit_that_the_server_does_not_hear_of_is_not_paid_twice(server, wir
     assert len(delivered) == CLIENTS * QUESTIONS
     check(server, delivered)
     with server.ledger("people") as ledger:
-        assert float(ledger.spent().epsilon) == CLIENTS * QUESTIONS / 100
+        assert float(ledger.remaining().spent.epsilon) == CLIENTS * QUESTIONS / 100
         assert len(list(ledger.journal())) == CLIENTS * QUESTIONS

@@ -90,7 +90,7 @@ def test_sixteen_clients_race_for_the_last_unit_and_one_wins(stage):
     assert refused == ["budget-exceeded"] * (CLIENTS - 1)
     check(stage, delivered)
     with stage.ledger("people") as ledger:
-        assert ledger.spent().epsilon == 1
+        assert ledger.remaining().spent.epsilon == 1
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_sixteen_clients_with_one_question_pay_for_it_once(stage):
     assert not refused
     assert len(set(delivered)) == 1
     with stage.ledger("people") as ledger:
-        assert ledger.spent().epsilon == Fraction(6, 10)
+        assert ledger.remaining().spent.epsilon == Fraction(6, 10)
 
 
 def kill_loop(server, kills):

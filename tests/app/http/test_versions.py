@@ -39,7 +39,7 @@ def problem(call) -> dict:
 
 def spent(server):
     with server.ledger("people") as ledger:
-        return ledger.spent().epsilon
+        return ledger.remaining().spent.epsilon
 
 
 def doubled(table):

@@ -38,7 +38,7 @@ def post(server):
 
 def spent(server, dataset="people"):
     with server.ledger(dataset) as ledger:
-        return ledger.spent().epsilon
+        return ledger.remaining().spent.epsilon
 
 
 @pytest.mark.parametrize(

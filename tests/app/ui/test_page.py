@@ -396,7 +396,7 @@ def test_tables_are_made_in_the_background(server, browser):
     expect(steward.get_by_role("status")).to_contain_text("The table is ready")
     expect(steward.locator("main")).to_contain_text("no DP guarantee")
     with started.ledger("source") as ledger:
-        assert ledger.spent().epsilon == 1
+        assert ledger.remaining().spent.epsilon == 1
     reply = analyst.goto(steward.url)
     assert reply is not None
     assert reply.status == 404

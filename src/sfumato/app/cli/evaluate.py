@@ -112,8 +112,7 @@ def evaluate(
             people,
             target=described[target].name if target else described.names[-1],
             seed=seed,
-            watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
-            stage=lambda step: remark(f"      {step}"),
+            watch=remark,
         )
     title = f"Evaluation of {len(submitted)} releases"
     page = evaluation_page(title, found.results, described, journal=journal, internal=internal)
@@ -281,8 +280,7 @@ def frontier(
         target=described[target].name if target else described.names[-1],
         seed=seed,
         cache=cache,
-        watch=lambda name, number, total: remark(f"[{number + 1}/{total}] {name}"),
-        stage=lambda step: remark(f"      {step}"),
+        watch=remark,
     )
     for name, reason in found.failed:
         remark(f"Left out {name}: {reason}")

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import TableError
 from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, within
 
 _WIDTH_CELLS = 1 << 20  # conjunctions are drawn over marginals of at most so many cells
@@ -87,28 +86,3 @@ def query_errors(real: MarginalSource, release: MarginalSource, queries: Sequenc
     truth = [query.answer(real) for query in queries]
     errors = [abs(query.answer(release) - share) for query, share in zip(queries, truth, strict=True)]
     return QueryErrors(tuple(truth), tuple(errors))
-
-
-@dataclass(frozen=True)
-class WorkloadError:
-    """Absolute errors over the queries of a workload, and their mean square."""
-
-    maximum: float
-    minimum: float
-    mean: float
-    mean_squared: float
-
-
-def workload_error(truth: NDArray[np.number], answers: NDArray[np.number]) -> WorkloadError:
-    """Errors of ``answers`` against ``truth``, both of shape ``(queries,)`` and in the unit of the queries.
-
-    >>> workload_error(np.array([1, 2]), np.array([1, 5]))
-    WorkloadError(maximum=3.0, minimum=0.0, mean=1.5, mean_squared=4.5)
-
-    Raises:
-        TableError: the shapes differ, or there is no query.
-    """
-    if truth.shape != answers.shape or not truth.size:
-        raise TableError("a workload and its answers need the same, positive number of queries", culprit=None)
-    errors = np.abs(np.asarray(answers, dtype=np.float64) - truth)
-    return WorkloadError(float(errors.max()), float(errors.min()), float(errors.mean()), float((errors**2).mean()))
