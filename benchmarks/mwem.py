@@ -100,7 +100,9 @@ def sfumato(name: str, run: int, *, floats: bool = False) -> tuple[float, float]
     mechanisms = FloatDoors(domain, counts.ravel(), run) if floats else vault.mechanisms(loss)
     queries = counting(workload, domain)
     start = time.process_time()
-    found = iterate(mechanisms, loss, PublicTotal(int(counts.sum())), queries, Schedule(**CASES[name]))
+    found = iterate(
+        mechanisms, loss, total=PublicTotal(int(counts.sum())), queries=queries, schedule=Schedule(**CASES[name])
+    )
     spent = time.process_time() - start
     return spent, float(np.abs(workload.answers(domain, found.last - counts.ravel())).mean())
 

@@ -257,7 +257,7 @@ def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[fl
 
     def perturb(values: Floats, coordinate: NDArray[np.intp], inputs: Floats) -> Floats:  # noqa: ARG001
         level = levels_of(inputs, ends)
-        codes = np.uint16(2) * level + grid_codes(values, -1, 1, 2, entropy)
+        codes = np.uint16(2) * level + grid_codes(values, entropy, low=-1, high=1, inputs=2)
         noisy: Floats = outputs[table.draw(codes, entropy)]
         return noisy
 

@@ -228,7 +228,7 @@ def _honest(
     found: dict[str, list[Floats]] = {"mwem": [], "mwem_average": [], "histogram": [], "auto": []}
     for workload in workloads:
         queries = counting(workload, experiment.domain)
-        iterates = iterate(vault.mechanisms(loss), loss, total, queries, experiment.schedule)
+        iterates = iterate(vault.mechanisms(loss), loss, total=total, queries=queries, schedule=experiment.schedule)
         found["mwem"].append(iterates.last[None])
         found["mwem_average"].append(iterates.average[None])
         found["histogram"].append(released(lambda simulated: histogram(simulated, loss=loss, total=NoisyTotal())))

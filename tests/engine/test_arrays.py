@@ -86,7 +86,7 @@ def test_sums_and_moments_round_half_to_even_within_the_rounded_bounds(people, w
     steps = [(a, min(max(round(Fraction(x) / unit), low), high)) for a, x in kept]
     found = reveal(table(people).sums("x", ("a",), unit, where))
     assert found.tolist() == [sum(k for a, k in steps if a == cell) for cell in range(4)]
-    powers = reveal(table(people).moments("x", (), unit, 2, where))
+    powers = reveal(table(people).moments("x", (), unit=unit, degree=2, where=where))
     assert powers.tolist() == [sum((k - low) ** power for _, k in steps) for power in range(3)]
 
 

@@ -199,7 +199,7 @@ def test_moments_are_sums_of_powers(encoded, expected, value):
         number = expected.values[index][DOMAIN.index(value)]
         if number is not None:
             wanted[flag] += [(round(Fraction(number) / unit) - least) ** power for power in range(degree + 1)]
-    found = reveal(encoded.moments(value, by, unit, degree, CONDITIONS[2]))
+    found = reveal(encoded.moments(value, by, unit=unit, degree=degree, where=CONDITIONS[2]))
     np.testing.assert_array_equal(found, wanted.reshape(-1))
 
 

@@ -166,7 +166,7 @@ def test_all_connections_in_use_is_said(postgres, monkeypatch):
         monkeypatch.setattr(pool, "_timeout", 0.05)
         for _ in range(pool.size() + pool._max_overflow):
             held.enter_context(closing(ledger._store.engine.raw_connection()))
-        for call in (lambda: ask(ledger), ledger.spent):
+        for call in (lambda: ask(ledger), ledger.remaining):
             with pytest.raises(LedgerError, match="has all its connections in use; try again later"):
                 call()
         held.close()

@@ -54,7 +54,7 @@ def replaced(file: Path) -> None:
 def test_a_file_that_is_gone_is_neither_charged_nor_read_nor_made_anew(people, file, gone):
     gone(file)
     there = file.exists()
-    for call in (lambda: ask(people, 1), people.spent, people.verify, lambda: people.set_cap("ann", Epsilon(1))):
+    for call in (lambda: ask(people, 1), people.remaining, people.verify, lambda: people.set_cap("ann", Epsilon(1))):
         with pytest.raises(MovedLedgerError, match="moved, deleted or replaced"):
             call()
     assert file.exists() == there

@@ -45,7 +45,7 @@ def test_enclosure_of_zero_is_exact():
     st.fractions(0, 1, max_denominator=1000),
 )
 def test_sequence_encloses_every_entry(first, step, curvature):
-    for index, (low, high) in enumerate(exp_sequence(first, step, curvature, 6, 128)):
+    for index, (low, high) in enumerate(exp_sequence(first, step=step, curvature=curvature, count=6, bits=128)):
         exact = exponential(first + index * step + Fraction(index * (index - 1), 2) * curvature) * 2**128
         assert low <= exact <= high
         assert high - low < 1 << 10

@@ -138,7 +138,7 @@ def test_exactly_the_loss_is_drawn_and_no_query_measured_twice(vault_over, drawn
     queries = counting(all_marginals(2), domain)
     mechanisms = Watched(vault_over(domain, counts).mechanisms(loss))
     schedule = Schedule(rounds=queries.matrix.shape[0], repetitions=2)
-    iterate(mechanisms, loss, total, queries, schedule)
+    iterate(mechanisms, loss, total=total, queries=queries, schedule=schedule)
     asked = [measured.question.matrix[0] for measured in mechanisms.measured if hasattr(measured.question, "matrix")]
     assert sorted(row.tolist() for row in asked) == sorted(queries.matrix.tolist())
     assert [query.tolist() for query, _ in mechanisms.selected] == [row.tolist() for row in asked]
@@ -152,7 +152,13 @@ def test_selection_and_measurement_share_the_loss_evenly(vault_over, child):
     loss = Epsilon(3)
     mechanisms = Watched(vault_over(domain, counts).mechanisms(loss))
     workload = ranges("age", data.child_mental_health_queries())
-    iterate(mechanisms, loss, PublicTotal(int(counts.sum())), counting(workload, domain), Schedule(10, 5))
+    iterate(
+        mechanisms,
+        loss,
+        total=PublicTotal(int(counts.sum())),
+        queries=counting(workload, domain),
+        schedule=Schedule(10, 5),
+    )
     assert {part for _, part in mechanisms.selected} == {Epsilon("3/20")}
     assert {measured.noise for measured in mechanisms.measured} == {DiscreteLaplace(Fraction(20, 3))}
 
@@ -165,7 +171,7 @@ def test_measured_answers_carry_the_noise_that_is_stated(vault_over, child):
     noise = []
     for _ in range(40):
         mechanisms = Watched(vault.mechanisms(loss))
-        iterate(mechanisms, loss, PublicTotal(int(counts.sum())), queries, Schedule(60, 1))
+        iterate(mechanisms, loss, total=PublicTotal(int(counts.sum())), queries=queries, schedule=Schedule(60, 1))
         noise += [int(found.values[0] - found.question.matrix[0] @ counts) for found in mechanisms.measured]
     mean_square = np.mean(np.square(noise))
     # 2400 draws: one standard deviation of the mean square is 4.6 %, the gate is six of them; scale 14 has 49 %
@@ -177,7 +183,7 @@ def test_the_worst_query_is_found(vault_over, child):
     domain, counts = child
     queries = counting(ranges("age", data.child_mental_health_queries()), domain)
     mechanisms = Watched(vault_over(domain, counts).mechanisms(Epsilon(1)))
-    iterate(mechanisms, Epsilon(1), PublicTotal(int(counts.sum())), queries, Schedule(1, 1))
+    iterate(mechanisms, Epsilon(1), total=PublicTotal(int(counts.sum())), queries=queries, schedule=Schedule(1, 1))
     uniform = np.full(14, counts.sum() / 14)
     errors = np.abs(queries.matrix @ (counts - uniform))
     assert abs(mechanisms.selected[0][0] @ (counts - uniform)) == pytest.approx(errors.max())
@@ -206,7 +212,11 @@ def test_the_average_is_that_of_the_iterates_before_the_last(vault_over, child):
     np.testing.assert_allclose(partial.model.cells(("age",)), last.model.cells(("age",)), err_msg="one round")
     queries = counting(workload, domain)
     found = iterate(
-        vault_over(domain, counts).mechanisms(Epsilon(5)), Epsilon(5), PublicTotal(1000), queries, Schedule(2, 3)
+        vault_over(domain, counts).mechanisms(Epsilon(5)),
+        Epsilon(5),
+        total=PublicTotal(1000),
+        queries=queries,
+        schedule=Schedule(2, 3),
     )
     assert found.average.sum() == pytest.approx(1000)
     assert not np.allclose(found.average, found.last)

@@ -82,11 +82,17 @@ def worst_ratio(run, script_space, **options):
 
 
 def run_mwem(mechanisms):
-    iterate(mechanisms, EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
+    iterate(mechanisms, EPSILON, total=TOTAL, queries=QUERIES, schedule=Schedule(rounds=2, repetitions=2))
 
 
 def run_mwem_charged(mechanisms):
-    iterate(mechanisms, EPSILON, BudgetShare(Fraction(1, 4)), QUERIES, Schedule(rounds=1, repetitions=2))
+    iterate(
+        mechanisms,
+        EPSILON,
+        total=BudgetShare(Fraction(1, 4)),
+        queries=QUERIES,
+        schedule=Schedule(rounds=1, repetitions=2),
+    )
 
 
 def run_histogram(mechanisms):
@@ -116,7 +122,9 @@ def test_the_enumeration_catches_noise_that_is_too_small(run, space):
 def test_what_comes_out_depends_on_the_mechanisms_alone():
     script = (2, 4, 0, 1)
     first, second = (
-        iterate(Scripted(script, [table]), EPSILON, TOTAL, QUERIES, Schedule(rounds=2, repetitions=2))
+        iterate(
+            Scripted(script, [table]), EPSILON, total=TOTAL, queries=QUERIES, schedule=Schedule(rounds=2, repetitions=2)
+        )
         for table in (TABLE, np.array([900, 50, 3]))
     )
     np.testing.assert_array_equal(first.last, second.last)

@@ -81,7 +81,9 @@ def counted(encoded, question):
         case Sum():
             exact = encoded.sums(question.value, question.by, question.unit, question.where)
         case Moments():
-            exact = encoded.moments(question.value, question.by, question.unit, question.degree, question.where)
+            exact = encoded.moments(
+                question.value, question.by, unit=question.unit, degree=question.degree, where=question.where
+            )
         case Units():
             exact = encoded.units(question.by, question.where)
         case Bins():

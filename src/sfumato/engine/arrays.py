@@ -71,6 +71,7 @@ class KeptColumns:
         self,
         value: str,
         by: tuple[str, ...],
+        *,
         unit: Fraction,
         degree: int,
         bounds: tuple[int, int],
@@ -339,7 +340,7 @@ class ArrayTable:
         return Exact(self._count(by, self._kept(where) * present * steps))
 
     def moments(
-        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: p.Predicate | None = None
+        self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: p.Predicate | None = None
     ) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.moments`."""
         steps, present = self._fixed(value, unit)

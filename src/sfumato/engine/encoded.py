@@ -267,17 +267,25 @@ class EncodedRows:
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
         cells, bounds = self._checked_cells(by, where), fixed_bounds(self.domain, value, unit)
-        held = None if self._columns is None else self._columns.powers(value, by, unit, 1, bounds, where)
+        held = (
+            None
+            if self._columns is None
+            else self._columns.powers(value, by, unit=unit, degree=1, bounds=bounds, where=where)
+        )
         if held is not None:
             return Exact(held @ np.array([bounds[0], 1]))
         return self._dense(self._over(by, where).sums(value, unit), cells)
 
     def moments(
-        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: Predicate | None = None
+        self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
         """Sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
         size, bounds = self._checked_cells(by, where), power_bounds(self.domain, value, unit, degree)
-        held = None if self._columns is None else self._columns.powers(value, by, unit, degree, bounds, where)
+        held = (
+            None
+            if self._columns is None
+            else self._columns.powers(value, by, unit=unit, degree=degree, bounds=bounds, where=where)
+        )
         if held is not None:
             return Exact(held.reshape(-1))
         found = self.store.query(self._over(by, where).moments(value, unit, degree))

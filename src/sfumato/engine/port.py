@@ -209,7 +209,7 @@ class Encoded(Protocol):
         ...
 
     def moments(
-        self, value: str, by: tuple[str, ...], unit: Fraction, degree: int, where: Predicate | None = None
+        self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
         """Sums of k^0 .. k^degree over each cell of ``by``: shape ``(cells of by * (degree + 1),)``, flat in C order.
 

@@ -58,7 +58,9 @@ def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
     return low >> (width - bits), min(1 << bits, -(-high >> (width - bits)))
 
 
-def exp_sequence(first: Fraction, step: Fraction, curvature: Fraction, count: int, bits: int) -> list[tuple[int, int]]:
+def exp_sequence(
+    first: Fraction, *, step: Fraction, curvature: Fraction = Fraction(0), count: int, bits: int
+) -> list[tuple[int, int]]:
     """Enclosures of ``2^bits * exp(-(first + i step + i (i - 1) / 2 curvature))`` for i = 0 .. count - 1.
 
     Two interval products an entry in place of one series: the ratio of neighbours is itself geometric.
@@ -107,7 +109,7 @@ def _digit_tables(unit: Fraction) -> tuple[np.int64, tuple[tuple[EnclosureEnds, 
 
 def _digit_table(unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:
     fine = 2 * COARSE_BITS
-    pairs = exp_sequence(Fraction(0), unit, Fraction(0), 1 << _DIGIT, fine)
+    pairs = exp_sequence(Fraction(0), step=unit, count=1 << _DIGIT, bits=fine)
     low = np.array([low >> (fine - COARSE_BITS) for low, _ in pairs], dtype=np.uint64)
     high = np.array([-(-high >> (fine - COARSE_BITS)) for _, high in pairs], dtype=np.uint64)
     return low, high

@@ -265,7 +265,7 @@ class _Tails:
     def __init__(self, sigma_squared: Fraction) -> None:
         self._rate = 1 / (2 * sigma_squared)
         count = math.isqrt(int(2 * sigma_squared * _GAUSSIAN_BITS)) + 2
-        weights = exp_sequence(Fraction(0), self._rate, 2 * self._rate, count, _GAUSSIAN_BITS)
+        weights = exp_sequence(Fraction(0), step=self._rate, curvature=2 * self._rate, count=count, bits=_GAUSSIAN_BITS)
         highs = [high for _, high in weights]
         sums = list(accumulate(reversed(highs), initial=self._beyond(count)))
         self._sums = sums[::-1]  # _sums[k] bounds the sum over j >= k

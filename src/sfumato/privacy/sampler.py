@@ -221,7 +221,7 @@ def _nearest(cell: int, width: int) -> int:
 def _cell_weights(exponent: Exponent, nearest: int, width: int, half: int, bits: int) -> list[tuple[int, int]]:
     """Enclosures for the cells of one side, from the middle outward."""
     first, second, third = (exponent(i * width + nearest) for i in range(3))
-    return exp_sequence(first, second - first, third - 2 * second + first, half, bits)
+    return exp_sequence(first, step=second - first, curvature=third - 2 * second + first, count=half, bits=bits)
 
 
 def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:

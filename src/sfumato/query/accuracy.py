@@ -51,7 +51,10 @@ def accuracy(
     if query.discovered:
         raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
     planned = plan(query, domain)
-    return _expected(domain, query, planned, planned.mechanisms(domain, loss), Certainty.of(confidence), rows)
+    mechanisms = planned.mechanisms(domain, loss)
+    return _expected(
+        planned, query, domain=domain, mechanisms=mechanisms, certainty=Certainty.of(confidence), rows=rows
+    )
 
 
 def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number, rows: int | None = None) -> Epsilon:
@@ -102,11 +105,11 @@ def drowned_queries(domain: Domain, query: Query, loss: Loss, *, rows: int | Non
     if query.discovered:
         return ()
     planned = plan(query, domain)
-    return drowned_in_plan(domain, query, planned, planned.mechanisms(domain, loss), rows)
+    return drowned_in_plan(planned, query, domain=domain, mechanisms=planned.mechanisms(domain, loss), rows=rows)
 
 
 def drowned_in_plan(
-    domain: Domain, query: Query, planned: QueryPlan, mechanisms: Sequence[Additive], rows: int | None = None
+    planned: QueryPlan, query: Query, *, domain: Domain, mechanisms: Sequence[Additive], rows: int | None = None
 ) -> tuple[str, ...]:
     """As :func:`drowned_queries`, of a plan whose noise is known."""
     said = []
@@ -121,24 +124,25 @@ def drowned_in_plan(
 
 
 def expected_errors(
-    domain: Domain, query: Query, planned: QueryPlan, mechanisms: Sequence[Additive]
+    planned: QueryPlan, query: Query, *, domain: Domain, mechanisms: Sequence[Additive]
 ) -> dict[str, float]:
     """Standard errors by name, for the statement of a release: of a query, its plan, and the noise on each question."""
     names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
-    found = _expected(domain, query, planned, mechanisms, _USUAL, None)
+    found = _expected(planned, query, domain=domain, mechanisms=mechanisms, certainty=_USUAL, rows=None)
     return {expected.name + names[expected.measure]: expected.standard_error for expected in found}
 
 
 def _expected(
-    domain: Domain,
-    query: Query,
     planned: QueryPlan,
+    query: Query,
+    *,
+    domain: Domain,
     mechanisms: Sequence[Additive],
     certainty: Certainty,
     rows: int | None,
 ) -> tuple[Expected, ...]:
     found = [
-        aggregate.expected(name, mechanisms[planned.places(source)[0]], domain, certainty, rows)
+        aggregate.expected(name, mechanisms[planned.places(source)[0]], domain, certainty=certainty, rows=rows)
         for name, aggregate, source in zip(query.labels, query.aggregates, planned.source, strict=True)
     ]
     if planned.truncation is not None:

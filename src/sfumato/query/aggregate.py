@@ -134,7 +134,9 @@ class Aggregate(ABC):
         """What the tables say, all with the same noise a cell."""
 
     @abstractmethod
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
         """The error to expect, with so many rows in each group where it depends on that; reads no data."""
 
     @abstractmethod
@@ -159,7 +161,15 @@ class CountingAggregate(Aggregate):
         """The counts themselves."""
         return certainty.counts(tables[0], noise)
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,  # noqa: ARG002
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
         """The noise itself."""
         return Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units")
 
@@ -234,7 +244,15 @@ class Total(NumericAggregate):
         """The sums themselves."""
         return certainty.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
         """The noise itself, in the fixed point."""
         unit = float(sum_unit(domain, self.of))
         return Expected(name, math.sqrt(noise.variance) * unit, certainty.half_width(noise) * unit, "units")
@@ -278,7 +296,9 @@ class Average(NumericAggregate):
             np.minimum(low + width, low + width * (1 - _least_share(above - half, below + half)) + rounded),
         )
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
         """A bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
         step = self.widest(domain) / _steps(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
         found = step * math.sqrt(noise.variance), step * certainty.half_width(noise, 2)
@@ -329,7 +349,9 @@ class Variance(NumericAggregate):
         spread = np.minimum(error / np.maximum(2 * root, np.sqrt(error) + 1e-300), half_root)
         return Estimates(root * width, spread * width, lowest, highest)
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
         """A bound over all tables with so many rows in a group."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)

@@ -145,13 +145,13 @@ def _read(
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
-        expected_error=expected_errors(domain, query, planned, added),
+        expected_error=expected_errors(planned, query, domain=domain, mechanisms=added),
         provenance=settled.provenance,
         query=query,
         keys=keys,
         values=tuple(zip(*columns, strict=True)),
         confidence=certainty.confidence,
-        remarks=(*query.meaning(domain), *drowned_in_plan(domain, query, planned, added)),
+        remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),
         truncation=truncation,
     )
 

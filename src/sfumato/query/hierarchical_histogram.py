@@ -116,13 +116,21 @@ class Quantile(NumericAggregate):
         low, high = bins.ends(*possible_bins(gap, certainty.spread(noise, variance)))
         return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
         """A bound on the error of the rank."""
         return _of_rank(name, noise, certainty, leaves(domain, self.of), float(self.probability))
 
     def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
         """So many rows of rank."""
-        return self.expected("", noise, domain, certainty, None).half_width
+        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
 
     def widest(self, domain: Domain) -> float:
         """From bound to bound."""
@@ -158,13 +166,21 @@ class Extreme(NumericAggregate):
         error = np.abs(over - (high if self.largest else low)) / 2
         return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
 
-    def expected(self, name: str, noise: Additive, domain: Domain, certainty: Certainty, rows: int | None) -> Expected:  # noqa: ARG002
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
         """A bound on the error of the rank."""
         return _of_rank(name, noise, certainty, leaves(domain, self.of), 0.0)
 
     def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
         """So many rows of rank."""
-        return self.expected("", noise, domain, certainty, None).half_width
+        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
 
     def widest(self, domain: Domain) -> float:
         """From bound to bound."""

@@ -127,7 +127,11 @@ def adapt(
             continue
         share = allowance.left * part
         scores = share * SCORES if candidates else Fraction(0)
-        scored = score(mechanisms, state, list(candidates), allowance.take(scores), random) if candidates else UNSCORED
+        scored = (
+            score(mechanisms, state, list(candidates), loss=allowance.take(scores), random=random)
+            if candidates
+            else UNSCORED
+        )
         interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
         chosen = grow(
             scored,
@@ -140,7 +144,7 @@ def adapt(
         if chosen:
             taken |= {clique: table.after(taken.get(clique)) for clique, table in chosen.items()}
             shares = proportions([table.share for table in chosen.values()])
-            state = learn(mechanisms, state, list(chosen), allowance.take(share - scores), shares)
+            state = learn(mechanisms, state, list(chosen), loss=allowance.take(share - scores), shares=shares)
     if allowance.left > 0:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
     return state.released(mechanisms.domain)

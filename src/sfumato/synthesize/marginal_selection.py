@@ -137,6 +137,7 @@ def learn(
     mechanisms: Mechanisms,
     state: FittedState,
     cliques: Sequence[Clique],
+    *,
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
 ) -> FittedState:
@@ -154,13 +155,14 @@ def learn(
 def confirm(mechanisms: Mechanisms, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
     shares = division.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
-    return learn(mechanisms, state, [(name,) for name in mechanisms.domain.names], loss, shares)
+    return learn(mechanisms, state, [(name,) for name in mechanisms.domain.names], loss=loss, shares=shares)
 
 
 def score(
     mechanisms: Mechanisms,
     state: FittedState,
     candidates: Sequence[Clique],
+    *,
     loss: Epsilon | Rho,
     random: np.random.Generator,
 ) -> Scored:

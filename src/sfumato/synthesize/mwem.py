@@ -81,7 +81,7 @@ def mwem(
     request = Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(vault.domain, workload))
 
     def run(mechanisms: Mechanisms) -> dict[str, Any]:
-        iterates = iterate(mechanisms, loss, total, queries, schedule)
+        iterates = iterate(mechanisms, loss, total=total, queries=queries, schedule=schedule)
         weights = iterates.last if schedule.output is Output.LAST else iterates.average
         table = Factor(queries.attributes, weights.reshape(mechanisms.domain.project(queries.attributes).shape))
         return Product.over(mechanisms.domain, (table,), iterates.count).payload()
@@ -103,7 +103,7 @@ class Iterates:
 
 
 def iterate(
-    mechanisms: Mechanisms, loss: Loss, total: SeparateTotal, queries: Counting, schedule: Schedule
+    mechanisms: Mechanisms, loss: Loss, *, total: SeparateTotal, queries: Counting, schedule: Schedule
 ) -> Iterates:
     """Run MWEM through ``mechanisms`` at ``loss``."""
     count = max(1, row_count.measure_total(mechanisms, loss, total))  # weights are shares of the count

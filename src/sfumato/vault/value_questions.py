@@ -139,7 +139,7 @@ class Moments(ExactTable):
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
-        return encoded.moments(self.value, self.by, self.unit, self.degree, self.where)
+        return encoded.moments(self.value, self.by, unit=self.unit, degree=self.degree, where=self.where)
 
     @property
     def decided_by(self) -> str:

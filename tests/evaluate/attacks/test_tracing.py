@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.evaluate.attacks.answer_attacks import homer_distance
+from sfumato.evaluate.attacks import homer_distance
 from sfumato.evaluate.attacks.suite import attack_marginals
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.released import AnsweredWorkload, Released

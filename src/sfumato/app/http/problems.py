@@ -105,7 +105,7 @@ _FIXED = {
 }
 
 
-def document(kind: str, title: str, status: int, detail: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def document(kind: str, title: str, status: int, *, detail: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """A problem document."""
     return {"type": f"/problems/{kind}", "title": title, "status": status, "detail": detail, **more}
 
@@ -113,7 +113,7 @@ def document(kind: str, title: str, status: int, detail: str, more: Mapping[str,
 def problem(error: Exception) -> dict[str, Any]:
     """The document of any error."""
     if isinstance(error, RefusalError):
-        return document(error.kind, error.title, error.status, error.detail, {"charged": False})
+        return document(error.kind, error.title, error.status, detail=error.detail, more={"charged": False})
     for kind, (name, title, status, shown, charged) in _KINDS:
         if isinstance(error, kind):
             more: dict[str, Any] = {"charged": charged}
@@ -121,8 +121,8 @@ def problem(error: Exception) -> dict[str, Any]:
                 more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
-            return document(name, title, status, str(error) if shown else _FIXED[name], more)
-    return document("internal", "The server failed", 500, _FIXED["internal"], {"charged": None})
+            return document(name, title, status, detail=str(error) if shown else _FIXED[name], more=more)
+    return document("internal", "The server failed", 500, detail=_FIXED["internal"], more={"charged": None})
 
 
 def reply(error: Exception) -> JSONResponse:
@@ -175,13 +175,16 @@ def install(app: FastAPI) -> None:
         ]
         more = {"charged": False, "errors": errors}
         return JSONResponse(
-            document("invalid-request", "The request has not the right form", 422, "see errors", more), 422, None, MEDIA
+            document("invalid-request", "The request has not the right form", 422, detail="see errors", more=more),
+            422,
+            None,
+            MEDIA,
         )
 
     def plain(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
-        found = document(kind, str(error.detail), error.status_code, str(error.detail), {"charged": False})
+        found = document(kind, str(error.detail), error.status_code, detail=str(error.detail), more={"charged": False})
         return JSONResponse(found, error.status_code, error.headers, MEDIA)
 
     for kind in (SfumatoError, RefusalError, Exception):

@@ -1,7 +1,22 @@
 """Attacks on releases: on their rows, and on answers."""
 
-from sfumato.evaluate.attacks.answer_attacks import averaging, differencing, linear_reconstruction, rebuild
+from sfumato.evaluate.attacks.answer_attacks import (
+    averaging,
+    differencing,
+    homer_distance,
+    linear_reconstruction,
+    rebuild,
+)
 from sfumato.evaluate.attacks.row_attacks import downcode
 from sfumato.evaluate.attacks.suite import attack, attack_rows
 
-__all__ = ["attack", "attack_rows", "averaging", "differencing", "downcode", "linear_reconstruction", "rebuild"]
+__all__ = [
+    "attack",
+    "attack_rows",
+    "averaging",
+    "differencing",
+    "downcode",
+    "homer_distance",
+    "linear_reconstruction",
+    "rebuild",
+]

@@ -98,7 +98,7 @@ class GradedMean(Spec):
         column = numbers(values, self.divisions[0], self.divisions[-1])
         level = levels_of(column, edges)
         inside = (column - edges[level]) / np.diff(edges)[level]
-        return np.uint16(_POINTS) * level + grid_codes(inside, 0, 1, _POINTS, entropy)
+        return np.uint16(_POINTS) * level + grid_codes(inside, entropy, low=0, high=1, inputs=_POINTS)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean; unbiased.
@@ -106,7 +106,7 @@ class GradedMean(Spec):
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
         """
-        return average((self.divisions[0], self.divisions[-1]), self.outputs, tally, reports, post)
+        return average(tally, reports, bounds=(self.divisions[0], self.divisions[-1]), outputs=self.outputs, post=post)
 
 
 @dataclass(frozen=True)

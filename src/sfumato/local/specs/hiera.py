@@ -115,7 +115,7 @@ class Hiera(Spec):
         edges = np.array(self.divisions)
         level = levels_of(column, edges)
         within = (column - edges.take(level)) * (1 / np.diff(edges)).take(level)
-        return np.uint16(2) * level + grid_codes(within, 0, 1, 2, entropy)
+        return np.uint16(2) * level + grid_codes(within, entropy, low=0, high=1, inputs=2)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean, without reuse (mu = 1), which is best; unbiased, with the variance of drawing people included.

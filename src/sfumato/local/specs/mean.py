@@ -110,7 +110,8 @@ class Mean(Spec):
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
         """
-        return grid_codes(numbers(values, self.low, self.high), self.low, self.high, self.randomizer.inputs, entropy)
+        column = numbers(values, self.low, self.high)
+        return grid_codes(column, entropy, low=self.low, high=self.high, inputs=self.randomizer.inputs)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """The mean from a tally, in the units of the data; its variance is that of the reports themselves.
@@ -118,10 +119,12 @@ class Mean(Spec):
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
         """
-        return average((self.low, self.high), self.outputs, tally, reports, post)
+        return average(tally, reports, bounds=(self.low, self.high), outputs=self.outputs, post=post)
 
 
-def average(bounds: tuple[float, float], outputs: Sequence[float], tally: Tally, reports: int, post: Post) -> Estimate:
+def average(
+    tally: Tally, reports: int, *, bounds: tuple[float, float], outputs: Sequence[float], post: Post
+) -> Estimate:
     """The mean of outputs in [-1, 1] units, in the units of ``bounds``.
 
     Raises:
@@ -197,7 +200,7 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Re
     return column
 
 
-def grid_codes(values: RealArray, low: float, high: float, inputs: int, entropy: Entropy) -> InputCodes:
+def grid_codes(values: RealArray, entropy: Entropy, *, low: float, high: float, inputs: int) -> InputCodes:
     """Random rounding of numbers to ``inputs`` grid points, keeping the mean."""
     scaled = (values - low) * ((inputs - 1) / (high - low))
     scaled += entropy.words(values.size) * 2.0**-64
