@@ -38,7 +38,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     """A folder like a reader's: a small table about people, and its accepted domain."""
     generator = np.random.default_rng(0)
     people = pa.table(
@@ -63,8 +63,8 @@ attributes:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @pytest.mark.filterwarnings("default")  # as for a reader
-def test_every_command_and_example_works(page: Path, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desk)
+def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workspace)
     for language, block in blocks(page):
         if language == "yaml" and "attributes:" in block:
             parse(yaml.safe_load(block))
@@ -76,7 +76,7 @@ def test_every_command_and_example_works(page: Path, desk: Path, monkeypatch: py
                 code, said = carried_out(command)
                 assert code == 0, f"{page.name}: {command}\n{said}"
                 if " domain draft " in command:
-                    accept(desk / "people.yaml")
+                    accept(workspace / "people.yaml")
 
 
 def carried_out(command: str) -> tuple[int, str]:
@@ -108,7 +108,7 @@ def audited_entropy() -> SimulatedEntropy:
 
 
 def commands(block: str) -> list[str]:
-    """Lines after a prompt; a draft replaces the domain of the desk."""
+    """Lines after a prompt; a draft replaces the domain of the workspace."""
     lines = [line.removeprefix("$ ") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
     runnable = [line.split("  #")[0] for line in lines if not line.startswith(MACHINE + ELSEWHERE)]
     return [f"{line} --overwrite" if " domain draft " in line else line for line in runnable]

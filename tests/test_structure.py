@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -55,3 +56,31 @@ def test_the_way_of_a_query_leads_from_the_command_to_random_words(structure: Mo
     assert seen.to_words[: len(seen.to_draw)] == seen.to_draw
     assert len(seen.to_words) <= seen.deepest
     assert {"app/cli/query.py", "privacy/entropy.py"} < seen.files
+
+
+# private words of earlier days, for which the field has its own: transaction, charge, mechanisms, filter
+PRIVATE_WORDS = re.compile(
+    r"\b(paid|pays?|bought|buys?|purses?|books|desks?|doors?|billed|as said|enrolment|nobody is told)\b",
+    re.IGNORECASE,
+)
+TEXTS = {".py", ".j2", ".js"}
+
+
+def test_private_words_are_caught() -> None:
+    assert PRIVATE_WORDS.findall("A Purse pays, as said; a codebook, outdoor and payment are none.") == [
+        "Purse",
+        "pays",
+        "as said",
+    ]
+
+
+def test_the_code_speaks_the_words_of_the_field() -> None:
+    source = SCRIPT.parent.parent / "src"
+    found = [
+        f"{path.relative_to(source)}:{number}: {line.strip()}"
+        for path in sorted(source.rglob("*"))
+        if path.suffix in TEXTS and "vendor" not in path.parts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if PRIVATE_WORDS.search(line)
+    ]
+    assert not found

@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 FLAWS = (
     "noise is floating-point Laplace, whose low bits tell answers apart",
     "the histogram and the number of rows cost epsilon each, together two, and no ledger adds them up",
-    "the two-way table has the ages and occupations that occur in the data, which no epsilon pays for",
+    "the two-way table has the ages and occupations that occur in the data, which is charged to no epsilon",
 )
 
 
@@ -53,7 +53,7 @@ class Chapter:
         return float(answer + self.random.laplace(0, 1 / self.epsilon))
 
     def charged_rows(self) -> int:
-        """The number of rows, bought with another epsilon."""
+        """The number of rows, measured at another epsilon."""
         return int(self.counts.sum() + self.random.laplace(0, 1 / self.epsilon))
 
     def sample(self, noisy: Floats, rows: int) -> Integers:

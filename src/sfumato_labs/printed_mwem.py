@@ -19,10 +19,10 @@ SCORE_DIVISOR = 100_000
 
 FLAWS = (
     "scores are divided by 100 000 inside the exponential mechanism, which makes the choice of queries almost uniform",
-    "a query that was measured before is drawn again until a new one comes, and nobody pays for the draws",
-    "the domain is read from the data's minimum and maximum, which no epsilon pays for",
+    "a query that was measured before is drawn again until a new one comes, and the draws are not charged",
+    "the domain is read from the data's minimum and maximum, which is charged to no epsilon",
     "the noise is floating-point Laplace, whose low bits tell answers apart",
-    "the true number of rows is used and not paid for",
+    "the true number of rows is used and not charged",
     "the last iterate is returned, where the paper returns the average (the last is the better one)",
 )
 INSERTION = "a shuffled order of the replay is drawn, and then the order of insertion is used"

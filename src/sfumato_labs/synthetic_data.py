@@ -477,7 +477,7 @@ def _lesson(statistic: str, method: str) -> str:
         return about_rows if statistic.startswith("mean") else "a sample of another size answers counts wrongly"
     if method.endswith("charged rows"):
         return "the number of rows has its price: printed it is a second epsilon, here a tenth of one"
-    return "cells that are read from the data are not paid for; declared ones are"
+    return "cells that are read from the data are not charged; declared ones are"
 
 
 LABS = {

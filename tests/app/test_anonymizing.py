@@ -32,7 +32,7 @@ IMPOSSIBLE = "distinct-diversity:l=3,sensitive=ill"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     rng = np.random.default_rng(4)
     people = {
         "age": rng.integers(20, 60, 300),
@@ -44,17 +44,19 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def anonymize(desk: Path, *more: str, code: int = 0) -> Done:
+def anonymize(workspace: Path, *more: str, code: int = 0) -> Done:
     given = ("anonymize", "people.csv", "--quasi", "age,town", "--limit", "1", *more)
-    return sfumato(*given, cwd=desk, code=code)
+    return sfumato(*given, cwd=workspace, code=code)
 
 
 @pytest.mark.parametrize("method", ["optimal", "samarati", "mondrian", "k-member"])
-def test_every_method_writes_classes_of_at_least_k(method: str, desk: Path) -> None:
+def test_every_method_writes_classes_of_at_least_k(method: str, workspace: Path) -> None:
     limit = ("--suppression", "0.05") if method in ("optimal", "samarati") else ()
-    done = anonymize(desk, "--k", "4", "--method", method, "--out", "out.parquet", "--keep", "ill", "--json", *limit)
+    done = anonymize(
+        workspace, "--k", "4", "--method", method, "--out", "out.parquet", "--keep", "ill", "--json", *limit
+    )
     shown = json.loads(done.stdout)
-    rows = pq.read_table(desk / "out.parquet")
+    rows = pq.read_table(workspace / "out.parquet")
     assert rows.column_names == ["age", "town", "ill"]
     assert min(Counter(zip(rows["age"].to_pylist(), rows["town"].to_pylist(), strict=True)).values()) >= 4
     assert rows.num_rows == shown["facts"]["rows"] - shown["facts"]["suppressed"]
@@ -63,73 +65,75 @@ def test_every_method_writes_classes_of_at_least_k(method: str, desk: Path) -> N
 
 
 @pytest.mark.parametrize("cut", ["greedy", "relaxed", "strict", "in-order"])
-def test_mondrian_cuts_where_it_is_told(cut: str, desk: Path) -> None:
-    anonymize(desk, "--k", "4", "--method", "mondrian", "--cut", cut, "--out", "out.parquet")
-    rows = pq.read_table(desk / "out.parquet")
+def test_mondrian_cuts_where_it_is_told(cut: str, workspace: Path) -> None:
+    anonymize(workspace, "--k", "4", "--method", "mondrian", "--cut", cut, "--out", "out.parquet")
+    rows = pq.read_table(workspace / "out.parquet")
     assert min(Counter(zip(rows["age"].to_pylist(), rows["town"].to_pylist(), strict=True)).values()) >= 4
 
 
-def test_a_limit_in_rows_is_kept_to_the_row(desk: Path) -> None:
+def test_a_limit_in_rows_is_kept_to_the_row(workspace: Path) -> None:
     """Seven people come from a town that would otherwise be generalised away: seven rows will do, six will not."""
     towns = ["Aix"] * 200 + ["Brest"] * 92 + ["Caen"] * 7
-    csv.write_csv(pa.table({"age": [30] * 299, "town": towns, "ill": ["no"] * 299}), desk / "people.csv")
+    csv.write_csv(pa.table({"age": [30] * 299, "town": towns, "ill": ["no"] * 299}), workspace / "people.csv")
     asked = ("--k", "8", "--json", "--suppress-rows")
-    exact = json.loads(anonymize(desk, *asked, "7", "--out", "seven.csv").stdout)
-    short = json.loads(anonymize(desk, *asked, "6", "--out", "six.csv").stdout)
+    exact = json.loads(anonymize(workspace, *asked, "7", "--out", "seven.csv").stdout)
+    short = json.loads(anonymize(workspace, *asked, "6", "--out", "six.csv").stdout)
     assert (exact["facts"]["suppressed"], exact["facts"]["classes"]) == (7, 2)
     assert (short["facts"]["suppressed"], short["facts"]["classes"]) == (0, 1)
     assert "at most a share 0.023412 of the rows" in exact["guarantee"]
     assert 7 / 299 <= 0.023412 < 8 / 299
 
 
-def test_hierarchies_criteria_recoding_and_risk(desk: Path) -> None:
-    sfumato("hierarchy", "draft", "people.yaml", "age", "town", "--out", "levels", cwd=desk)
-    checked = sfumato("hierarchy", "check", "levels/age.yaml", "--domain", "people.yaml", cwd=desk)
+def test_hierarchies_criteria_recoding_and_risk(workspace: Path) -> None:
+    sfumato("hierarchy", "draft", "people.yaml", "age", "town", "--out", "levels", cwd=workspace)
+    checked = sfumato("hierarchy", "check", "levels/age.yaml", "--domain", "people.yaml", cwd=workspace)
     assert "a hierarchy of age with 40 values" in checked.stdout
     done = anonymize(
-        desk, "--k", "3", "--suppression", "0.1", "--hierarchies", "levels", "--missing", "suppress",
+        workspace, "--k", "3", "--suppression", "0.1", "--hierarchies", "levels", "--missing", "suppress",
         "--criterion", "distinct-diversity:l=2,sensitive=ill", "--keep", "ill", "--out", "out.csv",
         "--recoding", "recoding.json",
     )  # fmt: skip
     assert "proven least" in done.stdout
-    applied = sfumato("apply", "recoding.json", "people.csv", "--out", "again.csv", cwd=desk)
+    applied = sfumato("apply", "recoding.json", "people.csv", "--out", "again.csv", cwd=workspace)
     assert "distinct 2-diversity of ill" in applied.stdout
-    before = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)
-    after = json.loads(sfumato("risk", "out.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)
+    before = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", "--json", cwd=workspace).stdout)
+    after = json.loads(sfumato("risk", "out.csv", "--quasi", "age,town", "--json", cwd=workspace).stdout)
     assert before["prosecutor"]["highest"] == 1
     assert after["prosecutor"]["highest"] <= 1 / 3
     assert after["smallest_class"] >= 3
-    assert json.loads(sfumato("risk", "again.csv", "--quasi", "age,town", "--json", cwd=desk).stdout)["rows"] > 200
+    assert json.loads(sfumato("risk", "again.csv", "--quasi", "age,town", "--json", cwd=workspace).stdout)["rows"] > 200
     whole = ("--population", "5000", "--population-table", "people.csv", "--json")
-    known = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", *whole, cwd=desk).stdout)
+    known = json.loads(sfumato("risk", "people.csv", "--quasi", "age,town", *whole, cwd=workspace).stdout)
     assert known["journalist"]["highest"] == known["prosecutor"]["highest"]
     uniques = known["population_uniques"]
     assert uniques["believed"] == uniques[uniques["model"]] > 0
-    said = sfumato("risk", "people.csv", "--quasi", "age,town", *whole[:2], cwd=desk).stdout
+    said = sfumato("risk", "people.csv", "--quasi", "age,town", *whole[:2], cwd=workspace).stdout
     assert f"Population uniques: about {uniques['believed']:.6g}, by {uniques['model'].title()}'s model: " in said
     assert uniques["why"] in said
 
 
-def test_risk_is_told_of_csv_however_it_is_written(desk: Path) -> None:
+def test_risk_is_told_of_csv_however_it_is_written(workspace: Path) -> None:
     rows = [(age, town) for age in (20, 30, 40) for town in ("Orléans", "Brest")] * 2 + [(50, "Aix, sud")]
     usual = "".join(f'{age},"{town}"\n' for age, town in rows)
     odd = "".join(f"{age} ; {town} ; 1.234,5\n" for age, town in rows)
-    (desk / "usual.csv").write_text(f"age,town\n{usual}")
-    (desk / "odd.csv").write_bytes(f"age;town;income\n{odd}".encode("cp1252"))
+    (workspace / "usual.csv").write_text(f"age,town\n{usual}")
+    (workspace / "odd.csv").write_bytes(f"age;town;income\n{odd}".encode("cp1252"))
     asked = ("--quasi", "age,town", "--json")
-    done = sfumato("risk", "odd.csv", *asked, cwd=desk)
+    done = sfumato("risk", "odd.csv", *asked, cwd=workspace)
     found = json.loads(done.stdout)
-    assert found == json.loads(sfumato("risk", "usual.csv", *asked, cwd=desk).stdout)
+    assert found == json.loads(sfumato("risk", "usual.csv", *asked, cwd=workspace).stdout)
     assert (found["rows"], found["classes"], found["sample_uniques"]) == (13, 7, 1)
     for told in ("fields stand apart by ';'", "text is cp1252, not UTF-8", "blanks around its fields are left out"):
         assert told in done.stderr
     said = ("--delimiter", ";", "--encoding", "cp1252", "--trim", "--decimal", ",", "--thousands", ".")
-    pq.write_table(pa.table({"age": [str(age) for age, _ in rows], "town": [town for _, town in rows]}), desk / "p.pq")
-    (desk / "p.pq").rename(desk / "known.parquet")
-    with_people = sfumato("risk", "odd.csv", *asked, *said, "--population-table", "known.parquet", cwd=desk)
+    pq.write_table(
+        pa.table({"age": [str(age) for age, _ in rows], "town": [town for _, town in rows]}), workspace / "p.pq"
+    )
+    (workspace / "p.pq").rename(workspace / "known.parquet")
+    with_people = sfumato("risk", "odd.csv", *asked, *said, "--population-table", "known.parquet", cwd=workspace)
     assert json.loads(with_people.stdout)["journalist"]["highest"] == 1
-    assert "no column 'age'" in sfumato("risk", "odd.csv", *asked, "--delimiter", "|", cwd=desk, code=2).stderr
-    assert "is no CSV file" in sfumato("risk", "known.parquet", *asked, *said, cwd=desk, code=2).stderr
+    assert "no column 'age'" in sfumato("risk", "odd.csv", *asked, "--delimiter", "|", cwd=workspace, code=2).stderr
+    assert "is no CSV file" in sfumato("risk", "known.parquet", *asked, *said, cwd=workspace, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -161,76 +165,76 @@ def test_risk_is_told_of_csv_however_it_is_written(desk: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_file(
-    arguments: tuple[str, ...], code: int, message: str, desk: Path
+    arguments: tuple[str, ...], code: int, message: str, workspace: Path
 ) -> None:
     for folder, text in {
         "broken": "Aix,x,l,*\nBrest,x,r,*\nCaen,c,r,*\n",
         "short": "Aix,*\nBrest,*\n",
         "headless": "Aix,north\nBrest,west\nCaen,north\n",
     }.items():
-        (desk / folder).mkdir()
-        (desk / folder / "town.csv").write_text(text)
-    before = files(desk)
-    table = (desk / "people.csv").read_bytes()
-    done = anonymize(desk, *arguments, code=code)
+        (workspace / folder).mkdir()
+        (workspace / folder / "town.csv").write_text(text)
+    before = files(workspace)
+    table = (workspace / "people.csv").read_bytes()
+    done = anonymize(workspace, *arguments, code=code)
     said = done.stderr.strip().splitlines()[-1]
     assert message in said
     assert said.startswith("sfumato: ")
-    assert files(desk) == before
-    assert (desk / "people.csv").read_bytes() == table
+    assert files(workspace) == before
+    assert (workspace / "people.csv").read_bytes() == table
 
 
-def test_a_table_without_a_domain_is_told_to_get_one(desk: Path) -> None:
-    (desk / "people.yaml").unlink()
-    assert "sfumato domain draft people.csv" in anonymize(desk, "--k", "3", "--out", "out.csv", code=2).stderr
+def test_a_table_without_a_domain_is_told_to_get_one(workspace: Path) -> None:
+    (workspace / "people.yaml").unlink()
+    assert "sfumato domain draft people.csv" in anonymize(workspace, "--k", "3", "--out", "out.csv", code=2).stderr
 
 
-def test_wrong_recodings_and_risks_are_refused(desk: Path) -> None:
-    (desk / "recoding.json").write_text("{}")
-    done = sfumato("apply", "recoding.json", "people.csv", "--out", "out.csv", cwd=desk, code=2)
+def test_wrong_recodings_and_risks_are_refused(workspace: Path) -> None:
+    (workspace / "recoding.json").write_text("{}")
+    done = sfumato("apply", "recoding.json", "people.csv", "--out", "out.csv", cwd=workspace, code=2)
     assert "no recoding" in done.stderr
-    assert "no column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=desk, code=2).stderr
+    assert "no column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=workspace, code=2).stderr
     small = ("--quasi", "age", "--population", "3")
-    assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=desk, code=2).stderr
+    assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=workspace, code=2).stderr
 
 
-def test_json_has_the_size_of_a_hierarchy_and_the_recoding_its_cells(desk: Path) -> None:
-    sfumato("hierarchy", "draft", "people.yaml", "age", "--out", "levels", cwd=desk)
+def test_json_has_the_size_of_a_hierarchy_and_the_recoding_its_cells(workspace: Path) -> None:
+    sfumato("hierarchy", "draft", "people.yaml", "age", "--out", "levels", cwd=workspace)
     asked = ("--k", "3", "--suppression", "0.1", "--hierarchies", "levels", "--out", "out.csv", "--recoding", "r.json")
-    shown = anonymize(desk, *asked, "--json").stdout
+    shown = anonymize(workspace, *asked, "--json").stdout
     age, town = json.loads(shown)["provenance"]["parameters"]["quasi"]
     assert (age["name"], age["hierarchy"]["values"]) == ("age", 40)
     assert (town["name"], town["hierarchy"]) == ("town", None)
     assert "20..24" not in shown
-    assert "20..24" in (desk / "r.json").read_text()
-    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)["entries"][-1]
+    assert "20..24" in (workspace / "r.json").read_text()
+    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)["entries"][-1]
     assert len(journal["parameters"]["quasi"][0]["hierarchy"]["rows"]) == 40
-    again = json.loads(sfumato("apply", "r.json", "people.csv", "--out", "again.csv", "--json", cwd=desk).stdout)
+    again = json.loads(sfumato("apply", "r.json", "people.csv", "--out", "again.csv", "--json", cwd=workspace).stdout)
     assert again["facts"]["rows"] == 300
 
 
-def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(desk: Path) -> None:
+def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(workspace: Path) -> None:
     asked = ("--k", "3", "--suppression", "0.1", "--criterion", "distinct-diversity:l=2,sensitive=ill")
     said = "distinct 2-diversity of ill costs utility and protects nothing, as ill is not among --keep"
-    assert said in anonymize(desk, *asked, "--out", "out.csv").stderr
-    assert said not in anonymize(desk, *asked, "--keep", "ill", "--out", "kept.csv").stderr
+    assert said in anonymize(workspace, *asked, "--out", "out.csv").stderr
+    assert said not in anonymize(workspace, *asked, "--keep", "ill", "--out", "kept.csv").stderr
 
 
-def test_a_missing_ledger_is_found_out_before_the_search(desk: Path) -> None:
-    before = files(desk)
+def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> None:
+    before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")
-    done = sfumato(*asked, "--create", cwd=desk, code=2)
+    done = sfumato(*asked, "--create", cwd=workspace, code=2)
     assert done.stderr == "sfumato: to begin a ledger, name with --limit the most that may ever be released\n"
-    assert files(desk) == before
+    assert files(workspace) == before
 
 
-def test_a_long_search_says_how_far_it_is(desk: Path) -> None:
-    said = anonymize(desk, "--k", "3", "--method", "k-member", "--out", "out.csv").stderr
+def test_a_long_search_says_how_far_it_is(workspace: Path) -> None:
+    said = anonymize(workspace, "--k", "3", "--method", "k-member", "--out", "out.csv").stderr
     assert re.search(r"block 1 of 1, \d+ distinct tuples", said)
 
 
 @pytest.fixture
-def long(desk: Path) -> Path:
+def long(workspace: Path) -> Path:
     """A table that takes long to search by k-member, and long to write."""
     rng = np.random.default_rng(4)
     people = {
@@ -239,11 +243,13 @@ def long(desk: Path) -> Path:
         "town": rng.choice(["Aix", "Brest", "Caen"], 1_000_000),
         "words": rng.integers(0, 1 << 60, 1_000_000).astype(str),
     }
-    pq.write_table(pa.table(people), desk / "people.parquet")
+    pq.write_table(pa.table(people), workspace / "people.parquet")
     hours = "  hours: {type: integer, minimum: 0, maximum: 399, unknown: clamp}\n"
-    (desk / "people.yaml").write_text(DOMAIN.replace("  ill", f"{hours}  words").replace('["yes", "no"]', "[none]"))
-    (desk / "people.yaml").write_text((desk / "people.yaml").read_text().replace("drop", "category"))
-    return desk
+    (workspace / "people.yaml").write_text(
+        DOMAIN.replace("  ill", f"{hours}  words").replace('["yes", "no"]', "[none]")
+    )
+    (workspace / "people.yaml").write_text((workspace / "people.yaml").read_text().replace("drop", "category"))
+    return workspace
 
 
 @pytest.fixture
@@ -254,10 +260,10 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def started(desk: Path, *more: str) -> subprocess.Popen[str]:
+def started(workspace: Path, *more: str) -> subprocess.Popen[str]:
     script = Path(sys.executable).parent / "sfumato"
     asked = ("anonymize", "people.parquet", "--create", "--limit", "1", "--k", "100", "--out", "out.csv", *more)
-    return subprocess.Popen([script, *asked], cwd=desk, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([script, *asked], cwd=workspace, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -61,7 +61,7 @@ def sfumato(*arguments: str, cwd: Path, code: int = 0) -> Done:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     generator = np.random.default_rng(3)
     people = pa.table(
         {
@@ -75,58 +75,60 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def release(desk: Path, *more: str, code: int = 0) -> Done:
-    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=desk, code=code)
+def release(workspace: Path, *more: str, code: int = 0) -> Done:
+    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=workspace, code=code)
 
 
-def files(desk: Path) -> set[str]:
-    return {path.name for path in desk.iterdir()}
+def files(workspace: Path) -> set[str]:
+    return {path.name for path in workspace.iterdir()}
 
 
-def test_a_release_writes_rows_page_and_journal(desk: Path) -> None:
-    done = release(desk, "--epsilon", "1", "--out", "out.parquet", "--html", "page.html", "--json")
+def test_a_release_writes_rows_page_and_journal(workspace: Path) -> None:
+    done = release(workspace, "--epsilon", "1", "--out", "out.parquet", "--html", "page.html", "--json")
     shown = json.loads(done.stdout)
-    rows = pq.read_table(desk / "out.parquet")
+    rows = pq.read_table(workspace / "out.parquet")
     assert rows.num_rows == shown["rows"]
     assert rows.schema.names == ["age", "sex", "score"]
     assert "epsilon = 1" in shown["guarantee"]
-    page = (desk / "page.html").read_text()
+    page = (workspace / "page.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "http://" not in page.replace("http://www.w3.org", "")
-    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)
+    journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)
     assert [entry["family"] for entry in journal["entries"]] == ["synthesize"]
-    assert sfumato("ledger", "verify", "people.ledger", cwd=desk).returncode == 0
+    assert sfumato("ledger", "verify", "people.ledger", cwd=workspace).returncode == 0
 
 
-def test_the_number_of_rows_is_noisy_unless_declared(desk: Path) -> None:
+def test_the_number_of_rows_is_noisy_unless_declared(workspace: Path) -> None:
     counts = set()
     for attempt in range(8):
         ledger = f"{attempt}.ledger"
         out = f"{attempt}.parquet"
-        done = release(desk, "--epsilon", "0.1", "--out", out, "--ledger", ledger, "--json")
+        done = release(workspace, "--epsilon", "0.1", "--out", out, "--ledger", ledger, "--json")
         counts.add(json.loads(done.stdout)["rows"])
     assert len(counts) > 1
-    done = release(desk, "--epsilon", "0.1", "--rows", "123", "--out", "p.parquet", "--ledger", "p.ledger", "--json")
+    done = release(
+        workspace, "--epsilon", "0.1", "--rows", "123", "--out", "p.parquet", "--ledger", "p.ledger", "--json"
+    )
     assert json.loads(done.stdout)["rows"] == 123
 
 
-def test_repeating_is_free_and_the_limit_holds(desk: Path) -> None:
-    first = release(desk, "--epsilon", "1", "--out", "a.csv", "--limit", "1.5")
+def test_repeating_is_free_and_the_limit_holds(workspace: Path) -> None:
+    first = release(workspace, "--epsilon", "1", "--out", "a.csv", "--limit", "1.5")
     assert "epsilon 1" in first.stdout
-    again = release(desk, "--epsilon", "1", "--out", "b.csv")
+    again = release(workspace, "--epsilon", "1", "--out", "b.csv")
     assert "nothing" in again.stdout
-    refused = release(desk, "--epsilon", "0.6", "--out", "c.csv", code=3)
+    refused = release(workspace, "--epsilon", "0.6", "--out", "c.csv", code=3)
     assert "nothing was spent" in refused.stderr
-    assert not (desk / "c.csv").exists()
-    release(desk, "--epsilon", "0.5", "--out", "c.csv")
+    assert not (workspace / "c.csv").exists()
+    release(workspace, "--epsilon", "0.5", "--out", "c.csv")
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "inf", "-inf", "nan", "NaN", "", "one", "1,5"])
-def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, desk: Path) -> None:
-    before = files(desk)
-    done = release(desk, f"--epsilon={epsilon}", "--out", "out.parquet", code=2)
+def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, workspace: Path) -> None:
+    before = files(workspace)
+    done = release(workspace, f"--epsilon={epsilon}", "--out", "out.parquet", code=2)
     assert done.stderr.count("\n") == 1
-    assert files(desk) == before
+    assert files(workspace) == before
 
 
 @pytest.mark.parametrize(
@@ -146,61 +148,81 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, desk: Pa
         (["--epsilon", "1", "--out", "out.parquet", "--method", "magic"], "magic"),
     ],
 )
-def test_wrong_arguments_are_refused_and_leave_nothing_behind(arguments, says, desk: Path) -> None:
-    before = files(desk)
-    done = release(desk, *arguments, code=2)
+def test_wrong_arguments_are_refused_and_leave_nothing_behind(arguments, says, workspace: Path) -> None:
+    before = files(workspace)
+    done = release(workspace, *arguments, code=2)
     assert says in done.stderr
-    assert files(desk) == before
+    assert files(workspace) == before
 
 
-def test_wrong_tables_are_refused_and_leave_nothing_behind(desk: Path) -> None:
-    (desk / "empty.csv").write_text("age,sex,score\n")
-    (desk / "binary.csv").write_bytes(os.urandom(4096))
-    (desk / "other.csv").write_text("age,score\n1,2\n")
-    (desk / "folder.csv").mkdir()
-    before = files(desk)
+def test_wrong_tables_are_refused_and_leave_nothing_behind(workspace: Path) -> None:
+    (workspace / "empty.csv").write_text("age,sex,score\n")
+    (workspace / "binary.csv").write_bytes(os.urandom(4096))
+    (workspace / "other.csv").write_text("age,score\n1,2\n")
+    (workspace / "folder.csv").mkdir()
+    before = files(workspace)
     for name in ("absent.csv", "empty.csv", "binary.csv", "other.csv", "folder.csv", "people.txt", "gopher://x"):
         done = sfumato(
-            "synthesize", name, "--domain", "people.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk, code=2
+            "synthesize",
+            name,
+            "--domain",
+            "people.yaml",
+            "--epsilon",
+            "1",
+            "--out",
+            "out.parquet",
+            cwd=workspace,
+            code=2,
         )
         assert done.stderr.startswith(("Reading", "sfumato:"))
-    assert files(desk) == before
+    assert files(workspace) == before
 
 
-def test_a_draft_is_refused_and_an_edited_draft_is_not(desk: Path) -> None:
-    sfumato("domain", "draft", "people.csv", "--out", "draft.yaml", cwd=desk)
+def test_a_draft_is_refused_and_an_edited_draft_is_not(workspace: Path) -> None:
+    sfumato("domain", "draft", "people.csv", "--out", "draft.yaml", cwd=workspace)
     done = sfumato(
-        "synthesize", "people.csv", "--domain", "draft.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk, code=2
+        "synthesize",
+        "people.csv",
+        "--domain",
+        "draft.yaml",
+        "--epsilon",
+        "1",
+        "--out",
+        "out.parquet",
+        cwd=workspace,
+        code=2,
     )
     assert "draft" in done.stderr
-    text = (desk / "draft.yaml").read_text()
-    (desk / "draft.yaml").write_text(text.replace("draft: true", "draft: false"))
-    sfumato("domain", "check", "draft.yaml", "--table", "people.csv", cwd=desk)
-    sfumato("synthesize", "people.csv", "--domain", "draft.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=desk)
+    text = (workspace / "draft.yaml").read_text()
+    (workspace / "draft.yaml").write_text(text.replace("draft: true", "draft: false"))
+    sfumato("domain", "check", "draft.yaml", "--table", "people.csv", cwd=workspace)
+    sfumato(
+        "synthesize", "people.csv", "--domain", "draft.yaml", "--epsilon", "1", "--out", "out.parquet", cwd=workspace
+    )
 
 
-def test_broken_ledgers_are_refused(desk: Path) -> None:
-    (desk / "people.ledger").write_text("not a database, and long enough to look at" * 40)
-    before = files(desk)
-    done = release(desk, "--epsilon", "1", "--out", "out.parquet", code=1)
+def test_broken_ledgers_are_refused(workspace: Path) -> None:
+    (workspace / "people.ledger").write_text("not a database, and long enough to look at" * 40)
+    before = files(workspace)
+    done = release(workspace, "--epsilon", "1", "--out", "out.parquet", code=1)
     assert done.stderr.splitlines()[-1].startswith("sfumato: ")
-    assert files(desk) == before
+    assert files(workspace) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write anywhere")
-def test_a_read_only_ledger_is_refused(desk: Path) -> None:
-    release(desk, "--epsilon", "0.5", "--limit", "1", "--out", "a.csv")
-    for path in desk.glob("people.ledger*"):
+def test_a_read_only_ledger_is_refused(workspace: Path) -> None:
+    release(workspace, "--epsilon", "0.5", "--limit", "1", "--out", "a.csv")
+    for path in workspace.glob("people.ledger*"):
         path.chmod(0o444)
-    desk.chmod(0o555)
+    workspace.chmod(0o555)
     try:
-        out = desk.parent / f"{desk.name}.csv"
+        out = workspace.parent / f"{workspace.name}.csv"
         program = [str(Path(sys.executable).parent / "sfumato")]
         if os.geteuid() == 0:
             program = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *program]
         done = subprocess.run(
             [*program, "synthesize", "people.csv", "--domain", "people.yaml", "--epsilon", "0.2", "--out", str(out)],
-            cwd=desk,
+            cwd=workspace,
             capture_output=True,
             text=True,
             check=False,
@@ -208,80 +230,82 @@ def test_a_read_only_ledger_is_refused(desk: Path) -> None:
         assert done.returncode == 1, done.stderr
         assert not out.exists()
     finally:
-        desk.chmod(0o755)
+        workspace.chmod(0o755)
 
 
-def test_caps_hold_for_their_analyst_only(desk: Path) -> None:
-    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=desk)
-    sfumato("ledger", "cap", "people.ledger", "alice", "--epsilon", "0.5", cwd=desk)
-    release(desk, "--epsilon", "1", "--analyst", "alice", "--out", "a.csv", code=3)
-    release(desk, "--epsilon", "1", "--analyst", "bob", "--out", "b.csv")
+def test_caps_hold_for_their_analyst_only(workspace: Path) -> None:
+    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=workspace)
+    sfumato("ledger", "cap", "people.ledger", "alice", "--epsilon", "0.5", cwd=workspace)
+    release(workspace, "--epsilon", "1", "--analyst", "alice", "--out", "a.csv", code=3)
+    release(workspace, "--epsilon", "1", "--analyst", "bob", "--out", "b.csv")
 
 
-def test_a_ledger_that_does_not_exist_is_not_made_by_looking(desk: Path) -> None:
-    sfumato("ledger", "show", "absent.ledger", cwd=desk, code=2)
-    assert not (desk / "absent.ledger").exists()
+def test_a_ledger_that_does_not_exist_is_not_made_by_looking(workspace: Path) -> None:
+    sfumato("ledger", "show", "absent.ledger", cwd=workspace, code=2)
+    assert not (workspace / "absent.ledger").exists()
 
 
-def test_a_mistyped_dataset_is_no_fresh_budget(desk: Path) -> None:
+def test_a_mistyped_dataset_is_no_fresh_budget(workspace: Path) -> None:
     asked = ("query", "people.csv", "SELECT COUNT(*) FROM p", "--domain", "people.yaml", "--epsilon", "1")
-    sfumato(*asked, "--limit", "1", cwd=desk)
-    refused = sfumato(*asked, "--dataset", "defualt", cwd=desk, code=2)
+    sfumato(*asked, "--limit", "1", cwd=workspace)
+    refused = sfumato(*asked, "--dataset", "defualt", cwd=workspace, code=2)
     assert "holds no dataset 'defualt', only 'default'" in refused.stderr
-    shown = sfumato("ledger", "show", "people.ledger", "--dataset", "other", cwd=desk, code=2)
+    shown = sfumato("ledger", "show", "people.ledger", "--dataset", "other", cwd=workspace, code=2)
     assert "only 'default'" in shown.stderr
-    assert "only 'default'" in sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=desk, code=2).stderr
-    sfumato(*asked, "--dataset", "other", "--limit", "1", "--create", cwd=desk)
+    assert "only 'default'" in sfumato(*asked, "--dataset", "other", "--limit", "1", cwd=workspace, code=2).stderr
+    sfumato(*asked, "--dataset", "other", "--limit", "1", "--create", cwd=workspace)
 
 
-def test_a_ledger_is_begun_by_create_alone_and_once(desk: Path) -> None:
+def test_a_ledger_is_begun_by_create_alone_and_once(workspace: Path) -> None:
     asked = ("--epsilon", "0.5", "--limit", "2", "--out", "out.csv")
-    before = files(desk)
+    before = files(workspace)
     with patch("tests.app.test_cli.begun", lambda arguments, _: arguments):
-        missing = release(desk, *asked, code=2)
+        missing = release(workspace, *asked, code=2)
         assert "there is no ledger at sqlite:///people.ledger" in missing.stderr
         assert "--create" in missing.stderr
         assert "sfumato ledger create" in missing.stderr
-        assert files(desk) == before
-        release(desk, *asked, "--create")
-        release(desk, *asked, "--overwrite")
-        again = release(desk, *asked, "--overwrite", "--create", code=2)
+        assert files(workspace) == before
+        release(workspace, *asked, "--create")
+        release(workspace, *asked, "--overwrite")
+        again = release(workspace, *asked, "--overwrite", "--create", code=2)
         assert "there is a ledger of 'default' already; leave out --create" in again.stderr
-        (desk / "people.ledger").unlink()
-        assert "there is no ledger" in release(desk, *asked, "--overwrite", code=2).stderr
+        (workspace / "people.ledger").unlink()
+        assert "there is no ledger" in release(workspace, *asked, "--overwrite", code=2).stderr
 
 
-def test_a_link_to_a_domain_has_the_ledger_of_the_domain(desk: Path) -> None:
-    (desk / "folder").mkdir()
-    (desk / "folder" / "link.yaml").symlink_to("../people.yaml")
+def test_a_link_to_a_domain_has_the_ledger_of_the_domain(workspace: Path) -> None:
+    (workspace / "folder").mkdir()
+    (workspace / "folder" / "link.yaml").symlink_to("../people.yaml")
     counted = ("query", "people.csv", "SELECT COUNT(*) FROM p", "--epsilon", "0.5")
-    sfumato(*counted, "--domain", "people.yaml", cwd=desk)
-    done = sfumato(*counted, "--domain", "folder/link.yaml", "--json", cwd=desk)
+    sfumato(*counted, "--domain", "people.yaml", cwd=workspace)
+    done = sfumato(*counted, "--domain", "folder/link.yaml", "--json", cwd=workspace)
     assert json.loads(done.stdout)["cost"] == "nothing: asked and answered before"
-    shutil.copy(desk / "people.ledger", desk / "folder" / "link.ledger")
-    refused = sfumato(*counted, "--domain", "folder/link.yaml", cwd=desk, code=1)
+    shutil.copy(workspace / "people.ledger", workspace / "folder" / "link.ledger")
+    refused = sfumato(*counted, "--domain", "folder/link.yaml", cwd=workspace, code=1)
     assert "there is a ledger beside the link as well" in refused.stderr
 
 
-def ask(desk: Path, statement: str, *more: str, code: int = 0) -> Done:
-    return sfumato("query", "people.csv", statement, "--domain", "people.yaml", *more, cwd=desk, code=code)
+def ask(workspace: Path, statement: str, *more: str, code: int = 0) -> Done:
+    return sfumato("query", "people.csv", statement, "--domain", "people.yaml", *more, cwd=workspace, code=code)
 
 
-def test_what_an_error_aimed_at_means_is_said(desk: Path) -> None:
-    counted = ask(desk, "SELECT COUNT(*) FROM p", "--cost", "10")
+def test_what_an_error_aimed_at_means_is_said(workspace: Path) -> None:
+    counted = ask(workspace, "SELECT COUNT(*) FROM p", "--cost", "10")
     assert counted.stdout.endswith("keeps every answer within 10, each with probability 0.95.\n")
-    assert "supposing one row" in ask(desk, "SELECT AVG(age) FROM p", "--cost", "10").stdout
-    assert "supposing 1,000 rows" in ask(desk, "SELECT AVG(age) FROM p", "--cost", "10", "--rows", "1000").stdout
-    assert "in rows of rank" in ask(desk, "SELECT MEDIAN(age) FROM p", "--cost", "10").stdout
-    told = json.loads(ask(desk, "SELECT MEDIAN(age) FROM p", "--cost", "10", "--confidence", "0.9", "--json").stdout)
+    assert "supposing one row" in ask(workspace, "SELECT AVG(age) FROM p", "--cost", "10").stdout
+    assert "supposing 1,000 rows" in ask(workspace, "SELECT AVG(age) FROM p", "--cost", "10", "--rows", "1000").stdout
+    assert "in rows of rank" in ask(workspace, "SELECT MEDIAN(age) FROM p", "--cost", "10").stdout
+    told = json.loads(
+        ask(workspace, "SELECT MEDIAN(age) FROM p", "--cost", "10", "--confidence", "0.9", "--json").stdout
+    )
     assert told["confidence"] == "0.9"
     assert len(told["notes"]) == 1
-    assert "with probability 0.95" in ask(desk, "SELECT COUNT(*) FROM p", "--accuracy", "--epsilon", "1").stdout
+    assert "with probability 0.95" in ask(workspace, "SELECT COUNT(*) FROM p", "--accuracy", "--epsilon", "1").stdout
 
 
-def test_expected_errors_have_the_names_that_they_have_over_http(desk: Path) -> None:
+def test_expected_errors_have_the_names_that_they_have_over_http(workspace: Path) -> None:
     told = json.loads(
-        ask(desk, "SELECT AVG(age) FROM p", "--accuracy", "--epsilon", "1", "--rows", "50", "--json").stdout
+        ask(workspace, "SELECT AVG(age) FROM p", "--accuracy", "--epsilon", "1", "--rows", "50", "--json").stdout
     )
     (expected,) = told["expected"]
     assert expected.keys() == {"name", "standard_error", "half_width", "measure", "rows"}
@@ -303,29 +327,29 @@ def test_expected_errors_have_the_names_that_they_have_over_http(desk: Path) -> 
         (("--rows", "10", "--epsilon", "1"), "an answer does not need them"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_refused(more: tuple[str, ...], reason: str, desk: Path) -> None:
-    assert reason in ask(desk, "SELECT COUNT(*) FROM p", *more, code=2).stderr
-    assert not (desk / "people.ledger").exists()
+def test_an_option_that_would_be_ignored_is_refused(more: tuple[str, ...], reason: str, workspace: Path) -> None:
+    assert reason in ask(workspace, "SELECT COUNT(*) FROM p", *more, code=2).stderr
+    assert not (workspace / "people.ledger").exists()
 
 
-def test_a_cap_is_lifted_or_set(desk: Path) -> None:
-    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=desk)
-    both = sfumato("ledger", "cap", "people.ledger", "alice", "--lift", "--epsilon", "1", cwd=desk, code=2)
+def test_a_cap_is_lifted_or_set(workspace: Path) -> None:
+    sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=workspace)
+    both = sfumato("ledger", "cap", "people.ledger", "alice", "--lift", "--epsilon", "1", cwd=workspace, code=2)
     assert "not both" in both.stderr
 
 
-def test_the_journal_shows_what_was_asked_and_its_costs_add_up(desk: Path) -> None:
+def test_the_journal_shows_what_was_asked_and_its_costs_add_up(workspace: Path) -> None:
     counted = "SELECT COUNT(*) FROM p WHERE sex = 'F'"
-    ask(desk, counted, "--limit", "1", "--epsilon", "0.25")
-    ask(desk, counted, "--epsilon", "0.25", "--analyst", "ann")
-    sfumato("ledger", "cap", "people.ledger", "ann", "--epsilon", "0.5", cwd=desk)
-    ask(desk, "SELECT AVG(age) FROM p", "--epsilon", "0.333")
-    release(desk, "--epsilon", "0.25", "--out", "a.csv")
-    shown = sfumato("ledger", "show", "people.ledger", cwd=desk).stdout
+    ask(workspace, counted, "--limit", "1", "--epsilon", "0.25")
+    ask(workspace, counted, "--epsilon", "0.25", "--analyst", "ann")
+    sfumato("ledger", "cap", "people.ledger", "ann", "--epsilon", "0.5", cwd=workspace)
+    ask(workspace, "SELECT AVG(age) FROM p", "--epsilon", "0.333")
+    release(workspace, "--epsilon", "0.25", "--out", "a.csv")
+    shown = sfumato("ledger", "show", "people.ledger", cwd=workspace).stdout
     assert "count(*) where sex in F" in shown
     assert "mean(age)" in shown
     assert "epsilon = 0.167 left of epsilon = 1" in shown
-    entries = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=desk).stdout)["entries"]
+    entries = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)["entries"]
     assert [entry["cost"] for entry in entries] == [
         "epsilon 0.25",
         "nothing; the analyst's account: epsilon 0.25",
@@ -337,28 +361,37 @@ def test_the_journal_shows_what_was_asked_and_its_costs_add_up(desk: Path) -> No
 
 
 @pytest.mark.parametrize("loss", ["1/3", "0.1234567890123456789", "1e-19", "1/1000000000000000000000000007"])
-def test_a_loss_has_at_most_18_places(desk: Path, loss: str) -> None:
-    refused = ask(desk, "SELECT COUNT(*) FROM p", "--epsilon", loss, code=2)
+def test_a_loss_has_at_most_18_places(workspace: Path, loss: str) -> None:
+    refused = ask(workspace, "SELECT COUNT(*) FROM p", "--epsilon", loss, code=2)
     assert "state epsilon as a decimal of at most 18 places" in refused.stderr
-    assert not (desk / "people.ledger").exists()
-    ask(desk, "SELECT COUNT(*) FROM p", "--epsilon", "0.000000000001000001")
+    assert not (workspace / "people.ledger").exists()
+    ask(workspace, "SELECT COUNT(*) FROM p", "--epsilon", "0.000000000001000001")
 
 
-def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(desk: Path) -> None:
+def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(workspace: Path) -> None:
     people = pa.table({"age": [30] * 400, "sex": ["F"] * 400, "score": [1.0] * 400, "city": ["Bonn"] * 400})
-    csv.write_csv(people, desk / "people.csv")
+    csv.write_csv(people, workspace / "people.csv")
     loss = ("--epsilon", "1", "--delta", "1e-8")
     done = ask(
-        desk, "SELECT city, COUNT(*) FROM p GROUP BY city", "--discover", "city", "--limit", "9,1e-6", *loss, "--json"
+        workspace,
+        "SELECT city, COUNT(*) FROM p GROUP BY city",
+        "--discover",
+        "city",
+        "--limit",
+        "9,1e-6",
+        *loss,
+        "--json",
     )
     (row,) = json.loads(done.stdout)["rows"]
     assert row["key"] == ["Bonn"]
     assert abs(row["values"][0]["estimate"] - 400) < 100
 
 
-def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(desk: Path) -> None:
-    sfumato("domain", "draft", "people.csv", "--out", "asked.yaml", cwd=desk)
-    accepted = sfumato("domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json", cwd=desk)
+def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path) -> None:
+    sfumato("domain", "draft", "people.csv", "--out", "asked.yaml", cwd=workspace)
+    accepted = sfumato(
+        "domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json", cwd=workspace
+    )
     told = json.loads(accepted.stdout)
     assert told["by"] == "Ann"
     assert any("of the table" in risk or "just the values" in risk for risk in told["risks"])
@@ -366,29 +399,29 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(desk: Path) -> 
     def asked(epsilon: str) -> None:
         sfumato(
             "query", "people.csv", "SELECT COUNT(*) FROM t", "--domain", "asked.yaml", "--epsilon", epsilon,
-            "--limit", "9", cwd=desk,
+            "--limit", "9", cwd=workspace,
         )  # fmt: skip
 
     asked("1")
-    text = (desk / "asked.yaml").read_text(encoding="utf-8")
-    (desk / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
+    text = (workspace / "asked.yaml").read_text(encoding="utf-8")
+    (workspace / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
     asked("2")  # a comment changes nothing
-    (desk / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
+    (workspace / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
     asked("3")
-    journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=desk).stdout)
+    journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=workspace).stdout)
     who = [entry["accepted"] for entry in journal["entries"]]
     assert who == [f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
-    sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=desk, code=2)
-    assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=desk).stdout)["accepted"] is None
+    sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=workspace, code=2)
+    assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=workspace).stdout)["accepted"] is None
 
 
-def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(desk: Path) -> None:
+def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(workspace: Path) -> None:
     rows = [f"{index % 7};{index % 50},5;{('nö', 'ja')[index % 2]}" for index in range(400)]
-    (desk / "leute.csv").write_bytes("\r\n".join(["Zahl;Gr\u00f6\u00dfe;Wort", *rows]).encode("cp1252"))
-    drafted = sfumato("domain", "draft", "leute.csv", "--out", "leute.yaml", cwd=desk)
+    (workspace / "leute.csv").write_bytes("\r\n".join(["Zahl;Gr\u00f6\u00dfe;Wort", *rows]).encode("cp1252"))
+    drafted = sfumato("domain", "draft", "leute.csv", "--out", "leute.yaml", cwd=workspace)
     for told in ("stand apart by ';'", "decimal comma", "cp1252"):
         assert told in drafted.stderr
-    sfumato("domain", "accept", "leute.yaml", "--by", "Ann", cwd=desk)
+    sfumato("domain", "accept", "leute.yaml", "--by", "Ann", cwd=workspace)
     statement = (
         "SELECT Wort, AVG(Gr\u00f6\u00dfe) FROM t GROUP BY Wort",
         "--domain",
@@ -396,33 +429,35 @@ def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(desk: Path) -> N
         "--epsilon",
         "1000",
     )
-    answer = sfumato("query", "leute.csv", *statement, "--json", cwd=desk)
+    answer = sfumato("query", "leute.csv", *statement, "--json", cwd=workspace)
     means = {row["key"][0]: row["values"][0]["estimate"] for row in json.loads(answer.stdout)["rows"]}
     assert means["ja"] == pytest.approx(25.5, abs=0.5)
     assert means["n\u00f6"] == pytest.approx(24.5, abs=0.5)
 
 
-def test_domain_show_and_schema_are_json(desk: Path) -> None:
-    assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=desk).stdout)["unit"] == "row"
-    assert json.loads(sfumato("domain", "schema", cwd=desk).stdout)["title"] == "Sfumato domain"
+def test_domain_show_and_schema_are_json(workspace: Path) -> None:
+    assert json.loads(sfumato("domain", "show", "people.yaml", "--json", cwd=workspace).stdout)["unit"] == "row"
+    assert json.loads(sfumato("domain", "schema", cwd=workspace).stdout)["title"] == "Sfumato domain"
 
 
-def test_a_lab_refuses_an_option_that_does_not_apply_by_its_name(desk: Path) -> None:
-    refused = sfumato("lab", "interactive", "--runs", "1", "--max-suppression", "3", cwd=desk, code=2)
+def test_a_lab_refuses_an_option_that_does_not_apply_by_its_name(workspace: Path) -> None:
+    refused = sfumato("lab", "interactive", "--runs", "1", "--max-suppression", "3", cwd=workspace, code=2)
     assert "takes no --max-suppression" in refused.stderr
     assert "seed" not in refused.stderr.partition("it takes")[0]
 
 
-def test_a_page_of_all_labs_needs_a_folder_and_takes_no_options_of_one(desk: Path) -> None:
-    assert "--out" in sfumato("lab", "--all", cwd=desk, code=2).stderr
-    assert "leave --epsilon out" in sfumato("lab", "--all", "--out", "o", "--epsilon", "1", cwd=desk, code=2).stderr
-    assert not (desk / "o").exists()
-    assert "'mwem-1d'" in sfumato("lab", "mwem-1d", "--all", "--out", "o", cwd=desk, code=2).stderr
+def test_a_page_of_all_labs_needs_a_folder_and_takes_no_options_of_one(workspace: Path) -> None:
+    assert "--out" in sfumato("lab", "--all", cwd=workspace, code=2).stderr
+    assert (
+        "leave --epsilon out" in sfumato("lab", "--all", "--out", "o", "--epsilon", "1", cwd=workspace, code=2).stderr
+    )
+    assert not (workspace / "o").exists()
+    assert "'mwem-1d'" in sfumato("lab", "mwem-1d", "--all", "--out", "o", cwd=workspace, code=2).stderr
 
 
-def test_labs_are_listed_and_an_unknown_one_is_refused(desk: Path) -> None:
-    assert "mwem-1d" in json.loads(sfumato("lab", "--json", cwd=desk).stdout)
-    assert "mwem-1d" in sfumato("lab", "alchemy", cwd=desk, code=2).stderr
+def test_labs_are_listed_and_an_unknown_one_is_refused(workspace: Path) -> None:
+    assert "mwem-1d" in json.loads(sfumato("lab", "--json", cwd=workspace).stdout)
+    assert "mwem-1d" in sfumato("lab", "alchemy", cwd=workspace, code=2).stderr
 
 
 def test_the_command_line_starts_without_heavy_libraries() -> None:
@@ -443,7 +478,7 @@ def test_the_installed_script_leaves_with_the_exit_code(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_completion_is_offered(desk: Path) -> None:
+def test_completion_is_offered(workspace: Path) -> None:
     environment = os.environ | {"_SFUMATO_COMPLETE": "complete_bash", "COMP_WORDS": "sfumato syn", "COMP_CWORD": "1"}
     program = Path(sys.executable).parent / "sfumato"
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
@@ -466,8 +501,8 @@ def test_the_demo_releases_once_and_repeats_for_free(tmp_path: Path) -> None:
     assert Path(tmp_path / first["census"]["page"]).is_file()
 
 
-def test_nothing_that_a_command_reads_is_written_over(desk: Path) -> None:
-    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+def test_nothing_that_a_command_reads_is_written_over(workspace: Path) -> None:
+    before = {path.name: path.read_bytes() for path in workspace.iterdir()}
     wrong = [
         ["--out", "people.csv"],
         ["--out", "a.csv", "--html", "people.yaml"],
@@ -476,25 +511,27 @@ def test_nothing_that_a_command_reads_is_written_over(desk: Path) -> None:
         ["--out", "a.csv", "--html", "people.ledger"],
     ]
     for arguments in wrong:
-        release(desk, "--epsilon", "1", "--overwrite", *arguments, code=2)
-    sfumato("domain", "draft", "people.csv", "--out", "people.csv", "--overwrite", cwd=desk, code=2)
-    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+        release(workspace, "--epsilon", "1", "--overwrite", *arguments, code=2)
+    sfumato("domain", "draft", "people.csv", "--out", "people.csv", "--overwrite", cwd=workspace, code=2)
+    assert {path.name: path.read_bytes() for path in workspace.iterdir()} == before
 
 
-def test_the_same_release_has_the_same_rows(desk: Path) -> None:
-    release(desk, "--epsilon", "1", "--out", "a.csv")
-    release(desk, "--epsilon", "1", "--out", "b.csv")
-    assert (desk / "a.csv").read_bytes() == (desk / "b.csv").read_bytes()
+def test_the_same_release_has_the_same_rows(workspace: Path) -> None:
+    release(workspace, "--epsilon", "1", "--out", "a.csv")
+    release(workspace, "--epsilon", "1", "--out", "b.csv")
+    assert (workspace / "a.csv").read_bytes() == (workspace / "b.csv").read_bytes()
 
 
-def test_a_release_larger_than_its_own_limit_makes_no_ledger(desk: Path) -> None:
-    before = files(desk)
-    release(desk, "--epsilon", "1", "--limit", "0.5", "--out", "a.csv", code=3)
-    release(desk, "--epsilon", "1", "--rows", "99999999999999", "--out", "a.csv", code=2)
-    assert files(desk) == before
+def test_a_release_larger_than_its_own_limit_makes_no_ledger(workspace: Path) -> None:
+    before = files(workspace)
+    release(workspace, "--epsilon", "1", "--limit", "0.5", "--out", "a.csv", code=3)
+    release(workspace, "--epsilon", "1", "--rows", "99999999999999", "--out", "a.csv", code=2)
+    assert files(workspace) == before
 
 
-def test_the_owner_sees_how_a_table_fits(desk: Path) -> None:
-    (desk / "wrong.yaml").write_text(DOMAIN.replace("[F, M]", "[f, m]"))
-    shown = json.loads(sfumato("domain", "check", "wrong.yaml", "--table", "people.csv", "--json", cwd=desk).stdout)
+def test_the_owner_sees_how_a_table_fits(workspace: Path) -> None:
+    (workspace / "wrong.yaml").write_text(DOMAIN.replace("[F, M]", "[f, m]"))
+    shown = json.loads(
+        sfumato("domain", "check", "wrong.yaml", "--table", "people.csv", "--json", cwd=workspace).stdout
+    )
     assert {line["attribute"]: line["unknown"] for line in shown["fit"]} == {"age": 0, "sex": 400, "score": 0}

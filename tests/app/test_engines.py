@@ -51,7 +51,7 @@ def people(seed: int) -> pa.Table:
 
 
 @dataclass
-class Desk:
+class Workspace:
     """A folder with a domain and a ledger of its own, and the addresses of a table and of its holdout."""
 
     folder: Path
@@ -104,36 +104,38 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 on_spark = pytest.mark.xdist_group("spark")
 ENGINES = [
-    *(pytest.param(name, marks=pytest.mark.xdist_group(f"desk-{name}")) for name in DRIVERS),
+    *(pytest.param(name, marks=pytest.mark.xdist_group(f"workspace-{name}")) for name in DRIVERS),
     pytest.param("spark", marks=[on_spark, pytest.mark.slow]),
 ]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def desk(request: pytest.FixtureRequest, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A desk whose table lies on an engine."""
-    place = tmp_path_factory.mktemp(request.param) / "desk"
+def workspace(
+    request: pytest.FixtureRequest, files: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workspace]:
+    """A workspace whose table lies on an engine."""
+    place = tmp_path_factory.mktemp(request.param) / "workspace"
     if request.param == "spark":
         cluster.session()
-        yield Desk(place, f"spark:{files / 'people.parquet'}", f"spark:{files / 'holdout.parquet'}")
+        yield Workspace(place, f"spark:{files / 'people.parquet'}", f"spark:{files / 'holdout.parquet'}")
         return
     addresses = loaded(request.param, ["people", "holdout"])
-    yield Desk(place, next(addresses), next(addresses))
+    yield Workspace(place, next(addresses), next(addresses))
     assert next(addresses, None) is None
 
 
 @pytest.fixture(scope="module")
-def duck(desk: Desk, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """The desk whose results the other has to repeat."""
-    place = tmp_path_factory.mktemp("duck") / "desk"
-    return Desk(place, str(files / "people.parquet"), str(files / "holdout.parquet"))
+def duck(workspace: Workspace, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The workspace whose results the other has to repeat."""
+    place = tmp_path_factory.mktemp("duck") / "workspace"
+    return Workspace(place, str(files / "people.parquet"), str(files / "holdout.parquet"))
 
 
-def test_drafts_and_fits_are_the_same(desk: Desk, duck: Desk) -> None:
-    drafts = [each.run("domain draft", "TABLE").stdout for each in (desk, duck)]
+def test_drafts_and_fits_are_the_same(workspace: Workspace, duck: Workspace) -> None:
+    drafts = [each.run("domain draft", "TABLE").stdout for each in (workspace, duck)]
     assert drafts[0] == drafts[1]
     assert "Graz" in drafts[0]
-    fits = [each.json("domain check", "people.yaml", "--table", "TABLE") for each in (desk, duck)]
+    fits = [each.json("domain check", "people.yaml", "--table", "TABLE") for each in (workspace, duck)]
     assert fits[0] == fits[1]
 
 
@@ -144,23 +146,23 @@ STATEMENTS = [
 ]
 
 
-def release(desk: Desk) -> dict[str, Any]:
+def release(workspace: Workspace) -> dict[str, Any]:
     """One release of every kind, in the order of FAMILIES, with what each says of itself."""
     domain = ("--domain", "people.yaml")
     private = (*domain, "--epsilon", "100000", *LEDGER)
-    answers = [{**desk.json("query", "TABLE", asked, *private), "provenance": None} for asked in STATEMENTS]
+    answers = [{**workspace.json("query", "TABLE", asked, *private), "provenance": None} for asked in STATEMENTS]
     marginals = ("--out", "synthetic.parquet", "--method", "marginals", "--marginals", "age,town")
-    synthetic = desk.json("synthesize", "TABLE", *private, *marginals)
+    synthetic = workspace.json("synthesize", "TABLE", *private, *marginals)
     quasi = ("--quasi", "age,town", "--k", "8", "--suppression", "0.1")
     out = ("--out", "k.parquet", "--recoding", "k.json", "--keep", "score", *LEDGER)
-    recoded = desk.json("anonymize", "TABLE", *domain, *quasi, *out)
-    again = desk.json("apply", "k.json", "HOLDOUT", *domain, "--out", "more.parquet", *LEDGER)
+    recoded = workspace.json("anonymize", "TABLE", *domain, *quasi, *out)
+    again = workspace.json("apply", "k.json", "HOLDOUT", *domain, "--out", "more.parquet", *LEDGER)
     return {"answers": answers, "synthetic": synthetic, "recoded": recoded["facts"], "again": again["facts"]}
 
 
 @pytest.fixture(scope="module")
-def releases(desk: Desk, duck: Desk) -> tuple[dict[str, Any], dict[str, Any]]:
-    return release(desk), release(duck)
+def releases(workspace: Workspace, duck: Workspace) -> tuple[dict[str, Any], dict[str, Any]]:
+    return release(workspace), release(duck)
 
 
 def test_answers_without_noise_are_the_same(releases: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -169,10 +171,10 @@ def test_answers_without_noise_are_the_same(releases: tuple[dict[str, Any], dict
 
 
 def test_synthetic_rows_have_the_marginals_of_the_table(
-    desk: Desk, duck: Desk, releases: tuple[dict[str, Any], dict[str, Any]]
+    workspace: Workspace, duck: Workspace, releases: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     told = []
-    for each, made in zip((desk, duck), releases, strict=True):
+    for each, made in zip((workspace, duck), releases, strict=True):
         rows, said = pq.read_table(each.folder / "synthetic.parquet"), made["synthetic"]
         assert len(rows) == said["rows"]
         told.append((said["rows"], said["guarantee"], said["cost"], rows.schema))
@@ -180,33 +182,33 @@ def test_synthetic_rows_have_the_marginals_of_the_table(
 
 
 def test_recoded_rows_and_rows_recoded_again_are_the_same(
-    desk: Desk, duck: Desk, releases: tuple[dict[str, Any], dict[str, Any]]
+    workspace: Workspace, duck: Workspace, releases: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     first, second = releases
     assert (first["recoded"], first["again"]) == (second["recoded"], second["again"])
     assert first["recoded"]["smallest_class"] >= 8
     for name in ("k.parquet", "more.parquet"):
-        assert desk.rows(name) == duck.rows(name)
+        assert workspace.rows(name) == duck.rows(name)
 
 
 @pytest.mark.usefixtures("releases")
-def test_the_journal_says_the_same_and_adds_up(desk: Desk, duck: Desk) -> None:
-    journals = [each.json("ledger show", "people.ledger") for each in (desk, duck)]
+def test_the_journal_says_the_same_and_adds_up(workspace: Workspace, duck: Workspace) -> None:
+    journals = [each.json("ledger show", "people.ledger") for each in (workspace, duck)]
     told = ("kind", "family", "method", "analyst", "statement", "cost", "parameters")
     lines = [[{name: entry[name] for name in told} for entry in each["entries"]] for each in journals]
     assert lines[0] == lines[1]
     assert [entry["family"] for entry in lines[0]] == FAMILIES
-    desk.run("ledger verify", "people.ledger")
+    workspace.run("ledger verify", "people.ledger")
 
 
-def test_risk_is_the_same(desk: Desk, duck: Desk) -> None:
+def test_risk_is_the_same(workspace: Workspace, duck: Workspace) -> None:
     asked = ("TABLE", "--quasi", "age,town", "--population", "100000")
-    assert desk.json("risk", *asked) == duck.json("risk", *asked)
+    assert workspace.json("risk", *asked) == duck.json("risk", *asked)
 
 
-def test_reports_and_estimates_are_the_same(desk: Desk, duck: Desk) -> None:
+def test_reports_and_estimates_are_the_same(workspace: Workspace, duck: Workspace) -> None:
     found = []
-    for each in (desk, duck):
+    for each in (workspace, duck):
         each.run("local spec frequency", "--epsilon", "32", "--size", "105", "--method", "grr", "--out", "spec.json")
         each.run("local randomize", "spec.json", "TABLE", "--column", "age", "--out", "reports.parquet")
         found.append(each.json("local estimate", "spec.json", "reports.parquet"))
@@ -218,41 +220,41 @@ def test_reports_and_estimates_are_the_same(desk: Desk, duck: Desk) -> None:
     assert found[0]["reports"] == SIZE
 
 
-def judged(desk: Desk, released: Path) -> tuple[list[list[float]], list[str]]:
+def judged(workspace: Workspace, released: Path) -> tuple[list[list[float]], list[str]]:
     """Distances of marginals, which are exact, and the attacks, whose targets depend on the order of rows."""
     release = ("TABLE", str(released), "--domain", "people.yaml", "--holdout", "HOLDOUT", "--claim", "none")
-    made = desk.json("evaluate", *release, "--out", "page.html", "--target", "town")
-    assert (desk.folder / "page.html").stat().st_size > 0
-    attacks = [line["attack"] for line in desk.json("attack", *release, "--people", "40")]
+    made = workspace.json("evaluate", *release, "--out", "page.html", "--target", "town")
+    assert (workspace.folder / "page.html").stat().st_size > 0
+    attacks = [line["attack"] for line in workspace.json("attack", *release, "--people", "40")]
     return [release["marginals"] for release in made["releases"]], attacks
 
 
 @pytest.fixture(scope="module")
 def wanted(files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[list[float]], list[str]]:
     """How the release is judged by a table in a file."""
-    place = tmp_path_factory.mktemp("judged") / "desk"
-    here = Desk(place, str(files / "people.parquet"), str(files / "holdout.parquet"))
+    place = tmp_path_factory.mktemp("judged") / "workspace"
+    here = Workspace(place, str(files / "people.parquet"), str(files / "holdout.parquet"))
     return judged(here, files / "released.parquet")
 
 
 def test_evaluations_and_attacks_read_both_tables(
-    desk: Desk, files: Path, wanted: tuple[list[list[float]], list[str]]
+    workspace: Workspace, files: Path, wanted: tuple[list[list[float]], list[str]]
 ) -> None:
-    scores, attacks = judged(desk, files / "released.parquet")
+    scores, attacks = judged(workspace, files / "released.parquet")
     assert np.allclose(scores, wanted[0])
     assert attacks == wanted[1]
 
 
 @pytest.mark.usefixtures("releases")
-def test_no_screen_shows_the_password(desk: Desk) -> None:
-    if "@" not in desk.table:
+def test_no_screen_shows_the_password(workspace: Workspace) -> None:
+    if "@" not in workspace.table:
         pytest.skip("this engine has no password")
-    desk.run("local spec frequency", "--epsilon", "1", "--size", "105", "--method", "grr", "--out", "wrong.json")
-    password = str(sa.make_url(desk.table).password)
-    wrong = desk.table.replace("@127", "wrong@127")
+    workspace.run("local spec frequency", "--epsilon", "1", "--size", "105", "--method", "grr", "--out", "wrong.json")
+    password = str(sa.make_url(workspace.table).password)
+    wrong = workspace.table.replace("@127", "wrong@127")
     for code, command, *arguments in (
         (0, "domain check", "people.yaml", "--table", "TABLE"),
-        (2, "domain check", "people.yaml", "--table", desk.table.replace("people_", "absent_")),
+        (2, "domain check", "people.yaml", "--table", workspace.table.replace("people_", "absent_")),
         (1, "domain draft", wrong),
         (0, "query", "TABLE", STATEMENTS[1], "--domain", "people.yaml", "--epsilon", "100000", *LEDGER),
         (1, "query", wrong, STATEMENTS[1], "--domain", "people.yaml", "--epsilon", "1", *LEDGER),
@@ -262,17 +264,17 @@ def test_no_screen_shows_the_password(desk: Desk) -> None:
         (1, "synthesize", wrong, "--domain", "people.yaml", "--epsilon", "1", "--out", "o.csv"),
         (1, "local randomize", "wrong.json", wrong, "--column", "age", "--out", "wrong.parquet"),
     ):
-        done = desk.run(str(command), *map(str, arguments), code=int(code))
+        done = workspace.run(str(command), *map(str, arguments), code=int(code))
         assert password not in done.stdout + done.stderr, command
-    assert len(desk.json("ledger show", "people.ledger")["entries"]) == len(FAMILIES), "nothing more was charged"
+    assert len(workspace.json("ledger show", "people.ledger")["entries"]) == len(FAMILIES), "nothing more was charged"
 
 
 @on_spark
 @pytest.mark.slow
 def test_csv_on_spark_means_what_it_means_on_duckdb(files: Path, tmp_path: Path) -> None:
     cluster.session()
-    here = Desk(tmp_path / "spark", f"spark:{files / 'people.csv'}", f"spark:{files / 'holdout.csv'}")
-    there = Desk(tmp_path / "duck", str(files / "people.csv"), str(files / "holdout.csv"))
+    here = Workspace(tmp_path / "spark", f"spark:{files / 'people.csv'}", f"spark:{files / 'holdout.csv'}")
+    there = Workspace(tmp_path / "duck", str(files / "people.csv"), str(files / "holdout.csv"))
     assert here.run("domain draft", "TABLE").stdout == there.run("domain draft", "TABLE").stdout
     check = ("people.yaml", "--table", "TABLE")
     assert here.json("domain check", *check) == there.json("domain check", *check)

@@ -50,7 +50,7 @@ def sfumato(*arguments: str, cwd: Path, code: int = 0) -> tuple[str, str]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     """A table, its holdout, a copy that somebody calls anonymous, and a table in intervals."""
     luck = np.random.default_rng(0)
     age = luck.integers(0, 100, 900)
@@ -79,8 +79,8 @@ FILES = ["people.csv", "copy.parquet", "coarse.csv", "--domain", "people.yaml", 
 CLAIMS = ["--claim", "epsilon=1", "--claim", "none", "--hierarchy", "town=towns.csv"]
 
 
-def test_attack_tells_a_copy_from_protection(desk: Path) -> None:
-    out, _ = sfumato("attack", *FILES, *CLAIMS, "--json", cwd=desk)
+def test_attack_tells_a_copy_from_protection(workspace: Path) -> None:
+    out, _ = sfumato("attack", *FILES, *CLAIMS, "--json", cwd=workspace)
     lines = {(line["release"], line["attack"]): line for line in json.loads(out)}
     assert len(lines) == 10
     copied = lines["copy.parquet", "membership"]
@@ -88,13 +88,13 @@ def test_attack_tells_a_copy_from_protection(desk: Path) -> None:
     assert lines["coarse.csv", "membership"]["advantage"] < copied["advantage"]
     assert lines["coarse.csv", "membership"]["bound"] is None
     assert all(line["attacker knows"] for line in lines.values())
-    text, _ = sfumato("attack", *FILES, *CLAIMS, cwd=desk)
+    text, _ = sfumato("attack", *FILES, *CLAIMS, cwd=workspace)
     assert "worst of 4" in text
 
 
-def test_evaluate_writes_one_page(desk: Path) -> None:
-    out, err = sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", "--target", "rich", "--json", cwd=desk)
-    page = (desk / "report.html").read_text()
+def test_evaluate_writes_one_page(workspace: Path) -> None:
+    out, err = sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", "--target", "rich", "--json", cwd=workspace)
+    page = (workspace / "report.html").read_text()
     assert page.count("<figure") == 10
     assert "[5/5]" in err
     value = json.loads(out)
@@ -112,18 +112,18 @@ def test_evaluate_writes_one_page(desk: Path) -> None:
             assert all(
                 f"<td>{figure(attack[name], 4)}</td>" in page for name in ("members", "controls", "advantage", "low")
             )
-    sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=desk, code=2)
-    assert (desk / "report.html").read_text() == page
+    sfumato("evaluate", *FILES, *CLAIMS, "--out", "report.html", cwd=workspace, code=2)
+    assert (workspace / "report.html").read_text() == page
 
 
-def test_the_page_shows_the_budget_journal(desk: Path) -> None:
+def test_the_page_shows_the_budget_journal(workspace: Path) -> None:
     release = ["synthesize", "people.csv", "--domain", "people.yaml", "--method", "marginals", "--limit", "3"]
     more = ["--marginals", "town,rich", "--marginals", "age", "--marginals", "hours"]
-    sfumato(*release, *more, "--epsilon", "1", "--out", "one.parquet", cwd=desk)
-    sfumato(*release, *more, "--epsilon", "0.5", "--out", "two.parquet", cwd=desk)
+    sfumato(*release, *more, "--epsilon", "1", "--out", "one.parquet", cwd=workspace)
+    sfumato(*release, *more, "--epsilon", "0.5", "--out", "two.parquet", cwd=workspace)
     files = ["evaluate", "people.csv", "two.parquet", "--domain", "people.yaml", "--holdout", "others.csv"]
-    sfumato(*files, "--claim", "epsilon=0.5", "--ledger", "people.ledger", "--out", "report.html", cwd=desk)
-    page = (desk / "report.html").read_text()
+    sfumato(*files, "--claim", "epsilon=0.5", "--ledger", "people.ledger", "--out", "report.html", cwd=workspace)
+    page = (workspace / "report.html").read_text()
     assert "Budget journal" in page
     assert '<td class="text">epsilon 0.5</td><td class="text">epsilon</td><td>1.5</td>' in page
 
@@ -141,36 +141,36 @@ def test_the_page_shows_the_budget_journal(desk: Path) -> None:
         ([*CLAIMS, "--out", "absent/r.html"], "folder"),
     ],
 )
-def test_wrong_input_is_one_sentence_and_leaves_no_page(desk: Path, change, says: str) -> None:
-    before = {path.name for path in desk.iterdir()}
-    _, err = sfumato("evaluate", *FILES, *change, cwd=desk, code=2)
+def test_wrong_input_is_one_sentence_and_leaves_no_page(workspace: Path, change, says: str) -> None:
+    before = {path.name for path in workspace.iterdir()}
+    _, err = sfumato("evaluate", *FILES, *change, cwd=workspace, code=2)
     last = [line for line in err.splitlines() if line.startswith("sfumato: ")]
     assert len(last) == 1
     assert says in last[0]
-    assert {path.name for path in desk.iterdir()} == before
+    assert {path.name for path in workspace.iterdir()} == before
 
 
-def test_columns_that_do_not_match_and_too_few_rows(desk: Path) -> None:
-    csv.write_csv(pa.table({"age": [1, 2], "rich": ["no", "yes"]}), desk / "thin.csv")
+def test_columns_that_do_not_match_and_too_few_rows(workspace: Path) -> None:
+    csv.write_csv(pa.table({"age": [1, 2], "rich": ["no", "yes"]}), workspace / "thin.csv")
     rest = ["--domain", "people.yaml", "--holdout", "others.csv", "--claim", "none", "--out", "r.html"]
-    _, err = sfumato("evaluate", "people.csv", "thin.csv", *rest, cwd=desk, code=2)
+    _, err = sfumato("evaluate", "people.csv", "thin.csv", *rest, cwd=workspace, code=2)
     assert "lacks the columns town, hours" in err
-    csv.write_csv(csv.read_csv(desk / "people.csv").slice(0, 50), desk / "few.csv")
-    _, err = sfumato("evaluate", "few.csv", "copy.parquet", *rest, cwd=desk, code=2)
+    csv.write_csv(csv.read_csv(workspace / "people.csv").slice(0, 50), workspace / "few.csv")
+    _, err = sfumato("evaluate", "few.csv", "copy.parquet", *rest, cwd=workspace, code=2)
     assert "an interval needs at least 80 rows" in err
 
 
-def test_audit_lists_passes_and_rejects(desk: Path) -> None:
-    out, _ = sfumato("audit", cwd=desk)
+def test_audit_lists_passes_and_rejects(workspace: Path) -> None:
+    out, _ = sfumato("audit", cwd=workspace)
     assert "permute-and-flip" in out
     with patch("sfumato.privacy.entropy.OsEntropy", lambda: SimulatedEntropy(1)):  # of honest ones 1 in 1000 fails
-        out, _ = sfumato("audit", "laplace", "gaussian", "--draws", "800", "--json", cwd=desk)
+        out, _ = sfumato("audit", "laplace", "gaussian", "--draws", "800", "--json", cwd=workspace)
     assert [finding["passed"] for finding in json.loads(out)] == [True, True]
-    (desk / "homemade.py").write_text(
+    (workspace / "homemade.py").write_text(
         "import random\ndef count(table):\n    return len(table) + random.choice([-1, 1]) * random.expovariate(1)\n"
     )
     inputs = ["--first", "[]", "--second", "[1]", "--epsilon", "1"]
-    out, _ = sfumato("audit", "homemade:count", *inputs, "--draws", "2000", cwd=desk, code=1)
+    out, _ = sfumato("audit", "homemade:count", *inputs, "--draws", "2000", cwd=workspace, code=1)
     assert "REJECTED" in out
     assert "lowest bit" in out
 
@@ -189,42 +189,44 @@ def test_audit_lists_passes_and_rejects(desk: Path) -> None:
         (["math:pi", "--first", "0", "--second", "1", "--epsilon", "1"], "cannot be called"),
     ],
 )
-def test_audits_that_make_no_sense(desk: Path, arguments: list[str], says: str) -> None:
-    _, err = sfumato("audit", *arguments, cwd=desk, code=2)
+def test_audits_that_make_no_sense(workspace: Path, arguments: list[str], says: str) -> None:
+    _, err = sfumato("audit", *arguments, cwd=workspace, code=2)
     assert says in err
 
 
 @pytest.mark.slow
-def test_frontier_runs_every_family_and_goes_on(desk: Path) -> None:
+def test_frontier_runs_every_family_and_goes_on(workspace: Path) -> None:
     arguments = ["frontier", "people.csv", "--domain", "people.yaml", "--holdout", "others.csv", "--quasi", "age,town"]
-    out, err = sfumato(*arguments, "--cache", "kept", "--out", "one.html", "--json", cwd=desk)
+    out, err = sfumato(*arguments, "--cache", "kept", "--out", "one.html", "--json", cwd=workspace)
     assert len(json.loads(out)["releases"]) == 19
     assert "[19/19]" in err
-    again, _ = sfumato(*arguments, "--cache", "kept", "--out", "two.html", "--json", cwd=desk)
+    again, _ = sfumato(*arguments, "--cache", "kept", "--out", "two.html", "--json", cwd=workspace)
     assert json.loads(again)["releases"] == json.loads(out)["releases"]
-    alone, _ = sfumato("frontier", "others.csv", "--domain", "people.yaml", "--out", "three.html", "--json", cwd=desk)
+    alone, _ = sfumato(
+        "frontier", "others.csv", "--domain", "people.yaml", "--out", "three.html", "--json", cwd=workspace
+    )
     assert len(json.loads(alone)["releases"]) == 15
 
 
-def test_what_was_not_read_as_it_stands_is_mentioned(desk: Path) -> None:
-    (desk / "people.yaml").write_text(DOMAIN.replace("unknown: drop", "unknown: category"))
-    table = csv.read_csv(desk / "people.csv")
+def test_what_was_not_read_as_it_stands_is_mentioned(workspace: Path) -> None:
+    (workspace / "people.yaml").write_text(DOMAIN.replace("unknown: drop", "unknown: category"))
+    table = csv.read_csv(workspace / "people.csv")
     towns = ["Pisa", None, "(other)", *table["town"].to_pylist()[3:]]
     table = table.set_column(1, "town", pa.array(towns)).append_column("shoe", pa.array([40] * len(table)))
-    csv.write_csv(table, desk / "odd.csv")
+    csv.write_csv(table, workspace / "odd.csv")
     shared = ["--domain", "people.yaml", "--holdout", "others.csv", "--claim", "none", "--people", "100"]
-    _, err = sfumato("attack", "people.csv", "odd.csv", *shared, cwd=desk)
+    _, err = sfumato("attack", "people.csv", "odd.csv", *shared, cwd=workspace)
     assert "ignored: shoe." in err
     assert "1 cells of 'town' are not declared and were read as unknown." in err
-    _, err = sfumato("attack", "people.csv", "people.csv", *shared, cwd=desk)
+    _, err = sfumato("attack", "people.csv", "people.csv", *shared, cwd=workspace)
     assert "ignored" not in err
     assert "declared" not in err
 
 
-def test_refusals_name_the_file(desk: Path) -> None:
+def test_refusals_name_the_file(workspace: Path) -> None:
     shared = ["--domain", "people.yaml", "--claim", "none"]
-    _, err = sfumato("attack", "people.csv", "no.parquet", *shared, "--holdout", "others.csv", cwd=desk, code=2)
+    _, err = sfumato("attack", "people.csv", "no.parquet", *shared, "--holdout", "others.csv", cwd=workspace, code=2)
     assert "there is no file no.parquet" in err
-    csv.write_csv(csv.read_csv(desk / "others.csv").drop_columns(["rich"]), desk / "narrow.csv")
-    _, err = sfumato("attack", "people.csv", "copy.parquet", *shared, "--holdout", "narrow.csv", cwd=desk, code=2)
+    csv.write_csv(csv.read_csv(workspace / "others.csv").drop_columns(["rich"]), workspace / "narrow.csv")
+    _, err = sfumato("attack", "people.csv", "copy.parquet", *shared, "--holdout", "narrow.csv", cwd=workspace, code=2)
     assert "narrow.csv: the table has no column 'rich'" in err

@@ -16,7 +16,7 @@ QUASI = ("--quasi", "carrots", "--k", "5", "--limit", "1")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     sfumato("data", "zoo", cwd=tmp_path)
     sfumato(*SPEC, cwd=tmp_path)
     sfumato("anonymize", "zoo.parquet", *QUASI, "--out", "a.csv", "--recoding", "recoding.yaml", cwd=tmp_path)
@@ -38,11 +38,11 @@ def desk(tmp_path: Path) -> Path:
     ],
     ids=lambda arguments: f"{arguments[0]} {arguments[-1]}",
 )
-def test_no_command_writes_over_what_it_reads_or_twice_to_one_file(arguments: tuple[str, ...], desk: Path) -> None:
-    before = {path.name: path.read_bytes() for path in desk.iterdir()}
-    refused = sfumato(*arguments, "--overwrite", cwd=desk, code=2)
+def test_no_command_writes_over_what_it_reads_or_twice_to_one_file(arguments: tuple[str, ...], workspace: Path) -> None:
+    before = {path.name: path.read_bytes() for path in workspace.iterdir()}
+    refused = sfumato(*arguments, "--overwrite", cwd=workspace, code=2)
     assert "is read, or written already, by this command" in refused.stderr
-    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in workspace.iterdir()} == before
 
 
 @pytest.mark.parametrize("address", ["{}", "spark:{}", "sqlite:///{}"])
@@ -54,5 +54,5 @@ def test_a_file_is_known_by_any_of_its_addresses(address: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("arguments", [("demo",), ("hierarchy", "draft", "zoo.yaml", "carrots")])
 @pytest.mark.parametrize("out", ["spec.json", "spec.json/below"])
-def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out: str, desk: Path) -> None:
-    assert "cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=desk, code=2).stderr
+def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out: str, workspace: Path) -> None:
+    assert "cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=workspace, code=2).stderr

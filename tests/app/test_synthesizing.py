@@ -27,7 +27,7 @@ RHO = ("--rho", "0.5", "--out", "out.parquet")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     random = np.random.default_rng(3)
     age = random.integers(0, 100, 2000)
     people = pa.table(
@@ -42,8 +42,8 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def release(desk: Path, *more: str, code: int = 0) -> Done:
-    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=desk, code=code)
+def release(workspace: Path, *more: str, code: int = 0) -> Done:
+    return sfumato("synthesize", "people.csv", "--domain", "people.yaml", *more, cwd=workspace, code=code)
 
 
 @pytest.mark.parametrize(
@@ -62,40 +62,40 @@ def release(desk: Path, *more: str, code: int = 0) -> Done:
         (["--method", "marginals", "--marginals", "town,town"], "different attributes"),
     ],
 )
-def test_options_that_a_method_would_ignore_are_refused_before_the_charge(arguments, says, desk: Path) -> None:
-    before = {path.name for path in desk.iterdir()}
-    assert says in release(desk, *RHO, *arguments, code=2).stderr
-    assert {path.name for path in desk.iterdir()} == before
+def test_options_that_a_method_would_ignore_are_refused_before_the_charge(arguments, says, workspace: Path) -> None:
+    before = {path.name for path in workspace.iterdir()}
+    assert says in release(workspace, *RHO, *arguments, code=2).stderr
+    assert {path.name for path in workspace.iterdir()} == before
 
 
-def test_auto_says_which_method_it_took_and_why(desk: Path) -> None:
-    told = release(desk, *RHO).stdout
+def test_auto_says_which_method_it_took_and_why(workspace: Path) -> None:
+    told = release(workspace, *RHO).stdout
     assert told.startswith("Method: ")
     method = told.split()[1]
     assert f"among:\n  {method}: " in told
     for each in ("histogram", "aim", "mst", "annealed"):
         assert f"\n  {each}: " in told
-    named = release(desk, "--rho", "0.5", "--method", "mst", "--ledger", "m.ledger", "--out", "m.csv")
+    named = release(workspace, "--rho", "0.5", "--method", "mst", "--ledger", "m.ledger", "--out", "m.csv")
     assert named.stdout.startswith("Method: mst\nGuarantee")
 
 
-def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(desk: Path) -> None:
+def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(workspace: Path) -> None:
     few = ("--marginals", "town", "--marginals", "married")
-    assert release(desk, "--epsilon", "1", "--out", "a.csv", "--method", "mwem", *few).returncode == 0
+    assert release(workspace, "--epsilon", "1", "--out", "a.csv", "--method", "mwem", *few).returncode == 0
     few = ("--marginals", "town", "--ledger", "b.ledger")
-    told = release(desk, "--epsilon", "1", "--out", "b.csv", "--method", "matrix", *few).stdout
+    told = release(workspace, "--epsilon", "1", "--out", "b.csv", "--method", "matrix", *few).stdout
     assert told.startswith("Method: matrix")
 
 
 @pytest.mark.parametrize("method", ["aim", "mst", "annealed"])
-def test_impossible_combinations_are_in_no_row(method: str, desk: Path) -> None:
+def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> None:
     children = ", ".join(str(age) for age in range(18))
-    (desk / "zeros.yaml").write_text(f"- {{attributes: [age, married], impossible: [[[{children}], yes]]}}\n")
+    (workspace / "zeros.yaml").write_text(f"- {{attributes: [age, married], impossible: [[[{children}], yes]]}}\n")
     noisy = ("--rho", "0.002", "--out", "out.parquet", "--method", method)
-    release(desk, *noisy, "--zeros", "zeros.yaml", "--rows", "5000")
-    rows = pq.read_table(desk / "out.parquet").to_pandas()
+    release(workspace, *noisy, "--zeros", "zeros.yaml", "--rows", "5000")
+    rows = pq.read_table(workspace / "out.parquet").to_pandas()
     assert not ((rows["age"] < 18) & (rows["married"] == "yes")).any()
-    release(desk, *noisy, "--rows", "5000", "--overwrite", code=3)  # another question
+    release(workspace, *noisy, "--rows", "5000", "--overwrite", code=3)  # another question
 
 
 def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
     assert "No row fits" not in said
 
 
-def test_the_page_shows_the_rows_that_were_written(desk: Path) -> None:
+def test_the_page_shows_the_rows_that_were_written(workspace: Path) -> None:
     from sfumato.report.page import release_page
     from sfumato.synthesize.synthetic import load
 
-    release(desk, *RHO, "--html", "page.html", "--model", "model")
-    rows = pq.read_table(desk / "out.parquet").to_pandas()
-    page = release_page("Synthetic table", load(desk / "model"))
+    release(workspace, *RHO, "--html", "page.html", "--model", "model")
+    rows = pq.read_table(workspace / "out.parquet").to_pandas()
+    page = release_page("Synthetic table", load(workspace / "model"))
     for name, table in page.tables.items():
         if name == "expected_error":
             continue
@@ -166,11 +166,11 @@ def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) ->
     assert "others" in str(page.tables["many"][-1]["many"])
 
 
-def test_samples_say_what_is_wrong_and_why_there_are_none(desk: Path) -> None:
-    release(desk, *RHO, "--method", "mst", "--model", "model")
+def test_samples_say_what_is_wrong_and_why_there_are_none(workspace: Path) -> None:
+    release(workspace, *RHO, "--method", "mst", "--model", "model")
 
     def sample(*more: str, code: int = 0) -> Done:
-        return sfumato("sample", "model", "--out", "s.csv", "--overwrite", *more, cwd=desk, code=code)
+        return sfumato("sample", "model", "--out", "s.csv", "--overwrite", *more, cwd=workspace, code=code)
 
     assert "ask for fewer rows" in sample("--rows", "99999999999", code=2).stderr
     assert "it has 101: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..., (missing)" in sample("--given", "age=200", code=2).stderr
@@ -179,11 +179,11 @@ def test_samples_say_what_is_wrong_and_why_there_are_none(desk: Path) -> None:
     assert "Wrote 0 rows" in none.stderr
     assert "expects less than one such row" in none.stderr
     assert "Wrote 5 rows" in sample(*rare, "--rows", "5").stderr
-    listed = sfumato("domain", "show", "people.yaml", "--cells", "town", cwd=desk).stdout
+    listed = sfumato("domain", "show", "people.yaml", "--cells", "town", cwd=workspace).stdout
     assert listed.splitlines() == ["T0", "T1", "T2", "T3", "(other)"]
-    content = bytearray((desk / "model").read_bytes())
+    content = bytearray((workspace / "model").read_bytes())
     content[len(content) // 2] ^= 4
-    (desk / "model").write_bytes(content)
+    (workspace / "model").write_bytes(content)
     assert "damaged" in sample("--rows", "5", code=2).stderr
 
 
@@ -196,13 +196,13 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
-    sfumato("data", "census", cwd=desk)  # large enough to take seconds
+def test_an_interrupted_release_says_that_its_charge_stays(workspace: Path) -> None:
+    sfumato("data", "census", cwd=workspace)  # large enough to take seconds
     script = Path(sys.executable).parent / "sfumato"
     terms = ("--create", "--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
     with subprocess.Popen(
         [script, "synthesize", "census.parquet", "--domain", "census.yaml", *terms],
-        cwd=desk,
+        cwd=workspace,
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
@@ -213,7 +213,7 @@ def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
         said = running.stderr.read()
     assert running.returncode == 130
     assert "sfumato: interrupted; what was charged before stays charged" in said
-    assert not (desk / "out.csv").exists()
+    assert not (workspace / "out.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ def test_an_interrupted_release_says_that_its_charge_stays(desk: Path) -> None:
         (["--epsilon", "1", "--out", "people.csv"], "overwrite it (--overwrite"),
     ],
 )
-def test_a_refusal_names_the_option_that_mends_it(arguments, says, desk: Path) -> None:
-    assert says in release(desk, *arguments, code=2).stderr
+def test_a_refusal_names_the_option_that_mends_it(arguments, says, workspace: Path) -> None:
+    assert says in release(workspace, *arguments, code=2).stderr
 
 
 @pytest.mark.parametrize(("command", "more"), [("evaluate", ["--out", "page.html"]), ("attack", [])])
-def test_a_claim_is_among_the_options_that_are_required(command, more, desk: Path) -> None:
+def test_a_claim_is_among_the_options_that_are_required(command, more, workspace: Path) -> None:
     terms = ("people.csv", "out.csv", "--domain", "people.yaml", "--holdout", "h.csv", *more)
-    assert "Missing option '--claim'" in sfumato(command, *terms, cwd=desk, code=2).stderr
+    assert "Missing option '--claim'" in sfumato(command, *terms, cwd=workspace, code=2).stderr
 
 
 def test_the_census_comes_with_its_domain_and_its_promise(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ def oracle() -> type[Oracle]:
 
 
 def cell(attribute: Attribute, value: object) -> tuple[int | None, float | None]:
-    """Code (None: the row is dropped) and clamped number of one value, by the book."""
+    """Code (None: the row is dropped) and clamped number of one value, as its domain says."""
     unknown = attribute.size - 1 if attribute.unknown is Unknown.CATEGORY else None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return (attribute.declared if attribute.nullable else unknown), None

@@ -37,7 +37,10 @@ def wire(postgres):
     [
         ("RAISE EXCEPTION 'full'", "failed .*; nothing was written"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '23514'", "refused an entry"),
-        ("PERFORM pg_terminate_backend(pg_backend_pid())", "lost its connection; ask again, which never pays twice"),
+        (
+            "PERFORM pg_terminate_backend(pg_backend_pid())",
+            "lost its connection; ask again, which is never charged twice",
+        ),
     ],
 )
 def test_a_commit_that_is_not_made_charges_nothing(postgres, how, said):
@@ -77,7 +80,7 @@ def test_a_commit_whose_news_is_lost_is_not_paid_twice(wire):
     with opened(wire.url) as ledger:
         ask(ledger)
         wire.breaks = lambda: True
-        with pytest.raises(LedgerError, match="lost its connection; ask again, which never pays twice"):
+        with pytest.raises(LedgerError, match="lost its connection; ask again, which is never charged twice"):
             ask(ledger, 1, retry_key="once")
         wire.breaks = lambda: False
         assert spent_epsilon(ledger) == 2 * TENTH.epsilon

@@ -54,7 +54,7 @@ def encoded(table):
 
 
 @pytest.fixture
-def fake(encoded):
+def simulated(encoded):
     return SimulatedVault(encoded, seed=11)
 
 

@@ -53,32 +53,32 @@ def truths(table):
 
 
 @pytest.mark.parametrize("loss", [LOSS, Rho(8), EpsilonDelta(6, "1e-6")], ids=str)
-def test_every_aggregate_lies_within_its_interval_of_the_truth(fake, table, loss):
-    answer = ask(fake, Query(EVERYTHING), loss=loss, confidence="0.999999")
+def test_every_aggregate_lies_within_its_interval_of_the_truth(simulated, table, loss):
+    answer = ask(simulated, Query(EVERYTHING), loss=loss, confidence="0.999999")
     for name, value, truth in zip(answer.columns, answer.values[0], truths(table), strict=True):
         assert value.low <= truth <= value.high, name
         assert value.low <= value.estimate <= value.high, name
         assert value.standard_error >= 0
 
 
-def test_estimates_tend_to_the_truth_as_the_loss_grows(fake, table):
-    answer = ask(fake, Query(EVERYTHING), loss=Epsilon(4000))
+def test_estimates_tend_to_the_truth_as_the_loss_grows(simulated, table):
+    answer = ask(simulated, Query(EVERYTHING), loss=Epsilon(4000))
     for name, value, truth in zip(answer.columns, answer.values[0], truths(table), strict=True):
         assert value.estimate == pytest.approx(truth, rel=2e-3, abs=0.51), name
 
 
-def test_groups_are_all_declared_cells_with_and_without_people(fake):
-    nobody = parse("SELECT COUNT(*) FROM t WHERE age < 0", fake.domain).where
-    answer = ask(fake, table("sex", "member", where=nobody), loss=LOSS)
+def test_groups_are_all_declared_cells_with_and_without_people(simulated):
+    nobody = parse("SELECT COUNT(*) FROM t WHERE age < 0", simulated.domain).where
+    answer = ask(simulated, table("sex", "member", where=nobody), loss=LOSS)
     assert len(answer.keys) == 12
     assert answer.keys[0] == ("F", "True")
     assert {row["sex"] for row in answer.rows} == {"F", "M", "(missing)", "(other)"}
     assert all(abs(row["count(*)"]) < 20 for row in answer.rows)
 
 
-def test_an_empty_group_has_an_answer_of_the_same_shape(fake):
+def test_an_empty_group_has_an_answer_of_the_same_shape(simulated):
     nobody = "SELECT AVG(income), MEDIAN(income), VAR_POP(income), MIN(age) FROM t WHERE age > 98 AND age < 98"
-    empty = sql(fake, nobody, loss=Epsilon(1)).values[0]
+    empty = sql(simulated, nobody, loss=Epsilon(1)).values[0]
     for value in empty:
         assert value.low <= value.estimate <= value.high
         assert value.standard_error >= 0
@@ -191,8 +191,8 @@ def test_distinct_units_are_people_not_rows(by_id):
     assert rows.estimate == pytest.approx(4000, abs=40)
 
 
-def test_counts_are_made_whole_on_request_and_it_is_said(fake):
-    raw = ask(fake, table("age", "sex", "member"), loss=Epsilon("0.3"))
+def test_counts_are_made_whole_on_request_and_it_is_said(simulated):
+    raw = ask(simulated, table("age", "sex", "member"), loss=Epsilon("0.3"))
     whole = non_negative_integers(raw)
     numbers = [value[0].estimate for value in whole.values]
     assert min(value[0].estimate for value in raw.values) < 0
@@ -203,11 +203,11 @@ def test_counts_are_made_whole_on_request_and_it_is_said(fake):
     assert "non-negative" in whole.remarks[0]
     assert "non-negative" in whole.to_json()["remarks"][0]
     with pytest.raises(QueryError):
-        non_negative_integers(ask(fake, Query((Average("age"),)), loss=LOSS))
+        non_negative_integers(ask(simulated, Query((Average("age"),)), loss=LOSS))
 
 
-def test_an_answer_states_itself(fake):
-    answer = ask(fake, median("age", by=("sex",)), loss=LOSS)
+def test_an_answer_states_itself(simulated):
+    answer = ask(simulated, median("age", by=("sex",)), loss=LOSS)
     stated = answer.to_json()
     assert stated["guarantee"] == "differential privacy with epsilon = 4 for adding or removing one row"
     assert [row["key"] for row in stated["rows"]] == [["F"], ["M"], ["(missing)"], ["(other)"]]

@@ -60,7 +60,7 @@ def test_the_journal_says_what_was_asked_and_the_words_do_not_make_another_quest
     vault.ledger.verify()
 
 
-def test_values_found_in_the_data_are_said_to_be(fake):
+def test_values_found_in_the_data_are_said_to_be(simulated):
     query = Query((Distinct(),), discovered=("sex",))
     assert query.describe(DOMAIN) == "count(distinct unit) by sex as found in the data"
-    ask(fake, query, loss=EpsilonDelta(1, "1e-6"))
+    ask(simulated, query, loss=EpsilonDelta(1, "1e-6"))

@@ -70,21 +70,21 @@ def test_a_minimum_lies_before_the_first_edge_past_which_counts_are_more_than_no
     assert [bins.tolist() for bins in outermost_bins(np.zeros((1, 6)), np.zeros(6))] == [[0], [4]]
 
 
-def test_a_condition_may_be_text(fake) -> None:
+def test_a_condition_may_be_text(simulated) -> None:
     text, parsed = (
         count("age >= 18 AND sex = 'F'"),
         parse("SELECT COUNT(*) FROM t WHERE age >= 18 AND sex = 'F'", DOMAIN),
     )
     assert text.check(DOMAIN) == parsed.check(DOMAIN)
     assert text.describe(DOMAIN) == parsed.describe(DOMAIN)
-    assert ask(fake, total("age", "NOT member"), loss=Epsilon(1)).query.where is not None
+    assert ask(simulated, total("age", "NOT member"), loss=Epsilon(1)).query.where is not None
     for odd in ("age >=", "SELECT 1", "age + 1 > 3", "nobody = 1", "age >= 18; DROP TABLE t", "", "COUNT(*)"):
         with pytest.raises(QueryError):
             count(odd).check(DOMAIN)
 
 
-def test_an_answer_is_a_table(fake) -> None:
-    answer = ask(fake, table("sex", "member"), loss=Epsilon(1))
+def test_an_answer_is_a_table(simulated) -> None:
+    answer = ask(simulated, table("sex", "member"), loss=Epsilon(1))
     found = answer.to_arrow()
     assert isinstance(found, pa.Table)
     assert found.column_names == ["sex", "member", "count(*)", "count(*) error", "count(*) low", "count(*) high"]

@@ -263,10 +263,10 @@ def test_a_session_beyond_the_limit_of_the_ledger_is_refused_at_its_start(vault)
 
 def test_values_found_in_different_columns_are_different_questions_of_a_session():
     loss = EpsilonDelta(1, "1e-6")
-    fake = SimulatedVault(open_table(rows(300)).encode(PEOPLE), seed=1)
-    session = Adaptive(fake, budget=EpsilonDelta(20, "0.01"))
+    simulated = SimulatedVault(open_table(rows(300)).encode(PEOPLE), seed=1)
+    session = Adaptive(simulated, budget=EpsilonDelta(20, "0.01"))
     session.ask(DISCOVER, loss=loss)
     once = session.spent
-    assert once == fake.spent
+    assert once == simulated.spent
     session.ask(Query((Distinct(),), discovered=("sex",)), loss=loss)
-    assert session.spent == once + once == fake.spent
+    assert session.spent == once + once == simulated.spent

@@ -37,8 +37,8 @@ def test_a_repetition_is_not_counted_and_returns_the_same_number(vault):
     assert vault.ledger.remaining().spent.epsilon == 1
 
 
-def test_threads_cannot_ask_more_than_agreed(fake):
-    session = Session(fake, budget=Epsilon(1), queries=2)
+def test_threads_cannot_ask_more_than_agreed(simulated):
+    session = Session(simulated, budget=Epsilon(1), queries=2)
     refused = []
 
     def run(question):
@@ -53,15 +53,15 @@ def test_threads_cannot_ask_more_than_agreed(fake):
     for thread in threads:
         thread.join()
     assert len(refused) == 3
-    assert len(fake.reserved) == 2
+    assert len(simulated.reserved) == 2
 
 
-def test_a_session_needs_a_question_and_divides_any_budget(fake):
+def test_a_session_needs_a_question_and_divides_any_budget(simulated):
     with pytest.raises(QueryError):
-        Session(fake, budget=Epsilon(1), queries=0)
-    assert Session(fake, budget=Rho(1), queries=4).loss == Rho("0.25")
+        Session(simulated, budget=Epsilon(1), queries=0)
+    assert Session(simulated, budget=Rho(1), queries=4).loss == Rho("0.25")
     approximate = EpsilonDelta(1, "1e-6")
-    assert Session(fake, budget=approximate, queries=4).loss == as_rho(approximate) / 4
+    assert Session(simulated, budget=approximate, queries=4).loss == as_rho(approximate) / 4
 
 
 def test_an_adaptive_session_stops_at_its_budget_to_the_last_digit(vault):
@@ -85,16 +85,16 @@ def test_statements_are_asked_in_one_step(vault):
 @pytest.mark.parametrize(
     ("budget", "loss", "left"), [(Epsilon(1), Epsilon("0.3"), Epsilon("0.7")), (Rho(1), Epsilon(1), Rho("0.5"))]
 )
-def test_an_adaptive_session_says_what_is_left_in_the_measure_of_its_budget(fake, budget, loss, left):
-    session = Adaptive(fake, budget=budget)
+def test_an_adaptive_session_says_what_is_left_in_the_measure_of_its_budget(simulated, budget, loss, left):
+    session = Adaptive(simulated, budget=budget)
     assert session.left == budget.value
     session.ask(count(), loss=loss)
     session.ask(count(), loss=loss)
     assert session.left == left.value
 
 
-def test_an_adaptive_session_of_an_approximate_budget_counts_in_rho(fake):
-    session = Adaptive(fake, budget=EpsilonDelta(1, "1e-6"))
+def test_an_adaptive_session_of_an_approximate_budget_counts_in_rho(simulated):
+    session = Adaptive(simulated, budget=EpsilonDelta(1, "1e-6"))
     before = session.left
     session.ask(count(), loss=Rho("0.01"))
     assert before - session.left == Rho("0.01").value
@@ -118,8 +118,8 @@ def test_rows_of_an_answer_can_be_counted_and_picked(vault):
 
 @pytest.mark.parametrize("budget", [Epsilon(1), Epsilon("0.37"), Rho("0.5"), EpsilonDelta(1, "1e-6")])
 @pytest.mark.parametrize("queries", [1, 3, 29, 97, 101, 1009, 7919])
-def test_all_parts_of_a_budget_fit_into_it_as_accounts_add_up(fake, budget, queries):
-    session = Session(fake, budget=budget, queries=queries)
+def test_all_parts_of_a_budget_fit_into_it_as_accounts_add_up(simulated, budget, queries):
+    session = Session(simulated, budget=budget, queries=queries)
     account = Account(budget, NOTHING)
     for _ in range(queries):
         assert account.admits(charge_for(session.loss))

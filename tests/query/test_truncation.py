@@ -28,7 +28,7 @@ def cut(table):
     return open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
 
 
-def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, fake) -> None:
+def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulated) -> None:
     answer = ask(SimulatedVault(cut, seed=1), count(), loss=MUCH)
     said = "intervals are of the bounded table: at most 1 rows of one id, the rest is left out"
     assert answer.value.interval == (2000, 2000), "of 4000 rows"
@@ -36,13 +36,15 @@ def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, fake) -
     assert said in answer.to_json()["remarks"]
     assert said in answer.to_html()
     assert answer.of == " of the bounded table"
-    whole = ask(fake, count(), loss=MUCH)
+    whole = ask(simulated, count(), loss=MUCH)
     assert (whole.of, whole.remarks) == ("", ())
 
 
-def test_values_beyond_the_bounds_and_rounded_sums_are_said(fake) -> None:
-    assert "values of age beyond the declared bounds count as the bounds" in ask(fake, mean("age"), loss=MUCH).remarks
-    (said,) = ask(fake, total("income"), loss=MUCH).remarks
+def test_values_beyond_the_bounds_and_rounded_sums_are_said(simulated) -> None:
+    assert (
+        "values of age beyond the declared bounds count as the bounds" in ask(simulated, mean("age"), loss=MUCH).remarks
+    )
+    (said,) = ask(simulated, total("income"), loss=MUCH).remarks
     assert said == "sum(income) is of values rounded to multiples of 0.0001"
 
 
@@ -91,7 +93,7 @@ def test_the_owner_is_told_exactly_what_a_bound_leaves_out(table) -> None:
     assert dropped_rows(open_table(table), DOMAIN) is None
 
 
-def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(fake) -> None:
+def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(simulated) -> None:
     tiny = Epsilon("0.0001")
     queries = [count(), total("age"), mean("age"), *(parse(f"SELECT {each} FROM t", DOMAIN) for each in
                ("VAR_POP(income)", "STDDEV_POP(age)", "MEDIAN(income)", "MIN(age)"))]  # fmt: skip
@@ -103,4 +105,4 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(
         assert drowned_queries(DOMAIN, query, MUCH) == drowned_queries(DOMAIN, query, MUCH, rows=4000) == ()
     assert drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
     assert not drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
-    assert any("outweigh" in remark for remark in sql(fake, "SELECT COUNT(*) FROM t", loss=tiny).remarks)
+    assert any("outweigh" in remark for remark in sql(simulated, "SELECT COUNT(*) FROM t", loss=tiny).remarks)

@@ -132,8 +132,8 @@ def test_no_cell_tells_neighbours_apart_by_more_than_epsilon(values, probability
 
 @pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.125")], ids=str)
 def test_the_mechanism_charges_what_it_was_given(loss):
-    fake = SimulatedVault(table([1.0, 2.0, 3.0]), seed=0)
-    mechanisms = fake.mechanisms(loss)
+    simulated = SimulatedVault(table([1.0, 2.0, 3.0]), seed=0)
+    mechanisms = simulated.mechanisms(loss)
     assert 0 <= mechanisms.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss) < 12
     with pytest.raises(BudgetError):
         mechanisms.select(RankErrors("x", Fraction(1, 2), EDGES, PARTS), loss)

@@ -2,7 +2,7 @@
 
 It states requests by the models that the server reads them with, so what has not the right form is refused unsent.
 Every request that may spend carries an Idempotency-Key, and repetitions after a lost connection or a
-busy ledger carry the same one, so that a question is never paid for twice.
+busy ledger carry the same one, so that a question is never charged twice.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _SQLITE = {
     "SQLITE_FULL": "cannot grow because the disk is full; free some space",
     "SQLITE_IOERR": "cannot be read or written; check the disk",
 }
-_LOST = "lost its connection; ask again, which never pays twice"
+_LOST = "lost its connection; ask again, which is never charged twice"
 _POSTGRES = {  # by SQLSTATE, or its class of two letters
     "25P03": _LOST,  # the server ended a transaction that was silent for too long
     "55P03": "is locked by another program; close it or try again later",

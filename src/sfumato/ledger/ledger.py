@@ -141,7 +141,7 @@ class Ledger:
 
         A release that is in the journal (same question, same charge) costs the dataset nothing: the
         receipt brings its stored answer, or none while it is pending, and then whoever holds the receipt
-        may compute and settle it.  An analyst who has not asked for it before pays from their own cap.
+        may compute and settle it.  An analyst who has not asked for it before is charged to their own cap.
 
         Args:
             question: what is asked, in canonical form, loss included.
@@ -155,7 +155,7 @@ class Ledger:
             UnitError: the ledger adds up losses of another unit.
             MovedLedgerError: the ledger was moved, deleted, replaced or set back since it was opened.
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
-                same question again never pays twice.
+                same question again is never charged twice.
         """
         return self._reserve(self._order(question, charge, terms), None)
 

@@ -36,7 +36,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
 
     A release that is in the journal costs the dataset nothing, whether its answer is stored or still
     pending: nothing of a pending one has been released, so whoever asks may complete it.  An analyst who
-    has not asked for it before pays from their own cap.
+    has not asked for it before is charged to their own cap.
 
     Who is going to compute the answer hands in an ``attempt``, which holds the release afterwards unless it is
     answered, or somebody else is computing it: then nobody is charged, and one has to ask again later.  A pending

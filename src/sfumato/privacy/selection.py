@@ -57,7 +57,7 @@ class ScoreMechanism(ABC):
 
     @classmethod
     def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Self:
-        """The mechanism of the given loss; a rho buys the epsilon that costs it, rounded down to 18 digits."""
+        """The mechanism of the given loss; a rho allows the epsilon that costs it, rounded down to 18 digits."""
         epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(cls.squares_a_rho * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
@@ -89,7 +89,7 @@ class Exponential(ScoreMechanism):
 
     Neighbours, sensitivity and ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon, and
     rho = epsilon^2 / 8, because the privacy loss lies in an interval of length epsilon (bounded range), so that a rho
-    buys epsilon = sqrt(8 rho).  Source: McSherry and Talwar 2007, Theorem 6; Cesar and Rogers 2021, Lemma 3.2 (rho of
+    allows epsilon = sqrt(8 rho).  Source: McSherry and Talwar 2007, Theorem 6; Cesar and Rogers 2021, Lemma 3.2 (rho of
     bounded range, after Dong, Durfee and Rogers 2020).
 
     >>> Exponential.for_loss(Rho("0.5"), sensitivity=1, monotone=False).epsilon

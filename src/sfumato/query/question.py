@@ -130,7 +130,7 @@ class Query:
         return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
 
     def meaning(self, domain: Domain) -> tuple[str, ...]:
-        """What the exact answer is of which an interval says where it lies, where that is not simply the table."""
+        """What the exact answer is that an interval covers, where it is not simply that of the whole table."""
         unit, said = domain.unit, []
         if unit.column is not None and self.discovered:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")

@@ -7,7 +7,7 @@ for which the condition is true, so that rows with a missing value fall out of `
 Predicates have a normal form, so that conditions that mean the same by their shape are one question.  Negations are
 pushed down to sets of cells, nested conjunctions and disjunctions are flattened, sets of the same attribute are merged,
 and parts stand once and in a fixed order.  It is no minimal form: two predicates with one meaning may still differ, and
-are then paid for twice, never confused.
+are then charged twice, never confused.
 """
 
 from __future__ import annotations

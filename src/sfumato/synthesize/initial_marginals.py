@@ -156,7 +156,7 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
     """Refuse a loss too small or too large to be divided over the steps of a method, before anything is charged.
 
     Raises:
-        LossError: as said.
+        LossError: the loss, or a part of it, is beyond what its noise can be drawn for.
     """
     whole = divisible(loss)
     with dividing(loss, "the steps of a graphical method"):

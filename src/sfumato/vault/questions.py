@@ -326,7 +326,7 @@ def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
     """Refuse questions whose tables the engine could not hold at once; what shares a table is counted once.
 
     Raises:
-        SizeError: as said.
+        SizeError: together they have too many cells.
     """
     size = sum(table.size(domain) for table in {question.table() for question in questions})
     if size > TOTAL_CELLS:
@@ -398,7 +398,7 @@ def named_once(attributes: tuple[str, ...]) -> None:
     """Refuse an attribute that is named twice.
 
     Raises:
-        QueryError: as said.
+        QueryError: one occurs twice.
     """
     if len(set(attributes)) != len(attributes):
         raise QueryError("an attribute is named twice in one question", culprit=attributes)

@@ -147,7 +147,7 @@ def free(path: str | Path, *, overwrite: bool) -> None:
     """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
 
     Raises:
-        InputError: as said.
+        InputError: no such folder, or the file exists and ``overwrite`` is not set.
     """
     target = Path(path)
     if not target.parent.is_dir():

@@ -268,7 +268,7 @@ def refuse_no_workload(workload: object) -> None:
     """Refuse what is no workload, such as the number of attributes of one.
 
     Raises:
-        QueryError: as said.
+        QueryError: it is no :class:`Workload`.
     """
     if not isinstance(workload, Workload):
         raise QueryError(

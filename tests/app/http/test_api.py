@@ -299,7 +299,7 @@ def test_caps_bind_analysts_and_stewards_see_who_spent(server, steward):
         assert "0" in found["detail"]
         assert "analysts" not in capped.budget("people")
         assert {entry["analyst"] for entry in capped.journal("people")} == {"capped"}
-        # an answer that another analyst paid for costs the dataset nothing, but this one's cap is empty
+        # an answer that was charged to another analyst costs the dataset nothing, but this one's cap is empty
         with server.client("other") as other:
             before = spent(server)
             other.ask("people", "SELECT SUM(age) FROM t", epsilon="0.3")

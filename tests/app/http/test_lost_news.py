@@ -1,4 +1,4 @@
-"""Commits that the server does not hear of: clients ask again with their keys, and nobody pays twice."""
+"""Commits that the server does not hear of: clients ask again with their keys, and nobody is charged twice."""
 
 from __future__ import annotations
 

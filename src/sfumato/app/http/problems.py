@@ -98,7 +98,7 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
 )
 _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
-    "ledger-unavailable": "Ask the same question again: it is never paid for twice.",
+    "ledger-unavailable": "Ask the same question again: it is never charged twice.",
     "data-unavailable": "What was charged stands; the same question asked again is free.",
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
     "internal": "Something failed inside; what was charged stands, and the same question asked again is free.",
@@ -135,7 +135,7 @@ def reply(error: Exception) -> JSONResponse:
 def spent_by(ledger: Ledger) -> dict[str, str]:
     """What each analyst has spent, in words, by name.
 
-    An analyst pays for what others asked first as well, so that the amounts may sum to more than the dataset's.
+    An analyst is charged for what others asked first as well, so that the amounts may sum to more than the dataset's.
     """
     return {name: in_words(ledger.limit, account.spent) for name, account in ledger.caps().items()}
 

@@ -83,7 +83,7 @@ class SynthesizeRequest(StrictModel):
         """Refuse what the method has no use for, and marginals that are none, before anything is read.
 
         Raises:
-            InputError: as said, in the words of the command line.
+            InputError: an option that the method ignores, by its name on the command line.
         """
         given = {
             "marginals": bool(self.marginals),

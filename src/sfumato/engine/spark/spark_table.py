@@ -320,7 +320,7 @@ def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
     The active session is used, or one made with Spark's own configuration.
 
     Args:
-        url: as said.
+        url: which of these it is.
         form: how CSV is written, as its domain says; without, as usual for its name.
 
     Raises:
