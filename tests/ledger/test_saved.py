@@ -71,8 +71,8 @@ def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
         domain=SAVED / "people.yaml",
         ledger=url,
         dataset=dataset,
-        analyst="ann" if dataset == "pure" else None,
     )
+    vault = vault.asked_by("ann") if dataset == "pure" else vault
     count = query.sql(vault, "SELECT COUNT(*) FROM people", loss=loss)
     towns = query.sql(vault, "SELECT town, COUNT(*) FROM people GROUP BY town", loss=loss)
     made = synthesize.auto(vault, loss=loss, total=synthesize.NoisyTotal(), workload=synthesize.all_marginals(2))
