@@ -1,6 +1,6 @@
 """A noisy contingency table that a release keeps: what was measured, over which groups of codes, and with which noise.
 
-Public, and paid for with the release that measured it: its values are what the mechanism put out, so that keeping them
+Public, and charged with the release that measured it: its values are what the mechanism put out, so that keeping them
 beside the model that was fitted to them costs nothing.
 """
 
