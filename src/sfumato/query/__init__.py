@@ -8,6 +8,7 @@ from sfumato.query.ask import ask, choose_quantile, sql
 from sfumato.query.batch import BatchAnswer, answer_batch, strategies
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
+from sfumato.query.release_interval import ReleaseInterval, Share, interval
 from sfumato.query.session import Adaptive, Session
 from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 
@@ -27,7 +28,9 @@ __all__ = [
     "Not",
     "Quantile",
     "Query",
+    "ReleaseInterval",
     "Session",
+    "Share",
     "Total",
     "Variance",
     "accuracy",
@@ -39,6 +42,7 @@ __all__ = [
     "cost",
     "count",
     "drowned_queries",
+    "interval",
     "mean",
     "median",
     "non_negative_integers",

@@ -14,6 +14,7 @@ from sfumato.app.cli import domain_file, ledger_file, local
 from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
 from sfumato.app.cli.conventions import remark
 from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
+from sfumato.app.cli.interval import interval
 from sfumato.app.cli.published_data import data, demo, lab
 from sfumato.app.cli.query import query, serve
 from sfumato.app.cli.synthesize import sample, synthesize
@@ -39,6 +40,7 @@ app.command()(query)
 app.command()(serve)
 app.command()(synthesize)
 app.command()(sample)
+app.command()(interval)
 app.command()(anonymize)
 app.command()(apply)
 app.command()(risk)

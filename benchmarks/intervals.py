@@ -1,0 +1,147 @@
+"""How often intervals of a synthetic release hold: ``python benchmarks/intervals.py adult 60``.
+
+Each release is of a fresh sample, with replacement, of the rows of a public table, so that both what the sample has and
+what the population has are known.  The questions are fixed before any release: for every pair of attributes some
+cells of at least 200 rows and some of 1 to 199, the cells of single attributes, and means of numbers by categories.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+
+import _census_data
+import numpy as np
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain.predicate import All, Among
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta
+from sfumato.query import interval
+from sfumato.query.question import Query, count, mean
+from sfumato.synthesize import NoisyTotal, aim, all_marginals
+from sfumato.vault.simulated import SimulatedVault
+
+CELLS = 4  # of each size, of every pair of attributes
+PEOPLED = 200
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A question with what is needed to answer it exactly."""
+
+    kind: str
+    names: tuple[str, ...]
+    query: Query
+    where: tuple[tuple[str, int], ...]
+    of: str | None = None
+
+    def answer(self, columns: dict[str, np.ndarray]) -> float:
+        """The exact answer of some rows."""
+        kept = np.ones(len(next(iter(columns.values()))), dtype=bool)
+        for name, code in self.where:
+            kept &= columns[name] == code
+        return float(kept.sum() if self.of is None else columns[self.of][kept].mean())
+
+
+def described(columns: dict[str, _census_data.Column]) -> Domain:
+    """Ordered columns as integers, others as categories, all by their codes."""
+    return Domain(
+        tuple(
+            Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
+            if ordered
+            else Categorical(name=name, values=tuple(map(str, range(size))), unknown=Unknown.DROP)
+            for name, (_, size, ordered) in columns.items()
+        )
+    )
+
+
+def questions(domain: Domain, codes: dict[str, np.ndarray], random: np.random.Generator) -> list[Fixed]:
+    """The questions, from the population alone."""
+    found = []
+    for names in [*((name,) for name in domain.names), *combinations(domain.names, 2)]:
+        shape = domain.project(names).shape
+        counts = np.bincount(
+            np.ravel_multi_index([codes[name] for name in names], shape), minlength=int(np.prod(shape))
+        )
+        for kind, cells in (
+            ("cells of 200 rows and more", np.flatnonzero(counts >= PEOPLED)),
+            ("cells of 1 to 199 rows", np.flatnonzero((counts > 0) & (counts < PEOPLED))),
+        ):
+            for cell in random.permutation(cells)[:CELLS]:
+                where = tuple(zip(names, map(int, np.unravel_index(cell, shape)), strict=True))
+                asked = All(tuple(Among(name, frozenset({code})) for name, code in where))
+                one = "" if len(names) > 1 else ", one attribute"
+                found.append(Fixed(kind + one, names, count(asked), where))
+    for number in [attribute.name for attribute in domain if isinstance(attribute, Integer)]:
+        found.append(Fixed("means", (number,), mean(number), (), number))
+        for by in [attribute.name for attribute in domain if isinstance(attribute, Categorical)]:
+            common = int(np.bincount(codes[by]).argmax())
+            asked = Among(by, frozenset({common}))
+            found.append(Fixed("means in groups", (number, by), mean(number, asked), ((by, common),), number))
+    return found
+
+
+def main(name: str, releases: int, most_columns: int) -> None:
+    """Print how often intervals held, by kind of question, and of the worst attribute."""
+    columns = dict(list(_census_data.load(name).items())[:most_columns])
+    domain = described(columns)
+    codes = {each: found for each, (found, _, _) in columns.items()}
+    asked = questions(domain, codes, np.random.default_rng(1))
+    held = defaultdict(list)  # by question: held in the sample, held in the population, half width, error of the model
+    rows = len(next(iter(codes.values())))
+    started = time.process_time()
+    for seed in range(releases):
+        drawn = np.random.default_rng(1000 + seed).integers(0, rows, rows)
+        sample = {each: found[drawn] for each, found in codes.items()}
+        table = ArrayTable(domain, np.stack(list(sample.values()), axis=1))
+        release = aim(
+            SimulatedVault(table, seed=seed),
+            loss=EpsilonDelta(1, "1e-9"),
+            total=NoisyTotal(),
+            workload=all_marginals(2),
+        )
+        for place, each in enumerate(asked):
+            found = interval(release, each.query)
+            if found.table is None or found.population is None:
+                continue
+            truth, beyond = each.answer(sample), each.answer(codes)
+            held[place].append((
+                found.table.low <= truth <= found.table.high,
+                found.population.low <= beyond <= found.population.high,
+                (found.table.high - found.table.low) / 2,
+                abs((found.model or 0.0) - truth),
+                len(found.tables),
+            ))  # fmt: skip
+        print(f"release {seed + 1} of {releases}, {time.process_time() - started:.0f} CPU s", file=sys.stderr)
+    print(f"{name}: {rows} rows, {len(domain)} columns, {releases} releases, {len(asked)} questions")
+    print("| questions | answered | table | population | half-width | error of the model |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    kinds = defaultdict(list)
+    attributes = defaultdict(list)
+    for place, found in held.items():
+        kinds[asked[place].kind] += found
+        for each in asked[place].names:
+            if asked[place].kind.startswith("cells"):
+                attributes[each] += found
+    total = defaultdict(int)
+    for each in asked:
+        total[each.kind] += releases
+    for kind, found in kinds.items():
+        hits, beyond, half, error, _ = np.mean(np.array(found, dtype=float), axis=0)
+        print(f"| {kind} | {len(found) / total[kind]:.0%} | {hits:.3f} | {beyond:.3f} | {half:.4g} | {error:.4g} |")
+    for which, word in ((0, "table"), (1, "population")):
+        shares = {each: np.mean([one[which] for one in found]) for each, found in attributes.items()}
+        worst = min(shares, key=shares.__getitem__)
+        print(f"Worst attribute, {word}: {worst}, {shares[worst]:.3f} of {len(attributes[worst])} intervals of cells.")
+    often = {place: np.mean([one[0] for one in found]) for place, found in held.items() if len(found) >= releases / 2}
+    worst_question = min(often, key=often.__getitem__)
+    print(f"Worst question: {asked[worst_question].query.describe(domain)}, {often[worst_question]:.3f} "
+          f"of {len(held[worst_question])}.")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100)

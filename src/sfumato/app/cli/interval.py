@@ -1,0 +1,75 @@
+"""``sfumato interval``: what a saved synthetic release says about one question, and how sure that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.app.cli.conventions import JsonOption, result
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.domain import Domain
+    from sfumato.query import Query, Share
+
+AmongOption = Annotated[
+    str | None, typer.Option(help="Ask for the share of the rows counted among those that meet this condition.")
+]
+
+
+def interval(
+    model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
+    statement: Annotated[
+        str, typer.Argument(metavar="SELECT", help="One COUNT, SUM or AVG of the synthetic table, without GROUP BY.")
+    ],
+    among: AmongOption = None,
+    minus: Annotated[
+        str | None, typer.Option(help="Another such SELECT: ask for the difference of the two answers.")
+    ] = None,
+    minus_among: AmongOption = None,
+    half_width: Annotated[
+        str | None, typer.Option(help="Of a direct answer, for its price where there is no interval.")
+    ] = None,
+    confidence: Annotated[str, typer.Option(help="With which the interval holds.")] = "0.95",
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a synthetic release tells about one question, with an interval where what it measured allows one.
+
+    Name the question before you look at the rows.  It costs nothing: everything is read off the saved release.
+    """
+    from sfumato.query import interval as of_release
+    from sfumato.synthesize.synthetic import load
+
+    if minus_among is not None and minus is None:
+        raise InputError("--minus-among belongs to --minus")
+    release = load(model)
+    domain = release.model.domain
+    found = of_release(
+        release,
+        _asked(statement, among, domain),
+        minus=None if minus is None else _asked(minus, minus_among, domain),
+        half_width=half_width,
+        confidence=confidence,
+    )
+    notes = "".join(f"\nNote: {remark}" for remark in found.remarks)
+    result(found.to_json(), f"{found}\nCost: nothing\nGuarantee: {release.guarantee}{notes}", as_json=as_json)
+
+
+def _asked(statement: str, among: str | None, domain: Domain) -> Query | Share | str:
+    """The statement, or the share that it counts.
+
+    Raises:
+        QueryError: the statement cannot be read.
+        InputError: a share of what is no count of rows.
+    """
+    if among is None:
+        return statement
+    from sfumato.query import Count, Share
+    from sfumato.query.select_statement import parse
+
+    query = parse(statement, domain)
+    if query.aggregates != (Count(),) or query.by or query.where is None:
+        raise InputError("a share is asked as SELECT COUNT(*) with a WHERE, without GROUP BY")
+    return Share(query.where, among)

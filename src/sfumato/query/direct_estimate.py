@@ -1,0 +1,290 @@
+"""Estimates read off noisy tables: signed sums of counts, sums and ratios, with the variance of their noise.
+
+Every number is a sum over the cells of all tables that hold what is asked about, with weights that do not look at the
+cells, so that its variance is known; ratios go by the delta method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain.predicate import All, Among, Any, Not, Predicate, named
+from sfumato.model.factor import FloatArray
+from sfumato.model.noisy_table import NoisyTable
+from sfumato.query.aggregate import Certainty, numeric
+from sfumato.query.answer import NoisyValue
+
+_LEAST_DENOMINATOR = 5.0
+"""Standard deviations of its noise that a denominator must reach: below, a ratio is not nearly linear in the noise."""
+
+_PAIR = 2
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Term:
+    """A sum of ``of``, or of ones, over the rows that meet ``where``; of a ratio, divided by those that meet ``among``.
+
+    ``sign`` is what it counts for in a difference.
+    """
+
+    sign: int
+    where: Predicate | None
+    of: str | None
+    ratio: bool
+    among: Predicate | None
+    words: str
+    remarks: tuple[str, ...]
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """What it looks at."""
+        return named(self.where) | named(self.among) | (frozenset() if self.of is None else {self.of})
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Counts as a question sees them: one axis an attribute that it names, over groups of its codes.
+
+    Each cell carries noise of ``variance``, independent of all others; ``spread`` of its standard deviations make an
+    interval.
+    """
+
+    counts: FloatArray
+    groups: tuple[NDArray[np.int64], ...]
+    variance: float = 0.0
+    spread: float = 0.0
+
+
+def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: Certainty) -> View:
+    """A noisy table, summed over all attributes that the question does not name."""
+    others = tuple(axis for axis, name in enumerate(table.attributes) if name not in names)
+    held = [name for name in table.attributes if name in names]
+    summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
+    cells = math.prod(table.values.shape[axis] for axis in others)
+    groups = tuple(table.group_numbers(name, domain) for name in names)
+    spread = float(certainty.spread(table.noise, np.ones(1))[0])
+    return View(summed, groups, cells * table.noise.variance, spread)
+
+
+@dataclass(frozen=True, eq=False)
+class TermWeights:
+    """A term over the cells of one view: what a row adds above and below, and how far its value may be off."""
+
+    above: FloatArray
+    below: FloatArray | None
+    half: FloatArray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with the standard errors and half-widths of the table and of a population."""
+
+    value: float
+    errors: tuple[float, float]
+    halves: tuple[float, float]
+    widened: float
+
+    def of_table(self) -> NoisyValue:
+        """The interval of the table's own answer."""
+        return self._around(0)
+
+    def of_population(self) -> NoisyValue:
+        """The interval of the answer of a population that the rows are drawn from."""
+        return self._around(1)
+
+    def _around(self, which: int) -> NoisyValue:
+        half = self.halves[which]
+        return NoisyValue(self.value, self.errors[which], self.value - half, self.value + half)
+
+
+def estimate(
+    tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, certainty: Certainty
+) -> tuple[Estimate | str, list[NoisyTable]]:
+    """The signed sum of the terms and the tables it was read off, or why it has no interval."""
+    used: list[NoisyTable] = []
+    views: list[View] = []
+    weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
+    for table in _tables_for(tables, names, domain):
+        view = _view(table, names, domain, certainty)
+        found = [each for term in terms if (each := term_weights(view, term, names, domain)) is not None]
+        if len(found) == len(terms):
+            used, views, weights = [*used, table], [*views, view], [*weights, found]
+    if not tables:
+        return "the release keeps no noisy tables: its method measures other queries, or its version kept none", []
+    if not views:
+        return (
+            "no table was measured that holds all that is asked about, on groups that the question does not cut",
+            [],
+        )
+    answers: list[_Answer] = []
+    for place in range(len(terms)):
+        answer = _answer(views, [each[place] for each in weights])
+        if isinstance(answer, str):
+            return answer, []
+        answers.append(answer)
+    signs = [term.sign for term in terms]
+    slopes, moves = (
+        [sum(sign * each for sign, each in zip(signs, parts, strict=True)) for parts in zip(*kinds, strict=True)]
+        for kinds in ([answer.slopes for answer in answers], [answer.moves for answer in answers])
+    )
+    noise = sum(view.variance * float((slope**2).sum()) for view, slope in zip(views, slopes, strict=True))
+    squares = [(move**2 * view.counts).sum() for view, move in zip(views, moves, strict=True)]
+    moved = sum(sign * answer.moved for sign, answer in zip(signs, answers, strict=True))
+    sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, _rows(tables, domain, certainty)))
+    widened = sum(answer.widened for answer in answers)
+    spread = max(view.spread for view in views)
+    errors = (math.sqrt(noise), math.sqrt(noise + sampling))
+    value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
+    return Estimate(value, errors, (spread * errors[0] + widened, spread * errors[1] + widened), widened), used
+
+
+def _rows(tables: Sequence[NoisyTable], domain: Domain, certainty: Certainty) -> float:
+    """The number of rows by all tables, weighted by inverse variance."""
+    views = [_view(table, (), domain, certainty) for table in tables]
+    inverse = np.array([1 / max(view.variance, _TINY) for view in views])
+    return float(inverse @ [float(view.counts) for view in views] / inverse.sum())
+
+
+def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Domain) -> list[NoisyTable]:
+    """The tables that may answer a question about ``names``, decided without looking at the question's cells.
+
+    The noise of the first table of an attribute decides on its groups.  Given the groups it is not what it was, so it
+    is never mixed with the tables that were measured later, whether they can be used or not depending on the groups.
+    No groups can be made of no attribute, or of two declared values.
+    """
+    holding = [table for table in tables if set(names) <= set(table.attributes)]
+    if all(isinstance(domain[name], Categorical) and domain[name].size <= _PAIR for name in names):
+        return holding
+    first = [table for table in holding if not table.fresh]
+    return first or holding
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """One term.
+
+    Attributes:
+        value: the answer.
+        slopes: of each view, the derivative of the answer by each of its cells.
+        moves: of each view, what one more row in a cell moves the exact answer by.
+        shares: of the views in the answer.
+        moved: the sum of ``moves`` over all rows.
+        widened: how far values that are known by groups only may move it.
+    """
+
+    value: float
+    slopes: tuple[FloatArray, ...]
+    moves: tuple[FloatArray, ...]
+    shares: FloatArray
+    moved: float
+    widened: float
+
+
+def _answer(views: Sequence[View], weights: Sequence[TermWeights]) -> _Answer | str:
+    """One term from all views, weighted by inverse variance; or why a ratio has no interval.
+
+    Numerator and denominator are sums over the same noisy cells.  A ratio's derivatives are those of (above - ratio x
+    below) / denominator: the delta method.
+    """
+    scale = [each.above if each.below is None else each.below for each in weights]
+    variances = [float((cells**2).sum()) * view.variance for cells, view in zip(scale, views, strict=True)]
+    inverse = 1 / np.maximum(variances, _TINY)
+    shares: FloatArray = inverse / inverse.sum()
+
+    def summed(parts: Sequence[FloatArray]) -> float:
+        return float(shares @ [float((part * view.counts).sum()) for part, view in zip(parts, views, strict=True)])
+
+    above = summed([each.above for each in weights])
+    below, ratio = 1.0, 0.0
+    under = [each.below for each in weights if each.below is not None]
+    if under:
+        below, deviation = summed(under), math.sqrt(float(shares**2 @ variances))
+        if below <= 0 or below < _LEAST_DENOMINATOR * deviation:
+            return (
+                f"too few rows stand in the denominator for an interval: {below:.4g}, with a standard error of "
+                f"{deviation:.4g}"
+            )
+        ratio = above / below
+    moves = tuple((each.above - (0.0 if each.below is None else ratio * each.below)) / below for each in weights)
+    return _Answer(
+        value=above / below,
+        slopes=tuple(share * move for share, move in zip(shares, moves, strict=True)),
+        moves=moves,
+        shares=shares,
+        moved=above / below - ratio,
+        widened=max(0.0, summed([each.half for each in weights])) / below,
+    )
+
+
+def term_weights(view: View, term: Term, names: tuple[str, ...], domain: Domain) -> TermWeights | None:
+    """The term on the groups of a view; None where it is not constant on them."""
+    above = _on_groups(_holds(term.where, names, domain), view)
+    below = _on_groups(_holds(term.among, names, domain), view) if term.ratio else None
+    if above is None or (term.ratio and below is None):
+        return None
+    if term.of is None:
+        return TermWeights(above, below, np.zeros_like(above))
+    axis = names.index(term.of)
+    middles, halves = _middles(numeric(domain, term.of), view.groups[axis], above.shape[axis])
+    shape = [-1 if place == axis else 1 for place in range(len(names))]
+    return TermWeights(above * middles.reshape(shape), below, above * halves.reshape(shape))
+
+
+def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
+    """At which codes of ``names`` a condition holds: one axis an attribute, of length 1 where it does not matter."""
+    match where:
+        case None:
+            return np.ones((1,) * len(names), dtype=np.bool_)
+        case Among(attribute=name, codes=codes):
+            found = np.isin(np.arange(domain[name].size), list(codes))
+            return found.reshape([-1 if each == name else 1 for each in names])
+        case Not(part=part):
+            return ~_holds(part, names, domain)
+        case All(parts=parts):
+            return _joined(np.logical_and, parts, names, domain)
+        case Any(parts=parts):
+            return _joined(np.logical_or, parts, names, domain)
+        case _:
+            assert_never(where)
+
+
+def _joined(
+    operator: np.ufunc, parts: Sequence[Predicate], names: tuple[str, ...], domain: Domain
+) -> NDArray[np.bool_]:
+    found = np.full((1,) * len(names), operator is np.logical_and)
+    for part in parts:
+        found = operator(found, _holds(part, names, domain))
+    return found
+
+
+def _on_groups(holds: NDArray[np.bool_], view: View) -> FloatArray | None:
+    """Ones at the groups where a condition holds, zeros elsewhere; None where it holds for a part of a group."""
+    every = some = holds
+    for axis, groups in enumerate(view.groups):
+        if holds.shape[axis] > 1:
+            order = np.argsort(groups, kind="stable")
+            starts = np.searchsorted(groups[order], np.arange(view.counts.shape[axis]))
+            every = np.logical_and.reduceat(every.take(order, axis=axis), starts, axis=axis)
+            some = np.logical_or.reduceat(some.take(order, axis=axis), starts, axis=axis)
+    if not np.array_equal(every, some):
+        return None
+    return np.broadcast_to(every, view.counts.shape).astype(np.float64)
+
+
+def _middles(attribute: Integer | Real, groups: NDArray[np.int64], size: int) -> tuple[FloatArray, FloatArray]:
+    """Of each group of codes the middle and half the width of its values; zeros where it has none."""
+    bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
+    low, high = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(low, groups[: attribute.declared], bounds[:, 0])
+    np.maximum.at(high, groups[: attribute.declared], bounds[:, 1])
+    valued = low <= high
+    low, high = np.where(valued, low, 0.0), np.where(valued, high, 0.0)
+    return (low + high) / 2, (high - low) / 2

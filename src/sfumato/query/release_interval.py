@@ -1,0 +1,288 @@
+"""Intervals for what is asked of a synthetic release: read off the noisy tables that it keeps, not off its model.
+
+A model is wrong where nothing was measured, and nothing that it was fitted to tells how wrong; intervals by resampling
+through the fit, or from several copies of the rows, hold far too seldom for that reason.  A noisy table is different:
+it is the exact table plus fresh, independent noise of known size, so that what is summed from it is unbiased, with a
+known variance, whether or not the model is right.  Reading it costs nothing: it is post-processing of what was charged.
+
+What is asked is answered from the tables that hold all its attributes and on whose groups of codes it is constant, each
+weighted by its inverse variance.  Tables over groups count only if they were measured after the groups were fixed, as
+groups are made by looking at the noise of the first tables; a question about a single attribute is read off the
+first table of that attribute alone, over its single codes, whatever groups came of it.  Every interval is for one
+question, named before the release was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any as Json
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.attribute import null_code
+from sfumato.domain.predicate import All, Among, Predicate, named
+from sfumato.errors import LossError, QueryError, SizeError
+from sfumato.model.factor import FloatArray
+from sfumato.model.noisy_table import NoisyTable
+from sfumato.privacy.loss import Number, exact
+from sfumato.query.aggregate import Average, Certainty, Count, Total, numeric
+from sfumato.query.answer import NoisyValue
+from sfumato.query.ask import CONFIDENCE
+from sfumato.query.direct_estimate import Term, View, estimate, term_weights
+from sfumato.query.question import Query, count, refuse_no_query
+from sfumato.query.three_valued import describe_condition
+
+_MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
+_PART = 0.01  # of the largest possible answer: the half-width that is priced where none is named
+
+
+class Model(Protocol):
+    """The model of a synthetic release."""
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes covered."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """Number of rows of a sample."""
+        ...
+
+    def cells(self, attributes: tuple[str, ...]) -> FloatArray:
+        """Expected counts of a marginal, flat in C order."""
+        ...
+
+
+class KeptRelease(Protocol):
+    """A synthetic release with the noisy tables that it was made of."""
+
+    @property
+    def model(self) -> Model:
+        """What its rows are drawn from."""
+        ...
+
+    @property
+    def tables(self) -> tuple[NoisyTable, ...]:
+        """What was measured."""
+        ...
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of rows that meet ``where`` among those that meet ``among``: conditions, as text or not."""
+
+    where: Predicate | str
+    among: Predicate | str | None = None
+
+
+Asked: TypeAlias = Query | Share | str
+
+
+@dataclass(frozen=True)
+class ReleaseInterval:
+    """What a release says about one question.
+
+    Attributes:
+        asked: the question in words.
+        model: the model's answer, which is that of the synthetic rows but for rounding; it has no error that is known.
+        table: estimate and interval of the protected table's own answer; None where the release cannot tell.
+        population: the same, with the same estimate, of whom the rows are a random sample of; None where the unit of
+            privacy is not a row, as rows of one unit are no independent draws.
+        widened: how much both intervals were widened as values are known by groups or bins only.
+        tables: the attributes of the noisy tables that were read.
+        confidence: with which an interval holds the answer.
+        remarks: of which table the answer is; why there is no interval, and what one would cost.
+    """
+
+    asked: str
+    model: float | None
+    table: NoisyValue | None
+    population: NoisyValue | None
+    widened: float
+    tables: tuple[tuple[str, ...], ...]
+    confidence: Fraction
+    remarks: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        found = asdict(self)
+        return found | {"confidence": float(self.confidence), "tables": [list(names) for names in self.tables]}
+
+    def __str__(self) -> str:
+        sure = f"{float(self.confidence):.4g}"
+        said = f"the model says {'nothing' if self.model is None else format(self.model, '.6g')}"
+        if self.table is None:
+            return f"{self.asked}: no interval; {said}"
+        whom = "" if self.population is None else f"; of the population, with the same confidence: {self.population}"
+        return f"{self.asked}: {self.table}, of the table, with confidence {sure}{whom}; {said}"
+
+
+def interval(
+    release: KeptRelease,
+    asked: Asked,
+    *,
+    minus: Asked | None = None,
+    half_width: Number | None = None,
+    confidence: Number = CONFIDENCE,
+) -> ReleaseInterval:
+    """What a synthetic release says about one question, with an interval where its noisy tables allow one.
+
+    It costs nothing: everything is computed from what the release holds.  Name the question before you look at the
+    release: of many intervals, or of the one that looks best, more than the stated share are wrong.
+
+    Args:
+        release: a synthetic release.
+        asked: one count, sum or mean, without groups, as a query or SELECT, or a :class:`Share`.
+        minus: another such question, for the difference of the two answers.
+        half_width: of a direct answer, for its price where there is no interval; a hundredth of the largest possible
+            answer without.
+        confidence: of the intervals, strictly between 0 and 1.
+
+    Raises:
+        QueryError, DomainError: another kind of question, or one that does not fit the domain of the release.
+        SizeError: the attributes asked about have too many cells together.
+        LossError: a confidence outside (0, 1), or a half-width that is not positive.
+    """
+    certainty = Certainty.of(confidence)
+    wanted = None if half_width is None else float(exact(half_width, name="half-width"))
+    if wanted is not None and not wanted > 0:
+        raise LossError(f"a half-width to price is greater than zero, not {half_width}", culprit=half_width)
+    domain = release.model.domain
+    terms = [_term(asked, 1, domain), *([] if minus is None else [_term(minus, -1, domain)])]
+    named_here = frozenset().union(*(term.attributes for term in terms))
+    names = tuple(name for name in domain.names if name in named_here)
+    if names and (size := domain.project(names).size) > _MOST_CELLS:
+        raise SizeError(f"a question about {', '.join(names)} looks at {size:,} cells; ask for fewer attributes")
+    found, used = estimate(release.tables, names, terms, domain, certainty)
+    model = _by_model(release.model, names, terms)
+    words = " minus ".join(term.words for term in terms)
+    remarks = tuple(dict.fromkeys(remark for term in terms for remark in term.remarks))
+    if isinstance(found, str):
+        priced = _price(terms, domain, release.model, wanted, certainty)
+        return ReleaseInterval(words, model, None, None, 0.0, (), certainty.confidence, (*remarks, found, *priced))
+    unit = domain.unit.column
+    if unit is not None:
+        remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
+    if found.widened:
+        remarks = (
+            *remarks,
+            f"values are known by groups or bins only, which widened the interval by {found.widened:.4g}",
+        )
+    return ReleaseInterval(
+        words,
+        model,
+        found.of_table(),
+        found.of_population() if unit is None else None,
+        found.widened,
+        tuple(table.attributes for table in used),
+        certainty.confidence,
+        remarks,
+    )
+
+
+def _term(asked: Asked, sign: int, domain: Domain) -> Term:
+    """The question, read.
+
+    Raises:
+        QueryError, DomainError: another kind of question, or one that does not fit the domain.
+    """
+    if isinstance(asked, Share):
+        among = count(asked.among).condition(domain)
+        where = count(asked.where).condition(domain)
+        both = where if among is None else among if where is None else All((among, where))
+        words = f"share where {'all' if where is None else describe_condition(where, domain)}"
+        words += "" if among is None else f" among {describe_condition(among, domain)}"
+        return Term(sign, both, None, True, among, words, count().meaning(domain))
+    query = _query(asked, domain).check(domain)
+    if len(query.aggregates) != 1 or query.by or query.discovered or query.truncation is not None:
+        raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
+    (aggregate,) = query.aggregates
+    where, words, remarks = query.condition(domain), query.describe(domain), query.meaning(domain)
+    match aggregate:
+        case Count(of=None):
+            return Term(sign, where, None, False, None, words, remarks)
+        case Count(of=str(name)):
+            there = frozenset(range(domain[name].size)) - {null_code(domain[name])}
+            return Term(sign, _both(where, Among(name, there)), None, False, None, words, remarks)
+        case Total(of=name) | Average(of=name):
+            valued = _both(where, Among(name, frozenset(range(domain[name].declared))))
+            ratio = isinstance(aggregate, Average)
+            return Term(sign, valued, name, ratio, valued if ratio else None, words, remarks)
+        case _:
+            raise QueryError(
+                f"there are intervals of counts, sums, means and shares, not of {aggregate}", culprit=aggregate
+            )
+
+
+def _query(asked: object, domain: Domain) -> Query:
+    if isinstance(asked, str):
+        from sfumato.query.select_statement import parse
+
+        return parse(asked, domain)
+    refuse_no_query(asked)
+    assert isinstance(asked, Query)
+    return asked
+
+
+def _both(where: Predicate | None, also: Predicate) -> Predicate:
+    return also if where is None else All((where, also))
+
+
+def _by_model(model: Model, names: tuple[str, ...], terms: Sequence[Term]) -> float | None:
+    """The model's own answer; None where it cannot be computed."""
+    domain = model.domain
+    try:
+        cells = model.cells(names).reshape([domain[name].size for name in names]) if names else np.array(model.total)
+    except (SizeError, QueryError):
+        return None
+    view = View(cells.astype(np.float64), tuple(np.arange(domain[name].size) for name in names))
+    value = 0.0
+    for term in terms:
+        weights = term_weights(view, term, names, domain)
+        assert weights is not None  # every code is its own group
+        below = 1.0 if weights.below is None else float((weights.below * view.counts).sum())
+        if not below > 0:
+            return None
+        value += term.sign * float((weights.above * view.counts).sum()) / below
+    return value
+
+
+def _price(
+    terms: Sequence[Term], domain: Domain, model: Model, half_width: float | None, certainty: Certainty
+) -> tuple[str, ...]:
+    """What a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
+    rho = z^2 D^2 / (2 half-width^2), where D is the most that the rows of one unit move the answer.
+    """
+    (term,) = terms[:1]
+    if len(terms) > 1:
+        return ()
+    attribute = None if term.of is None else numeric(domain, term.of)
+    if attribute is None:
+        width = most = 1.0
+    else:
+        width, most = float(attribute.maximum - attribute.minimum), max(abs(attribute.minimum), abs(attribute.maximum))
+    below = _by_model(model, *_counting(term, domain)) if term.ratio else 1.0
+    if not below:
+        return ()
+    largest = width if term.ratio else float(most) * model.total
+    half = _PART * largest if half_width is None else half_width
+    if not half > 0:
+        return ()
+    moved = domain.unit.rows * (width / below if term.ratio else float(most))
+    deviations = NormalDist().inv_cdf(float(1 + certainty.confidence) / 2)
+    about = "about " if term.ratio else ""
+    rho = deviations**2 * moved**2 / (2 * half**2)
+    return (f"a direct answer of half-width {half:.4g} costs {about}rho = {rho:.3g}",)
+
+
+def _counting(term: Term, domain: Domain) -> tuple[tuple[str, ...], list[Term]]:
+    """The denominator of a ratio as a question of its own."""
+    found = named(term.among)
+    names = tuple(name for name in domain.names if name in found)
+    return names, [Term(1, term.among, None, False, None, "", ())]

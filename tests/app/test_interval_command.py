@@ -1,0 +1,59 @@
+"""Intervals of a saved release on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.app.test_cli import sfumato
+from tests.app.test_synthesizing import desk, release
+
+__all__ = ["desk"]  # a fixture
+
+SELECT = "SELECT COUNT(*) FROM people WHERE"
+
+
+@pytest.fixture
+def model(desk: Path) -> Path:
+    release(
+        desk, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
+        "--out", "out.parquet", "--model", "saved.model",
+    )  # fmt: skip
+    return desk
+
+
+def test_a_saved_release_answers_with_intervals_and_spends_nothing(model: Path) -> None:
+    before = (model / "people.ledger").read_bytes()
+    (model / "people.csv").unlink()
+    said = sfumato("interval", "saved.model", f"{SELECT} town = 'T1' AND married = 'yes'", "--json", cwd=model)
+    found = json.loads(said.stdout)
+    assert found["table"]["low"] < found["table"]["estimate"] < found["table"]["high"]
+    assert found["population"]["standard_error"] > found["table"]["standard_error"]
+    assert (found["confidence"], found["tables"]) == (0.95, [["married", "town"]])
+    text = sfumato("interval", "saved.model", f"{SELECT} town = 'T1'", "--among", "married = 'yes'", cwd=model).stdout
+    assert text.startswith("share where town in T1 among married in yes: 0.")
+    assert "Cost: nothing" in text
+    apart = sfumato(
+        "interval", "saved.model", f"{SELECT} town = 'T1'", "--among", "married = 'yes'",
+        "--minus", f"{SELECT} town = 'T1'", "--minus-among", "married = 'never'", "--json", cwd=model,
+    )  # fmt: skip
+    assert abs(json.loads(apart.stdout)["table"]["estimate"]) < 0.2
+    assert (model / "people.ledger").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["SELECT MEDIAN(married) FROM t"], "categorical"),
+        (["SELECT married, COUNT(*) FROM t GROUP BY married"], "an interval is of one number"),
+        (["SELECT COUNT(*) FROM t", "--among", "married = 'yes'"], "a share is asked as SELECT COUNT"),
+        ([f"{SELECT} married = 'yes'", "--minus-among", "town = 'T1'"], "--minus-among belongs to --minus"),
+        ([f"{SELECT} married = 'yes'", "--confidence", "1"], "confidence"),
+        ([f"{SELECT} age = 3"], "age"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_sentence(model: Path, arguments: list[str], says: str) -> None:
+    refused = sfumato("interval", "saved.model", *arguments, cwd=model, code=2)
+    assert says in refused.stderr
+    assert refused.stderr.count("\n") == 1
