@@ -119,3 +119,35 @@ def test_tampering_with_the_unit_is_found(url, tampering, founded_with):
         behind_its_back(url, tampering)
         with pytest.raises(LedgerError, match=r"broken|unit"):
             ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("tampering", "said"),
+    [
+        ("UPDATE ledger_dataset SET limit_units = limit_units + 1", "limit"),
+        ("UPDATE ledger_dataset SET limit_delta_units = 7", "limit"),
+        ("UPDATE ledger_dataset SET rho = 'x'", "cannot be read"),
+        ("UPDATE ledger_dataset SET unit = 'x'", "cannot be read"),
+        ("UPDATE ledger_dataset SET limit_loss = '[]'", "broken"),
+        ("UPDATE ledger_analyst SET cap_loss = NULL WHERE name = 'ann'", "cap of analyst 'ann'"),
+        ("""UPDATE ledger_analyst SET cap_loss = '{"epsilon":"9"}' WHERE name = 'ann'""", "cap of analyst 'ann'"),
+        ("""UPDATE ledger_analyst SET cap_loss = '{"epsilon":"9"}' WHERE name = 'bob'""", "cap of analyst 'bob'"),
+        ("UPDATE ledger_analyst SET cap_units = cap_units + 7 WHERE name = 'ann'", "cap of analyst 'ann'"),
+        ("UPDATE ledger_analyst SET cap_loss = 'x' WHERE name = 'ann'", "cannot be read"),
+        ("UPDATE ledger_analyst SET spent_units = 0 WHERE name = 'ann'", "account of analyst 'ann'"),
+        ("DELETE FROM ledger_analyst WHERE name = 'eve'", "without an account"),
+        ("UPDATE ledger_entry SET epsilon = '1/10' WHERE number = 1", "broken at entry 1"),
+        ("UPDATE ledger_entry SET delta = '0' WHERE number = 1", "broken at entry 1"),
+    ],
+)
+def test_tampering_with_limits_caps_and_what_the_database_checks_is_found(url, tampering, said):
+    with of_unit(url, PATIENT) as ledger:
+        for analyst in ("ann", "bob", "eve"):
+            ledger.set_cap(analyst, Epsilon("0.2"))
+        ledger.set_cap("bob", None)
+        ledger.reserve(question(), TENTH, statement="pure", unit=PATIENT, analyst="ann")
+        ledger.verify()
+        unfreeze(url)
+        behind_its_back(url, tampering)
+        with pytest.raises(LedgerError, match=said):
+            ledger.verify()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.domain import Unit
-from sfumato.errors import UnitError
+from sfumato.errors import InputError, LedgerError, LossError, UnitError
 from sfumato.privacy.accountant import Charge, Limit, admits, spendable_delta
 from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
@@ -114,16 +116,32 @@ def loss_text(loss: Loss) -> str:
             return canonical({"epsilon": str(epsilon), "delta": str(delta)})
 
 
+@contextmanager
+def _kept(what: str) -> Iterator[None]:
+    """Say in one sentence that what was kept was changed by other hands, or damaged."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, ArithmeticError, LossError, InputError) as error:
+        raise LedgerError(
+            f"the ledger holds {what} that cannot be read, so it was changed or damaged; restore it from a copy"
+        ) from error
+
+
 @lru_cache(maxsize=256)
 def loss_from(text: str) -> Loss:
-    """Read what :func:`loss_text` wrote."""
-    match json.loads(text):
-        case {"epsilon": epsilon, "delta": delta}:
-            return EpsilonDelta(epsilon, delta)
-        case {"rho": rho}:
-            return Rho(rho)
-        case fields:
-            return Epsilon(fields["epsilon"])
+    """Read what :func:`loss_text` wrote.
+
+    Raises:
+        LedgerError: somebody else wrote it.
+    """
+    with _kept("a limit or a cap"):
+        match json.loads(text):
+            case {"epsilon": epsilon, "delta": delta}:
+                return EpsilonDelta(epsilon, delta)
+            case {"rho": rho}:
+                return Rho(rho)
+            case fields:
+                return Epsilon(fields["epsilon"])
 
 
 def charge_text(charge: Charge) -> list[str | None]:
@@ -132,8 +150,13 @@ def charge_text(charge: Charge) -> list[str | None]:
 
 
 def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
-    """Read what :func:`charge_text` wrote."""
-    return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
+    """Read what :func:`charge_text` wrote.
+
+    Raises:
+        LedgerError: somebody else wrote it.
+    """
+    with _kept("an amount"):
+        return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
 
 
 @lru_cache(maxsize=1024)  # what one transaction writes, the next one reads
@@ -174,9 +197,14 @@ def unit_text(unit: Unit) -> str:
 
 @lru_cache(maxsize=256)
 def unit_from(text: str) -> Unit:
-    """Read what :func:`unit_text` wrote."""
-    fields = json.loads(text)
-    return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
+    """Read what :func:`unit_text` wrote.
+
+    Raises:
+        LedgerError: somebody else wrote it.
+    """
+    with _kept("a unit"):
+        fields = json.loads(text)
+        return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
 
 
 def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:

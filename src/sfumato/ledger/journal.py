@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from sqlalchemy import Connection, RowMapping, select
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, SfumatoError
 from sfumato.ledger import schema
-from sfumato.ledger.account import Account, charge_from, counted, loss_from, spent_units, unit_from
+from sfumato.ledger.account import Account, charge_from, counted, limit_units, loss_from, spent_units, unit_from
 from sfumato.ledger.entry import Entry, Event, Kind, Question, entry_hash, genesis
 from sfumato.ledger.store import Store
 from sfumato.privacy.accountant import NOTHING, Charge
+from sfumato.strict_documents import JSON
 
 _PAGE = 1000
 
@@ -37,9 +38,7 @@ def datasets(connection: Connection) -> list[str]:
 
 def analyst_accounts(connection: Connection, name: str) -> dict[str, Account]:
     """The account of each analyst who has spent or has a cap, by name."""
-    table = schema.analyst
-    query = select(table).where(table.c.dataset == name).order_by(table.c.name)
-    return {row["name"]: _analyst_account(row) for row in connection.execute(query).mappings()}
+    return {row["name"]: _analyst_account(row) for row in _analyst_rows(connection, name)}
 
 
 def analyst_account(connection: Connection, name: str, analyst: str) -> Account:
@@ -103,7 +102,7 @@ def verify(connection: Connection, name: str, *, kept: str | None) -> str:
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
     if fixed != (unit is not None):
         raise LedgerError(f"the unit of {name!r} is not the one of its journal", culprit=name)
-    sums.compare(row, analyst_accounts(connection, name))
+    sums.compare(row, _analyst_rows(connection, name))
     if not passed:
         raise LedgerError(
             f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
@@ -119,10 +118,13 @@ class _Sums:
     def __init__(self) -> None:
         self._dataset = NOTHING
         self._analysts: dict[str, Charge] = {}
+        self._caps: dict[str, JSON] = {}
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""
         event = entry.event
+        if event.kind is Kind.CAP and event.analyst is not None:
+            self._caps[event.analyst] = event.question.parameters["cap"]
         if event.charge is None:
             return
         if event.kind is Kind.RELEASE:
@@ -130,20 +132,34 @@ class _Sums:
         if event.analyst is not None and event.kind in (Kind.RELEASE, Kind.REPEAT):
             self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
 
-    def compare(self, row: RowMapping, accounts: Mapping[str, Account]) -> None:
-        """Refuse accounts that are not these sums.
+    def compare(self, row: RowMapping, analysts: Sequence[RowMapping]) -> None:
+        """Refuse accounts that are not these sums, under these caps, or whose integers are others than their amounts.
 
         Raises:
             LedgerError: names the account.
         """
-        name, units = row["name"], (row["spent_units"], row["spent_delta_units"])
-        if self._dataset != _spent(row) or units != spent_units(loss_from(row["limit_loss"]), self._dataset):
+        name, limit = row["name"], loss_from(row["limit_loss"])
+        if self._dataset != _spent(row) or _units(row, "spent") != spent_units(limit, self._dataset):
             raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
-        for analyst, account in accounts.items():
-            if account.spent != self._analysts.get(analyst, NOTHING):
+        if _units(row, "limit") != limit_units(limit):
+            raise LedgerError(f"the limit of {name!r} is not the one that its journal began with", culprit=name)
+        for each in analysts:
+            analyst, account = each["name"], _analyst_account(each)
+            spent = self._analysts.get(analyst, NOTHING)
+            if account.spent != spent or _units(each, "spent") != spent_units(limit, spent):
                 raise LedgerError(f"the account of analyst {analyst!r} is not the sum of the journal", culprit=analyst)
-        if missing := sorted(self._analysts.keys() - accounts.keys()):
+            most = (None, None) if account.limit is None else limit_units(account.limit)
+            if each["cap_loss"] != self._caps.get(analyst) or _units(each, "cap") != most:
+                raise LedgerError(f"the cap of analyst {analyst!r} is not the last of the journal", culprit=analyst)
+        held = {each["name"] for each in analysts}
+        capped = {analyst for analyst, cap in self._caps.items() if cap is not None}
+        if missing := sorted((self._analysts.keys() | capped) - held):
             raise LedgerError(f"the journal names analysts without an account: {missing}", culprit=missing)
+
+
+def _units(row: RowMapping, what: str) -> tuple[object, object]:
+    """The integers by which the database itself checks an account."""
+    return row[f"{what}_units"], row[f"{what}_delta_units"]
 
 
 def _added(spent: Charge, event: Event) -> Charge:
@@ -202,7 +218,8 @@ def _readable(row: RowMapping) -> Entry | None:
 
 
 def _entry(row: RowMapping) -> Entry:
-    charge = None if row["rho"] is None else charge_from(row["epsilon"], row["rho"], row["delta"])
+    amounts = row["epsilon"], row["rho"], row["delta"]
+    charge = None if amounts == (None, None, None) else charge_from(*amounts)
     event = Event(
         Kind(row["kind"]),
         Question.from_json(row["question"]),
@@ -235,6 +252,11 @@ def _spent(row: RowMapping) -> Charge:
 
 def _analyst_account(row: RowMapping) -> Account:
     return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), _spent(row))
+
+
+def _analyst_rows(connection: Connection, name: str) -> Sequence[RowMapping]:
+    table = schema.analyst
+    return connection.execute(select(table).where(table.c.dataset == name).order_by(table.c.name)).mappings().all()
 
 
 def _dataset_row(connection: Connection, name: str) -> Any:  # noqa: ANN401  # a RowMapping or None
