@@ -17,7 +17,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted, where_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 
 NAMES = st.lists(st.sampled_from("ab"), max_size=2, unique=True).map(tuple)
 UNITS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(1, 2)])
@@ -45,6 +45,7 @@ KINDS = (
     DISTANCES,
     st.builds(Sum, st.sampled_from("ab"), NAMES, UNITS, WHERE),
     st.builds(Moments, st.sampled_from("ab"), NAMES, UNITS, st.integers(1, 2), WHERE),
+    st.builds(Positions, st.sampled_from("ab"), UNITS, st.lists(st.integers(0, 2), max_size=2).map(tuple)),
     st.builds(Units, NAMES, WHERE),
     st.builds(Dropped, st.integers(1, 3), WHERE),
     st.builds(Bins, st.sampled_from("ab"), EDGES, NAMES, WHERE),

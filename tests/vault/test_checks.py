@@ -16,7 +16,7 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 
 ONE = Fraction(1)
 NOWHERE = Among("a", frozenset({7}))
@@ -43,6 +43,12 @@ WRONG = {
     "sum by nobody": (Sum("b", ("nobody",), ONE), DomainError),
     "third moments": (Moments("b", (), ONE, 3), QueryError),
     "moments that overflow": (Moments("b", (), Fraction(1, 1 << 20), 2), SizeError),
+    "positions with too few weights": (Positions("b", ONE, (1,)), QueryError),
+    "positions with a weight below zero": (Positions("b", ONE, (1, -1)), QueryError),
+    "positions with weights that are no integers": (Positions("b", ONE, (1, 0.5)), QueryError),
+    "positions that overflow": (Positions("b", ONE, (1, 1 << 40)), SizeError),
+    "positions of nobody": (Positions("nobody", ONE, (1, 1)), DomainError),
+    "positions in no unit": (Positions("b", Fraction(0), (1, 1)), QueryError),
     "bins that fall": (Bins("b", (1.0, 0.0), ()), QueryError),
     "bins of no width": (Bins("b", (0.0, 0.0), ()), QueryError),
     "bins without end": (Bins("b", (0.0, float("inf")), ()), QueryError),

@@ -17,7 +17,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.questions import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 
 QUESTIONS = {
     "count": [Marginal(())],
@@ -33,6 +33,7 @@ QUESTIONS = {
     "weighted": [Weighted(("a", "b"), np.array([[3, -1, 0, 2], [-4, 1, 5, 0]], dtype=np.int64))],
     "units": [Units(("a",)), Units(())],
     "units in several groups": [Units(("b", "a"))],
+    "positions": [Positions("b", Fraction(1), (3, 5))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
     "dropped": [Dropped(2), Dropped(1)],
 }
@@ -67,7 +68,7 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
 def test_every_kind_of_question_is_enumerated() -> None:
     kinds = {*Measurable.__subclasses__(), *ExactTable.__subclasses__()} - {ExactTable}
     assert {type(question) for questions in QUESTIONS.values() for question in questions} == kinds
-    assert len(kinds) == 9
+    assert len(kinds) == 10
 
 
 @pytest.mark.parametrize("name", ROWS_OF_A_UNIT)

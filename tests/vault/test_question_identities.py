@@ -16,7 +16,7 @@ from sfumato.strict_documents import canonical as spelled
 from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 
 WHERE = All((Any((Among("b", frozenset({2, 0})), Not(Among("a", frozenset({1}))))), Among("a", frozenset({0}))))
 COUNTING = Counting(("a", "b"), np.array([[1, 0, 1, 1], [0, 0, 1, 0]], dtype=bool))
@@ -31,6 +31,7 @@ QUESTIONS = {
     "coarse distance": NEAR,
     "sum": Sum("b", ("a",), Fraction(1, 3), WHERE),
     "moments": Moments("b", (), Fraction(1, 2), 2),
+    "positions": Positions("b", Fraction(1, 2), (3, 5)),
     "units": Units(("b", "a"), Among("b", frozenset({1}))),
     "bins": Bins("b", (-2.0, -0.5, 1.0), ("a",)),
     "many bins": Bins("b", tuple(float(edge) for edge in range(70)), ("a",), WHERE),
@@ -57,6 +58,7 @@ IDENTITIES = {
     "coarse distance": "85efbc44e2be00057b321da2905c9dc537b728f88d1206197792ed7d247b033c",
     "sum": "89473039912388d5bd71ccff39458fa874c99ebc7189e930b7704ee6ee514922",
     "moments": "6c067ad774c92a2ae2dbf4180c1774fad1e95ee0d574f84300ee5e3eab943988",
+    "positions": "b8bcecf8d921533d79579ff5a1feea51f3be3fee29f9bd15eae5e7da6098c74c",
     "units": "209f990e6ec2adc05d01adb071b9285d35f4353f4fa305a9dbc5213798c73c67",
     "bins": "830a96e4846b8a113187176d9c0b99119b5b4b3c012e911c3bb0849ad9b32515",
     "many bins": "c96773b733f74fac3a6af63775023f5a1b581cd4154e44c49424e4845832d718",
@@ -86,7 +88,7 @@ def test_a_loss_keeps_its_canonical_form(name) -> None:
 
 def test_the_name_of_a_whole_question_stays() -> None:
     parameters = {
-        "questions": [asked.canonical() for asked in QUESTIONS.values()],
+        "questions": [asked.canonical() for name, asked in QUESTIONS.items() if name != "positions"],
         "shares": None,
         "loss": loss_json(Epsilon("0.1")),
     }

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain, Integer
+from sfumato.domain import Categorical, Domain, Integer
 from sfumato.domain import predicate as p
 from sfumato.domain.predicate import Predicate, named
 from sfumato.engine.cell_statements import even_width, fixed_bounds, holds, numeric
@@ -268,6 +268,19 @@ def _both(left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None) -> ND
 
 
 _BATCH_ROWS = 1 << 16
+
+
+def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
+    """Numbers for rows of which only the cells are known: the middle of the cell, NaN where it holds none."""
+    found = {}
+    for place, attribute in enumerate(domain):
+        if not isinstance(attribute, Categorical):
+            numbers = np.full(attribute.size, np.nan)
+            numbers[: attribute.declared] = [sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)]
+            found[attribute.name] = (
+                np.floor(numbers[codes[:, place]]) if isinstance(attribute, Integer) else numbers[codes[:, place]]
+            )
+    return found
 
 
 class ArrayTable:

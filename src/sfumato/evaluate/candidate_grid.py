@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.arguments import expect_all
-from sfumato.engine.arrays import ArrayTable
+from sfumato.engine.arrays import ArrayTable, middle_values
 from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.frontier import Candidate
 from sfumato.evaluate.release_files import from_arrow
@@ -143,7 +143,8 @@ def _in_memory(rows: Rows) -> SimulatedVault:
     from sfumato.vault.simulated import SimulatedVault
 
     seed = int(generator().integers(1 << 62))
-    return SimulatedVault(ArrayTable(rows.domain, rows.codes.astype(np.uint32)), seed=seed)
+    table = ArrayTable(rows.domain, rows.codes.astype(np.uint32), values=middle_values(rows.domain, rows.codes))
+    return SimulatedVault(table, seed=seed)
 
 
 def _on_disk(rows: Rows, folder: Path) -> Vault:

@@ -29,7 +29,7 @@ from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import row_count
+from sfumato.synthesize import cell_positions, row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import (
@@ -201,7 +201,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Margin
     rows = total.count if isinstance(total, PublicTotal) else 1.0
     alone = max(map(len, cliques)) == 1  # they get what the others would have taken
     one_way = counted * (1.0 if alone else one_way_share(division, domain, rows))
-    left = (counted - one_way) * float(1 - SCORES)
+    left = (counted - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
     squares, cells = 0.0, 0.0
     for share, found in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray, sample
+from sfumato.synthesize.cell_positions import Position
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
@@ -45,6 +46,7 @@ class Graphical:
     model: GraphicalModel
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...] = ()
+    positions: Mapping[str, Position] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -119,6 +121,7 @@ class Graphical:
                 "cliques": [list(factor.attributes) for factor in self.model.factors],
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
+                "positions": {name: [found.mean, found.deviation] for name, found in self.positions.items()},
             }
             | tables_payload(self.tables)
         )
@@ -146,6 +149,7 @@ class Graphical:
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=restore_tables(domain, payload),
+            positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
         )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +20,9 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
+from sfumato.synthesize import cell_positions
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
@@ -49,6 +51,7 @@ class FittedState:
     model: GraphicalModel
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...]
+    positions: Mapping[str, Position]
 
     def groups(self, attributes: tuple[str, ...]) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -71,11 +74,17 @@ class FittedState:
         pooled = tuple(observations.values())
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
         tables = (*self.tables, *(_kept(m, self._shape(_attributes(m)), fresh=True) for m in measurements))
-        return FittedState(self.coarsenings, pooled, fit(pooled, self.model), (*self.measured, *measured), tables)
+        return replace(
+            self,
+            observations=pooled,
+            model=fit(pooled, self.model),
+            measured=(*self.measured, *measured),
+            tables=tables,
+        )
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
-        return Graphical(domain, self.coarsenings, self.model, self.measured, self.tables)
+        return Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
 
     def _observe(self, measurement: Measurement) -> Observation:
         names = _attributes(measurement)
@@ -133,7 +142,11 @@ def begin(
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     kept = (*(_kept(m, [], fresh=True) for m in count), *(_kept(m, [-1], fresh=False) for m in measurements))
-    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured, kept)
+    positions: Mapping[str, Position] = {}
+    if part := cell_positions.share(domain):
+        counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
+        positions = cell_positions.measure(mechanisms, allowance.take(part), counts)
+    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured, kept, positions)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:

@@ -8,7 +8,8 @@ null anywhere else, as no number or boolean stands for "not declared".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
+from sfumato.synthesize.cell_positions import Position, within
 from sfumato.workload.counting_queries import Workload
 
 
@@ -39,6 +41,7 @@ class Product:
     parts: tuple[Factor, ...]
     total: int
     tables: tuple[NoisyTable, ...] = ()
+    positions: Mapping[str, Position] = field(default_factory=dict)  # none are measured
 
     @staticmethod
     def over(domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()) -> Product:
@@ -139,16 +142,29 @@ def round_to_total(weights: FloatArray, total: int, random: np.random.Generator)
     return counts
 
 
-def to_arrow(domain: Domain, codes: CodeArray, random: np.random.Generator) -> pa.Table:
-    """Rows of codes, shape ``(rows, attributes)``, as typed Arrow columns."""
+def to_arrow(
+    domain: Domain, codes: CodeArray, random: np.random.Generator, *, positions: Mapping[str, Position] | None = None
+) -> pa.Table:
+    """Rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
+
+    Numbers are drawn evenly from their cells, or about the mean ``positions`` that were measured.
+    """
+    held = positions or {}
     return pa.table(
-        {attribute.name: _column(attribute, codes[:, index], random) for index, attribute in enumerate(domain)}
+        {
+            attribute.name: _column(attribute, codes[:, index], random, held.get(attribute.name))
+            for index, attribute in enumerate(domain)
+        }
     )
 
 
-def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator) -> pa.Array:
+def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator, position: Position | None) -> pa.Array:
     declared = codes < attribute.declared
     inside = np.where(declared, codes, 0)
+    moved = 0.0 if position is None else position.followed
+    if moved and isinstance(attribute, Integer | Real):
+        drawn = within(attribute, inside, moved, random)
+        return pa.array(drawn, pa.int64() if isinstance(attribute, Integer) else pa.float64(), mask=~declared)
     match attribute:
         case Categorical():
             return _categorical(attribute, codes)

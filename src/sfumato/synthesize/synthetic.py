@@ -6,7 +6,7 @@ A saved release holds the public model with its domain and statement, to be samp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
+from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product, refuse_large, to_arrow
 from sfumato.vault.interface import Settled, decode, encode
@@ -44,6 +45,11 @@ class Model(Protocol):
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables that it was fitted to; none where queries were measured, not tables."""
+        ...
+
+    @property
+    def positions(self) -> Mapping[str, Position]:
+        """Where numbers lie within their cells, where it was measured."""
         ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
@@ -109,7 +115,8 @@ class Synthetic(Release):
 
     def _drawn(self, rows: int | None, random: np.random.Generator) -> ReleasedRows:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
-        return ReleasedRows(to_arrow(self.model.domain, self.model.sample(random, rows), random))
+        codes = self.model.sample(random, rows)
+        return ReleasedRows(to_arrow(self.model.domain, codes, random, positions=self.model.positions))
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

@@ -16,7 +16,7 @@ from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
-from sfumato.vault.questions import ExactTable, cells, digest, named_once, of_unit, where_json
+from sfumato.vault.questions import ExactTable, Measurable, cells, digest, named_once, of_unit, where_json
 
 _WRITTEN = 64  # edges of bins that stand in the journal one by one
 _MOST_DROPPED = 10**6
@@ -154,6 +154,64 @@ class Moments(ExactTable):
         counted = _rounded(numbers, self.unit).clip(low, high) - low
         terms[: attribute.declared] = counted[:, None] ** np.arange(self.width)
         return terms
+
+
+@dataclass(frozen=True)
+class Positions(Measurable):
+    """How far values lie above the middles of their cells, weighted by cell and summed over all rows: one number.
+
+    With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)``, where low_c and
+    high_c are what the bounds of the cell round to; a row without a number adds nothing.  v lies between them, or
+    one step beside where the unit is not one whole number: sensitivity is the largest of
+    ``weights[c] * (high_c - low_c)``, with two steps more for such units.  ``weights`` has one whole number from 0 for
+    each declared cell.
+    """
+
+    value: str
+    unit: Fraction
+    weights: tuple[int, ...]
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.questions.Measurable`."""
+        attribute = numeric(domain, self.value)
+        self.table().check(domain)
+        if len(self.weights) != attribute.declared or not all(type(w) is int and w >= 0 for w in self.weights):
+            raise QueryError(f"positions in {self.value!r} need a whole weight from 0 a declared cell", culprit=self)
+        if self._moves(domain)[0] > FIXED_POINT_LIMIT:
+            raise SizeError(f"weights of positions in {self.value!r} are too large; divide them", culprit=self)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        attribute = numeric(domain, self.value)
+        beside = 0 if self.unit == 1 and isinstance(attribute, Integer) else 2
+        widths = (high - low + beside for low, high in self.steps(domain))
+        one = max(1, *(weight * width for weight, width in zip(self.weights, widths, strict=True)))
+        return of_unit(domain, one, one**2)
+
+    def steps(self, domain: Domain) -> list[tuple[int, int]]:
+        """What the bounds of each declared cell round to, in units."""
+        attribute = numeric(domain, self.value)
+        cells = (attribute.bounds(code) for code in range(attribute.declared))
+        return [(round(Fraction(low) / self.unit), round(Fraction(high) / self.unit)) for low, high in cells]
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.questions.Measurable`."""
+        own = {"value": self.value, "unit": plain(self.unit), "weights": digest(np.array(self.weights, dtype=np.int64))}
+        return {"kind": "positions", **own}
+
+    def table(self) -> Moments:
+        """See :class:`sfumato.vault.questions.Measurable`."""
+        return Moments(self.value, (self.value,), self.unit, 1)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.questions.Measurable`.
+
+        From the rows of each cell and what they lie above the declared minimum, in units, together.
+        """
+        rows, above = table.reshape(-1, 2)[: len(self.weights)].T
+        low, high = np.array(self.steps(domain), dtype=np.int64).T
+        inside = above - (low - fixed_bounds(domain, self.value, self.unit)[0]) * rows
+        total: Counts = (np.array(self.weights, dtype=np.int64) * (2 * inside - (high - low) * rows)).sum(keepdims=True)
+        return total
 
 
 @dataclass(frozen=True)
