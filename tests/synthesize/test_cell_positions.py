@@ -103,6 +103,36 @@ def test_numbers_are_drawn_about_their_mean(mean):
 
 def test_a_position_within_its_noise_is_left_alone():
     assert Position(0.1, 0.2).followed == 0
-    assert Position(0.0, float("inf")).followed == 0
+    assert Position(0.0, 1.0).followed == 0
     assert Position(-0.4, 0.2).followed == pytest.approx(-0.3)
     assert Position(3.0, 0.001).followed == 0.9
+
+
+def test_rows_of_an_open_cell_are_given_its_typical_value():
+    """Incomes of 400,000 and more, declared up to ten millions: evenly drawn, their mean would be five millions."""
+    income = Integer(
+        name="income", minimum=0, maximum=10**7, edges=(0, 1000, 400_000), unknown=Unknown.CLAMP, typical=600_000
+    )
+    pay = Real(name="pay", edges=(0.0, 1.0, 9e9), unknown=Unknown.CATEGORY, nullable=True, typical=7.25)
+    domain = Domain((income, pay))
+    codes = np.repeat([[0, 0], [1, 1], [2, 2], [2, 3]], 500, axis=0)
+    values = {
+        "income": np.repeat([5.0, 2000.0, 550_000.0, 610_000.0], 500),
+        "pay": np.repeat([0.5, 8, np.nan, np.nan], 500),
+    }
+    release = mst(SimulatedVault(ArrayTable(domain, codes, values=values), seed=1), loss=LOSS, total=PublicTotal(2000))
+    incomes, pays = (release.rows.table[name] for name in ("income", "pay"))
+    drawn_codes = release.codes()
+    assert set(incomes.to_numpy()[drawn_codes[:, 0] == 2].tolist()) == {600_000}
+    assert set(pays.to_numpy()[drawn_codes[:, 1] == 1].tolist()) == {7.25}
+    assert pays.null_count == int((drawn_codes[:, 1] > 1).sum())
+    assert question(income, np.array([500.0, 500, 1000])).weights[2] == 0
+    lone = Integer(name="x", minimum=0, maximum=99, edges=(0, 1, 2), unknown=Unknown.CLAMP, typical=5)
+    assert share(Domain((lone,))) == 0
+
+
+def test_a_table_in_which_nobody_seems_to_be_is_released():
+    empty = ArrayTable(DOMAIN, np.zeros((0, 3), dtype=np.int64), values={"income": np.zeros(0), "pay": np.zeros(0)})
+    for seed in range(4):
+        release = mst(SimulatedVault(empty, seed=seed), loss=EpsilonDelta(50, "1e-6"), total=PublicTotal(7))
+        assert len(release.rows) == 7

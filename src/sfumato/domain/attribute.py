@@ -72,7 +72,9 @@ class Categorical:
 class Integer:
     """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
 
-    ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.
+    ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.  With a public
+    ``typical`` value the last bin is open: so many and more, of which ``maximum`` is only the bound; whoever draws a
+    number from it takes the typical one.
 
     >>> Integer(name="age", minimum=0, maximum=13, unknown=Unknown.CLAMP).size
     14
@@ -86,6 +88,7 @@ class Integer:
     unknown: Unknown
     edges: tuple[int, ...] | None = None
     nullable: bool = False
+    typical: int | None = None
 
     def __post_init__(self) -> None:
         _named(self.name)
@@ -104,11 +107,17 @@ class Integer:
                 f"the edges of {self.name!r} must be whole, increase from its minimum and stay within its maximum",
                 culprit=self,
             )
+        if self.typical is not None and (self.edges is None or type(self.typical) is not int):
+            raise DomainError(
+                f"the typical value of {self.name!r} is a whole number in its last bin, so it needs edges", culprit=self
+            )
+        _refuse_untypical(self)
 
     def describe(self) -> dict[str, Any]:
         """What a domain document says of it."""
         edges = {} if self.edges is None else {"edges": list(self.edges)}
-        return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum, **edges, **_rest(self)}
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
+        return {"type": "integer", **bounds, **edges, **_opened(self), **_rest(self)}
 
     @property
     def declared(self) -> int:
@@ -137,7 +146,8 @@ class Integer:
 class Real:
     """Real numbers between the first and the last edge, one cell between neighbouring edges.
 
-    Cells are closed on the left; the last is closed on both sides.
+    Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
+    open, as that of an :class:`Integer`.
 
     >>> Real(name="score", edges=(0.0, 0.5, 1.0), unknown=Unknown.CLAMP).labels()
     ('[0.0, 0.5)', '[0.5, 1.0]')
@@ -147,15 +157,17 @@ class Real:
     edges: tuple[float, ...]
     unknown: Unknown
     nullable: bool = False
+    typical: float | None = None
 
     def __post_init__(self) -> None:
         _named(self.name)
         if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
+        _refuse_untypical(self)
 
     def describe(self) -> dict[str, Any]:
         """What a domain document says of it."""
-        return {"type": "real", "edges": list(self.edges), **_rest(self)}
+        return {"type": "real", "edges": list(self.edges), **_opened(self), **_rest(self)}
 
     @property
     def minimum(self) -> float:
@@ -205,6 +217,21 @@ def unknown_code(attribute: Attribute) -> int | None:
 
 def _rest(attribute: Attribute) -> dict[str, Any]:
     return {"nullable": attribute.nullable, "unknown": attribute.unknown.value}
+
+
+def _opened(attribute: Integer | Real) -> dict[str, Any]:
+    return {} if attribute.typical is None else {"typical": attribute.typical}
+
+
+def _refuse_untypical(attribute: Integer | Real) -> None:
+    """Refuse a typical value that is not in the last cell; only an open one has one."""
+    if attribute.typical is None:
+        return
+    low, high = attribute.bounds(attribute.declared - 1)
+    if isinstance(attribute.typical, bool) or not low <= attribute.typical <= high:
+        raise DomainError(
+            f"the typical value of {attribute.name!r} lies in its last cell, from {low} to {high}", culprit=attribute
+        )
 
 
 def _size(attribute: Attribute) -> int:

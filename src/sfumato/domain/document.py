@@ -134,9 +134,12 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
                 edges=edges,
                 unknown=unknown,
                 nullable=nullable,
+                typical=body.get("typical"),
             )
         case _:
-            return Real(name=name, edges=tuple(map(float, body["edges"])), unknown=unknown, nullable=nullable)
+            typical = float(body["typical"]) if "typical" in body else None
+            reals = tuple(map(float, body["edges"]))
+            return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical)
 
 
 def _first_error(document: object) -> Any:  # noqa: ANN401 - an error of jsonschema, imported lazily

@@ -277,6 +277,8 @@ def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArr
         if not isinstance(attribute, Categorical):
             numbers = np.full(attribute.size, np.nan)
             numbers[: attribute.declared] = [sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)]
+            if attribute.typical is not None:
+                numbers[attribute.declared - 1] = attribute.typical
             found[attribute.name] = (
                 np.floor(numbers[codes[:, place]]) if isinstance(attribute, Integer) else numbers[codes[:, place]]
             )

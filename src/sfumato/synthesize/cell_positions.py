@@ -81,6 +81,8 @@ def question(attribute: Integer | Real, counts: FloatArray) -> Positions:
     """
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     widths = bounds[:, 1] - bounds[:, 0]
+    if attribute.typical is not None:
+        widths[-1] = 0.0  # what is drawn from an open cell is declared
     held = np.where(widths > 0, np.maximum(counts[: attribute.declared], 0.0), 0.0)
     order = np.argsort(widths, kind="stable")
     below = np.cumsum(held[order])
@@ -89,6 +91,8 @@ def question(attribute: Integer | Real, counts: FloatArray) -> Positions:
     asked = Positions(attribute.name, unit, (0,) * attribute.declared)
     steps = np.diff(np.array(asked.steps(Domain((attribute,)))), axis=1)[:, 0]
     most = min(int(steps.max()), max(1, math.ceil(cap / float(unit))))
+    if attribute.typical is not None:
+        steps[-1] = 0
     weights = [_STEPS * min(step, most) // (most * step) if step else 0 for step in map(int, steps)]
     return Positions(attribute.name, unit, tuple(weights))
 
@@ -105,14 +109,16 @@ def _position(domain: Domain, asked: Positions, measured: Measurement, counts: F
     steps = np.diff(np.array(asked.steps(domain)), axis=1)[:, 0]
     whole = float(np.maximum(counts[: len(steps)], 0.0) @ (np.array(asked.weights) * steps))
     if not whole > 0:
-        return Position(0.0, math.inf)
+        return Position(0.0, 1.0)  # nobody seems to be in such a cell: nothing is known
     return Position(float(measured.values[0]) / whole, measured.standard_error / whole)
 
 
 def _holds_several(attribute: Integer | Real) -> bool:
+    """Whether a cell, other than an open one, has more than one number."""
+    closed = attribute.declared - (attribute.typical is not None)
     if isinstance(attribute, Real):
-        return True
-    return attribute.edges is not None and len(attribute.edges) < attribute.maximum - attribute.minimum + 1
+        return closed > 0
+    return attribute.edges is not None and any(low < high for low, high in map(attribute.bounds, range(closed)))
 
 
 # --- drawing

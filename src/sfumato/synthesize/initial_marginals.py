@@ -214,7 +214,7 @@ def _with_tails(
     attribute: Integer | Real, found: Coarsening, measurement: Measurement, observation: Observation
 ) -> tuple[Coarsening, Observation]:
     """Rare groups at the ends shared out as falling tails, and what is expected of them in place of noise."""
-    widths = np.diff(attribute.edges) if isinstance(attribute, Real) else _widths(attribute)
+    widths = _widths(attribute)
     counts = measurement.values.astype(np.float64)
     shared, estimates = with_falling_tails(found, counts, _variance(measurement), widths)
     held, variances = observation.counts.copy(), np.array(observation.variance)
@@ -223,10 +223,18 @@ def _with_tails(
     return shared, Observation(observation.attributes, held, variances)
 
 
-def _widths(attribute: Integer) -> NDArray[np.float64]:
-    if attribute.edges is None:
+def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
+    """Widths of the declared cells; an open one has its typical value in the middle."""
+    if isinstance(attribute, Real):
+        widths = np.diff(attribute.edges)
+    elif attribute.edges is None:
         return np.ones(attribute.declared)
-    return np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
+    else:
+        widths = np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
+    if attribute.typical is not None:
+        low, _high = attribute.bounds(attribute.declared - 1)
+        widths[-1] = max(2 * (attribute.typical - low), isinstance(attribute, Integer), widths[-1] * 1e-6)
+    return widths
 
 
 def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Measurement, ...]:

@@ -9,11 +9,12 @@ null anywhere else, as no number or boolean stands for "not declared".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
@@ -161,6 +162,8 @@ def to_arrow(
 def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator, position: Position | None) -> pa.Array:
     declared = codes < attribute.declared
     inside = np.where(declared, codes, 0)
+    if not isinstance(attribute, Categorical) and attribute.typical is not None:
+        return _opened(attribute, _column(replace(attribute, typical=None), codes, random, position), codes)
     moved = 0.0 if position is None else position.followed
     if moved and isinstance(attribute, Integer | Real):
         drawn = within(attribute, inside, moved, random)
@@ -177,6 +180,12 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
             edges = np.array(attribute.edges)
             drawn = random.uniform(edges[inside], edges[inside + 1])
             return pa.array(drawn, pa.float64(), mask=~declared)
+
+
+def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:
+    """The same column with the typical value wherever the last cell was drawn."""
+    typical = pa.scalar(attribute.typical, drawn.type)
+    return pc.if_else(pa.array(codes == attribute.declared - 1), typical, drawn)
 
 
 def _categorical(attribute: Categorical, codes: CodeArray) -> pa.Array:
