@@ -192,7 +192,7 @@ def k_member() -> list[dict[str, object]]:
     from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Space
     from sfumato.anonymize.local_recoding import EFFORT
     from sfumato_labs.mondrian import study
-    from sfumato_labs.tables import adult, published_hierarchies, tuples
+    from sfumato_labs.published_tables import adult, published_hierarchies, tuples
 
     rows = adult(str(DATA / "adult.csv")).complete()
     four = published_hierarchies(rows)

@@ -27,64 +27,78 @@ class Axis:
     zero: bool = True
     limits: tuple[float, float] | None = None
 
-    def drawn(self, kind: Any) -> Any:  # noqa: ANN401  (Altair's X or Y)
-        """The encoding of this axis."""
+    def drawn(self, kind: Any, field: str) -> Any:  # noqa: ANN401  (Altair's X or Y)
+        """The encoding of this axis, whose values are in the field of that name."""
         import altair as alt
 
         if self.labels:
             axis = alt.Axis(labelAngle=0, labelLimit=0, labelOverlap="greedy")
-            return kind(f"{self.column}:O", title=self.title, sort=None, axis=axis)
+            return kind(f"{field}:O", title=self.title, sort=None, axis=axis)
         # whole decades would leave most of a logarithmic panel empty
-        scale = _logarithmic() if self.log else alt.Scale(zero=self.zero, nice=self.zero)
+        scale = (
+            _logarithmic() if self.log else alt.Scale(zero=self.zero, nice=self.zero, padding=0 if self.zero else 10)
+        )
         if self.limits is not None:
             scale = alt.Scale(domain=list(self.limits), zero=False, nice=False)
-        return kind(f"{self.column}:Q", title=self.title, scale=scale)
+        return kind(f"{field}:Q", title=self.title, scale=scale)
 
 
-def lines(
-    rows: Sequence[Row],
-    x: Axis,
-    y: Axis,
-    series: str,
-    *,
-    title: str = "",
-    size: tuple[int, int] = (520, 300),
-) -> Chart:
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One of the pictures of a figure: its title, its width and height in pixels."""
+
+    title: str = ""
+    size: tuple[int, int] = (520, 300)
+
+
+def lines(rows: Sequence[Row], x: Axis, y: Axis, *, series: str, panel: Panel) -> Chart:
     """One line for each value of the column ``series``, told apart by colour, dashes and (on short lines) marks.
 
     A value that a logarithmic axis cannot show is left out.
     """
     import altair as alt
 
-    shown = [dict(row) for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
-    names = list(dict.fromkeys(str(row[series]) for row in shown))
-    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=100, symbolStrokeWidth=1)
+    shown = [row for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
+    values = _values(shown, x=x.column, y=y.column, series=series)
+    names = list(dict.fromkeys(value["series"] for value in values))
     dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
-    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
+    # the first line is broad, so that one that lies on it can be seen
     widths = [5.0 if place == 0 and len(names) > 1 else 2.0 for place in range(len(names))]
-    mark: dict[str, Any] = {"filled": True, "size": 45} if len(shown) <= _MOST_MARKS * len(names) else {}
-    return (
-        alt.Chart(alt.InlineData(values=shown), width=size[0], height=size[1], title=title)
-        .mark_line(opacity=0.75, strokeJoin="round", point=mark or False)  # a mitre would reach beyond the value
-        .encode(
-            x=x.drawn(alt.X),
-            y=y.drawn(alt.Y),
-            # equal domains and titles make one legend of all three
-            color=alt.Color(f"{series}:N", scale=alt.Scale(domain=names), legend=legend),
-            strokeDash=alt.StrokeDash(f"{series}:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
-            shape=alt.Shape(f"{series}:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-            # the first line is broad, so that one that lies on it can be seen
-            strokeWidth=alt.StrokeWidth(f"{series}:N", scale=alt.Scale(domain=names, range=widths), legend=None),
-        )
+    scale = alt.Scale(domain=names)
+    # marks as large as this keep their shape in spite of the line's dashes that are drawn around them
+    legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=250)
+    chart = alt.Chart(alt.InlineData(values=values), width=panel.size[0], height=panel.size[1], title=panel.title)
+    chart = chart.encode(
+        x=x.drawn(alt.X, "x"), y=y.drawn(alt.Y, "y"), color=alt.Color("series:N", scale=scale, legend=legend)
+    )
+    drawn = chart.mark_line(opacity=0.75, strokeJoin="round").encode(  # a mitre would reach beyond the value
+        strokeDash=alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+        strokeWidth=alt.StrokeWidth(
+            "series:N", scale=alt.Scale(type="ordinal", domain=names, range=widths), legend=legend
+        ),
+    )
+    if len(shown) > _MOST_MARKS * len(names):
+        return drawn
+    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
+    return drawn + chart.mark_point(filled=True, size=45, opacity=1).encode(
+        shape=alt.Shape("series:N", scale=alt.Scale(domain=names, range=shapes), legend=None)
     )
 
 
-def level(value: float, label: str, *, x: float, column: str, below: bool = False) -> Chart:
+def _values(rows: Sequence[Row], **columns: str) -> list[dict[str, Any]]:
+    """The columns of rows under names of our own: a dot or a bracket in the name of a table's column is syntax."""
+    return [
+        {name: str(row[column]) if name == "series" else row[column] for name, column in columns.items()}
+        for row in rows
+    ]
+
+
+def level(value: float, label: str, *, x: float, below: bool = False) -> Chart:
     """A thin black line across a panel with a logarithmic axis at ``value``, its label left of ``x``."""
     import altair as alt
 
-    data = alt.InlineData(values=[{column: value, "at": x, "label": label}])
-    y = alt.Y(f"{column}:Q", scale=_logarithmic())
+    data = alt.InlineData(values=[{"y": value, "at": x, "label": label}])
+    y = alt.Y("y:Q", scale=_logarithmic())
     rule = alt.Chart(data).mark_rule(color="black", strokeWidth=1).encode(y=y)
     text = alt.Chart(data).mark_text(align="right", dx=-4, dy=9 if below else -6)
     return rule + text.encode(x="at:Q", y=y, text="label:N")
@@ -97,25 +111,26 @@ def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
     return alt.Scale(type="log", nice=False, padding=16)
 
 
-def bars(rows: Sequence[Row], x: Axis, y: Axis, series: str, *, title: str = "", width: int = 640) -> Chart:
+def bars(rows: Sequence[Row], x: Axis, y: Axis, *, series: str, title: str, width: int) -> Chart:
     """Bars side by side, one for each value of ``series``; one behind the other where ``x`` are numbers."""
     import altair as alt
 
     names = list(dict.fromkeys(str(row[series]) for row in rows))
-    chart = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]), width=width, height=260, title=title)
+    values = _values(rows, x=x.column, y=y.column, series=series)
+    chart = alt.Chart(alt.InlineData(values=values), width=width, height=260, title=title)
     legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0)
     drawn = {
-        "x": x.drawn(alt.X),
-        "y": y.drawn(alt.Y),
-        "color": alt.Color(f"{series}:N", sort=names, legend=legend),
+        "x": x.drawn(alt.X, "x"),
+        "y": y.drawn(alt.Y, "y"),
+        "color": alt.Color("series:N", sort=names, legend=legend),
     }
     if x.labels:
-        return chart.mark_bar().encode(xOffset=alt.XOffset(f"{series}:N", sort=names), **drawn)
+        return chart.mark_bar().encode(xOffset=alt.XOffset("series:N", sort=names), **drawn)
     # numbers along an axis have no width of their own
     return chart.mark_bar(size=max(1.0, 0.85 * width / len({row[x.column] for row in rows}))).encode(**drawn)
 
 
-def heat_map(rows: Sequence[Row], x: Axis, y: Axis, value: str, *, title: str, limits: tuple[float, float]) -> Chart:
+def heat_map(rows: Sequence[Row], x: Axis, y: Axis, *, value: str, title: str, limits: tuple[float, float]) -> Chart:
     """Cells coloured by ``value`` on a scale that panels beside one another share; blue to red where it has a sign."""
     import altair as alt
 
@@ -124,16 +139,16 @@ def heat_map(rows: Sequence[Row], x: Axis, y: Axis, value: str, *, title: str, l
     width = max(120, 22 * len({row[x.column] for row in rows}))
     return (
         alt.Chart(
-            alt.InlineData(values=[dict(row) for row in rows]),
+            alt.InlineData(values=_values(rows, x=x.column, y=y.column, value=value)),
             width=width,
             height=240,
             title=title,
         )
         .mark_rect()
         .encode(
-            x=x.drawn(alt.X),
-            y=y.drawn(alt.Y),
-            color=alt.Color(f"{value}:Q", scale=scale, legend=alt.Legend(labelLimit=0)),
+            x=x.drawn(alt.X, "x"),
+            y=y.drawn(alt.Y, "y"),
+            color=alt.Color("value:Q", title=value, scale=scale, legend=alt.Legend(labelLimit=0)),
         )
     )
 

@@ -18,7 +18,7 @@ from sfumato import data
 from sfumato.domain import Domain, Integer, Unit, Unknown
 from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
-from sfumato.errors import BudgetError, InputError
+from sfumato.errors import BudgetError, InputError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
@@ -27,16 +27,17 @@ from sfumato.query import Session, ask, count, table
 from sfumato.query.question import Query
 from sfumato.vault.vault import Vault
 from sfumato_labs import charts, interactive_noise, printed_interactive
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.interactive_noise import BUDGET
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, answers, noisy_records, starts
-from sfumato_labs.tables import read
+from sfumato_labs.published_tables import read
 
 TITLE = "Interactive publishing: twenty questions about carrots"
 EPSILONS = (Fraction(10), Fraction(1, 10))
 ASKED = (20, 50, 100, 1000, 10_000)
 RUNS = 10
+MOST_RECORDS = 1000  # of a table: the printed programs run from each of 10 000 seeds
 _HARDLY = 0.01  # share of the seeds
 _LIMIT = Epsilon(1000)  # of the simulation's own ledger
 
@@ -157,6 +158,7 @@ def _study(options: Options) -> FilteringStudy:
         if options.columns is not None:
             raise InputError("--columns is that of the table of --data", culprit="columns")
         whole, fewer = (tuple(rows["carrots"].to_pylist()) for rows in (data.zoo(), data.zoo_neighbour()))
+        _refuse_none_above("carrots", fewer, threshold)
         said = (
             f"Runs on the bundled table of {len(whole)} animals and their carrots, a stand-in for the source's of "
             "about as many, of which 32 are known, and on its neighbour without Dugong."
@@ -171,14 +173,22 @@ def _study(options: Options) -> FilteringStudy:
             f"more need at least {SPLIT + 1}",
             culprit=column.name,
         )
-    values: list[int] = numbers[:, 0].tolist()
-    if not any(value > threshold for value in values):
-        raise InputError(f"no value of {column.name!r} is above the threshold; name another", culprit=threshold)
+    drawn = np.random.default_rng(options.seed).permutation(len(numbers))[:MOST_RECORDS]
+    values: list[int] = numbers[np.sort(drawn), 0].tolist()
+    if len(values) < 2:  # noqa: PLR2004
+        raise TableError(f"one value of {column.name!r} has no neighbour that anything is left of", culprit=column.name)
+    _refuse_none_above(column.name, values, threshold)
     left_out = next(place for place, value in enumerate(values) if value > threshold)
     domain = Domain((Integer(name=column.name, minimum=low, maximum=high, unknown=Unknown.CLAMP),), Unit.row())
     fewer = tuple(value for place, value in enumerate(values) if place != left_out)
-    said = f"Runs on {found.title}, {column.name} of {len(values)}, and on the same without one above {threshold}."
+    of = f"{len(values)}" if len(values) == len(numbers) else f"{len(values)} drawn at random from {len(numbers)}"
+    said = f"Runs on {found.title}, {column.name} of {of}, and on the same without one above {threshold}."
     return FilteringStudy(said, domain, threshold, {"table": tuple(values), "neighbour": fewer})
+
+
+def _refuse_none_above(name: str, values: Sequence[int], threshold: int) -> None:
+    if not any(value > threshold for value in values):
+        raise InputError(f"no value of {name!r} is above the threshold; name another", culprit=threshold)
 
 
 # as printed
@@ -454,7 +464,8 @@ def _neighbours_plot(study: FilteringStudy) -> Plot:
         values,
         Axis(column="answer", title="answer", zero=False),
         Axis(column="probability", title="probability"),
-        "table",
+        series="table",
+        panel=Panel(),
     )
     apart = max(
         abs(math.log(noise.pmf(answer - first) / noise.pmf(answer - second)))

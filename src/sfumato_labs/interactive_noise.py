@@ -11,7 +11,7 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato_labs import charts, printed_interactive
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, starts
 
@@ -117,7 +117,8 @@ def danger_plot(rows: Table) -> Plot:
         [{**row, "line": f"epsilon {row['epsilon']:g}"} for row in rows],
         Axis(column="queries", title="answers averaged", log=True),
         Axis(column="exact_percent", title="within one half of the count, %"),
-        "line",
+        series="line",
+        panel=Panel(),
     )
     sure: dict[float, int] = {}
     for row in rows:
@@ -177,7 +178,7 @@ def averages_plot(rows: Table) -> Plot:
         rows,
         Axis(column="queries", title="answers averaged", log=True),
         Axis(column="mean_distance", title="distance of the average from the count", log=True),
-        "regime",
-        size=(480, 300),
+        series="regime",
+        panel=Panel(size=(480, 300)),
     )
     return Plot("averages", f"Distance of the average of answers from the count. {bias(rows)}", chart)

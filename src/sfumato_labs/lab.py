@@ -6,6 +6,7 @@ What a reader may vary is read once, by :meth:`Options.of`; a lab says what appl
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +14,8 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, TypedDict, Unpack
 
-from sfumato.errors import InputError
+from sfumato.errors import InputError, LossError
+from sfumato.privacy.loss import exact, plain
 from sfumato.report.page import Page, Plot, Row
 from sfumato.report.page import ShownTable as Table
 
@@ -35,10 +37,10 @@ __all__ = [
 MODULES: Mapping[str, str] = {
     "samarati": "sfumato_labs.samarati",
     "mondrian": "sfumato_labs.mondrian",
-    "mwem-1d": "sfumato_labs.mwem",
-    "mwem-2d": "sfumato_labs.mwem",
-    "hiera-mu": "sfumato_labs.hiera",
-    "hiera-methods": "sfumato_labs.hiera",
+    "mwem-1d": "sfumato_labs.mwem_labs",
+    "mwem-2d": "sfumato_labs.mwem_labs",
+    "hiera-mu": "sfumato_labs.hiera_labs",
+    "hiera-methods": "sfumato_labs.hiera_labs",
     "ldp-sgd": "sfumato_labs.ldp_sgd",
     "synthetic-data": "sfumato_labs.synthetic_data",
     "interactive": "sfumato_labs.interactive",
@@ -143,12 +145,19 @@ class Options:
     progress: Callable[[str], None] = field(default=silent, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for columns in (self.columns or (), self.inputs or ()):
+            named = [column.name for column in columns]
+            if len(set(named)) < len(named):
+                raise InputError(f"a column is named twice: {', '.join(named)}", culprit=tuple(named))
+        for name, (least, most) in _SPANS.items():
             value = getattr(self, name)
             for each in value if isinstance(value, tuple) else (value,):
-                if each is not None and each < least:
-                    wanted = "above 0" if least == _TINY else f"at least {least}"
-                    raise InputError(f"{_spelt(name)} must be {wanted}, not {each}", culprit=each)
+                if each is not None and not least <= each <= most:
+                    raise InputError(
+                        f"{_spelt(name)} must lie between {plain(Fraction(least))} and {plain(Fraction(most))}, "
+                        f"not {_brief(each)}",
+                        culprit=each,
+                    )
 
     @classmethod
     def of(cls, **settings: Unpack[Settings]) -> Options:
@@ -178,6 +187,17 @@ class Options:
     def repeated(self, runs: int) -> int:
         """How often to run where the lab's own number is ``runs``."""
         return self.runs if self.runs is not None else runs
+
+    def single(self, name: str, usual: int) -> int:
+        """The one number of an option that other labs take several of; ``usual`` where it is not given.
+
+        Raises:
+            InputError: several were given.
+        """
+        given: tuple[int, ...] = getattr(self, name) or (usual,)
+        if len(given) > 1:
+            raise InputError(f"{_spelt(name)} takes one number in this lab, not {len(given)}", culprit=given)
+        return given[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,35 +349,37 @@ def hand_out(options: Options, *, progress: Callable[[str], None]) -> Handout:
 
 # options as they are written
 
-_TINY = Fraction(1, 10**9)
-_LEAST: Mapping[str, int | Fraction] = {
-    "runs": 1,
-    "seed": 0,
-    "epsilon": _TINY,
-    "k": 1,
-    "max_suppression": 0,
-    "queries": 1,
-    "rounds": 1,
-    "repetitions": 1,
-    "mu": 1,
-    "budgets": _TINY,
-    "people": 100,
-    "threshold": 0,
+# what each number of an option may be: beyond it a run ends in no time that anybody waits, or in numbers that overflow
+_SPANS: Mapping[str, tuple[Fraction | int, int]] = {
+    "runs": (1, 10_000),
+    "seed": (0, 1 << 62),
+    "epsilon": (Fraction(1, 10**6), 10**6),
+    "k": (1, 10**9),
+    "max_suppression": (0, 10**9),
+    "queries": (1, 10**6),
+    "rounds": (1, 10**5),
+    "repetitions": (1, 10**5),
+    "mu": (1, 10**3),
+    "budgets": (Fraction(1, 10**6), 10**6),
+    "people": (100, 10**7),
+    "threshold": (0, 10**9),
 }
 
 
 def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (what a caller wrote)
     match name:
-        case "epsilon" | "budgets":
+        case "budgets":
             return tuple(_fraction(name, each) for each in _listed(value))
+        case "epsilon":
+            return _distinct(_fraction(name, each) for each in _listed(value))
         case "k" | "max_suppression" | "queries" | "mu":
-            return tuple(_whole(name, each) for each in _listed(value))
+            return _distinct(_whole(name, each) for each in _listed(value))
         case "runs" | "seed" | "rounds" | "repetitions" | "people" | "threshold":
             return _whole(name, value)
         case "columns" | "inputs":
             return tuple(NamedColumn.of(str(each)) for each in _listed(value))
         case "range":
-            return tuple(_range(each) for each in ([value] if isinstance(value, str) else value))
+            return _distinct(_range(each) for each in _ranges(value))
         case "target":
             return NamedColumn.of(str(value))
         case "data":
@@ -375,31 +397,59 @@ def _listed(value: object) -> Iterable[object]:
     return [value]
 
 
+def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Each once, in order: what is asked for twice is shown once."""
+    return tuple(dict.fromkeys(values))
+
+
 def _fraction(name: str, value: object) -> Fraction:
     try:
-        return Fraction(str(value).strip())
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"{_spelt(name)} takes numbers, not {value!r}", culprit=value) from None
+        return exact(value if isinstance(value, Fraction) else str(value).strip())
+    except LossError:
+        raise InputError(f"{_spelt(name)} takes numbers, not {_brief(value)!r}", culprit=value) from None
 
 
 def _whole(name: str, value: object) -> int:
     try:
-        number = Fraction(str(value).strip())
-    except (ValueError, ZeroDivisionError):
+        number = exact(str(value).strip())
+    except LossError:
         number = Fraction(1, 2)
     if number.denominator != 1:
-        raise InputError(f"{_spelt(name)} takes whole numbers, not {value!r}", culprit=value)
+        raise InputError(f"{_spelt(name)} takes whole numbers, not {_brief(value)!r}", culprit=value)
     return int(number)
+
+
+def _brief(value: object) -> str:
+    """The beginning of what was written."""
+    text = plain(value) if isinstance(value, Fraction) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+_SHOWN = 40  # characters
+
+
+def _ranges(value: Any) -> Iterable[object]:  # noqa: ANN401  (what a caller wrote)
+    """A text or a pair of numbers is one range; else each of a list is."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return [value]
+    return [value] if value and not isinstance(value[0], str | Sequence) else value
 
 
 def _range(value: object) -> tuple[int, int]:
     if isinstance(value, str):
-        low, high = _span(value, "a range")
+        pair: Sequence[Any] = _span(value, "a range")
     else:
-        low, high = value  # type: ignore[misc]  # a pair of numbers
-    if low != int(low) or high != int(high) or low >= high:
+        pair = value if isinstance(value, Sequence) else ()
+    if len(pair) != 2 or not all(_is_whole(each) for each in pair) or pair[0] >= pair[1]:  # noqa: PLR2004
         raise InputError(f"a range is LOW:HIGH in whole numbers, not {value!r}", culprit=value)
-    return int(low), int(high)
+    return int(pair[0]), int(pair[1])
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value == int(value)
+
+
+_FURTHEST = 1e15  # whole numbers up to there are exact
 
 
 def _span(text: str, what: str) -> tuple[float, float]:
@@ -408,6 +458,8 @@ def _span(text: str, what: str) -> tuple[float, float]:
         found = float(low), float(high)
     except ValueError:
         raise InputError(f"{what} must be LOW:HIGH in numbers, not {text!r}", culprit=text) from None
+    if not all(abs(end) <= _FURTHEST for end in found):  # neither infinite nor NaN
+        raise InputError(f"{what} must lie between -1e15 and 1e15, not {text!r}", culprit=text)
     if not found[0] < found[1]:
         raise InputError(f"{what} must be LOW:HIGH with LOW below HIGH, not {text!r}", culprit=text)
     return found

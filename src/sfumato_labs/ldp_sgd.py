@@ -16,29 +16,27 @@ from sfumato.local.randomizers.randomizer import proven
 from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
 from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato_labs import charts, printed_hiera, printed_sgd
-from sfumato_labs.charts import Axis
+from sfumato_labs import charts, hiera_labs, printed_hiera, printed_sgd
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.learning import Perturb, RegressionData, descend, group_size, mean_squared_error, perturb_with, ridge
-from sfumato_labs.tables import Published, read
+from sfumato_labs.published_tables import Published, read
 
 TITLE = "Linear regression by locally private gradient descent"
-EPSILONS = tuple(Fraction(text) for text in ("0.25", "0.5", "1", "1.5", "2", "2.5"))
-BUDGETS = tuple(Fraction(level) for level in (5, 4, 3, 2, 1))
 FOLDS = 5
 PEOPLE, INPUTS = 200_000, 10
 UNIFORM, SIGNS = "made, inputs uniform", "made, inputs of -1 or 1"
 SCORED, HELD_OUT, CORRECTED = "printed, as scored", "printed, held out", "corrected"
-FAITHFUL: Mapping[tuple[str, str], tuple[float, float]] = {
-    # mean and standard deviation over data draws of the printed score at epsilon = 1
-    (UNIFORM, "harmony"): (0.256, 0.041),
-    (UNIFORM, "pm"): (0.264, 0.031),
-    (UNIFORM, "multi_laplace"): (0.249, 0.034),
-    (UNIFORM, "hiera"): (0.268, 0.045),
-    (SIGNS, "harmony"): (0.185, 0.042),
-    (SIGNS, "pm"): (0.211, 0.061),
-    (SIGNS, "multi_laplace"): (0.186, 0.045),
-    (SIGNS, "hiera"): (0.203, 0.038),
+FAITHFUL: Mapping[tuple[str, str], tuple[float, float, float]] = {
+    # the printed score at epsilon = 1, its standard deviation over data draws, and the score on the fold held out
+    (UNIFORM, "harmony"): (0.256, 0.041, 0.207),
+    (UNIFORM, "pm"): (0.264, 0.031, 0.222),
+    (UNIFORM, "multi_laplace"): (0.249, 0.034, 0.202),
+    (UNIFORM, "hiera"): (0.268, 0.045, 0.224),
+    (SIGNS, "harmony"): (0.185, 0.042, 0.128),
+    (SIGNS, "pm"): (0.211, 0.061, 0.149),
+    (SIGNS, "multi_laplace"): (0.186, 0.045, 0.127),
+    (SIGNS, "hiera"): (0.203, 0.038, 0.141),
 }
 
 Floats = NDArray[np.float64]
@@ -75,12 +73,13 @@ def run(options: Options) -> LabResult:
         raise InputError("--people is how many are made; with --data nobody is", culprit=options.people)
     if named is None and (options.target or options.inputs):
         raise InputError("--target and --inputs are columns of the table of --data", culprit=options.target)
+    _refuse_budgets(options)
     rows: list[Row] = []
     for _ in range(runs):
         for name, people in _tables(named, options, generator):
             rows += _errors(name, people, options, generator)
     errors = _averaged(rows)
-    budgets = ", ".join(f"{float(level):g}" for level in options.budgets or BUDGETS)
+    budgets = ", ".join(f"{float(level):g}" for level in options.budgets or hiera_labs.BUDGETS)
     return LabResult(
         lab="ldp-sgd",
         title=TITLE,
@@ -143,6 +142,30 @@ def _tables(
     yield SIGNS, made(generator, people, signs=True)
 
 
+def _refuse_budgets(options: Options) -> None:
+    """Refuse budgets of HierA and uses that it cannot have, and losses that no local report has."""
+    budgets = hiera_labs.levels_asked(options)
+    options.single("mu", printed_hiera.PRINTED_MU)
+    for epsilon in options.epsilon or hiera_labs.EPSILONS:
+        hiera_labs.graded(epsilon, budgets)
+
+
+def _refuse_few(people: int, coordinates: int, epsilons: Sequence[Fraction]) -> None:
+    """Refuse so few people that a fold makes no step, or that a moment of the ridge regression has no reports."""
+    steps = max(printed_sgd.group_size(coordinates, float(epsilon)) for epsilon in epsilons)
+    moments = coordinates * (coordinates + 3) // 2
+    needed = math.ceil(max(steps, _REPORTS * moments) * FOLDS / (FOLDS - 1))
+    if people < needed:
+        raise InputError(
+            f"{people} people are too few: with {coordinates - 1} inputs at epsilon {float(min(epsilons)):g} the lab "
+            f"needs {needed}; name fewer --inputs, a larger --epsilon, or more people",
+            culprit=people,
+        )
+
+
+_REPORTS = 20  # of each moment on average: fewer than two are then drawn once in twenty million
+
+
 def made(generator: np.random.Generator, people: int, *, signs: bool) -> RegressionData:
     """People with ten inputs, uniform on [-1, 1] or of -1 and 1; the outcome has variance 0.0547, 0.01 of it noise."""
     shape = (people, INPUTS)
@@ -153,14 +176,15 @@ def made(generator: np.random.Generator, people: int, *, signs: bool) -> Regress
 
 
 def _errors(name: str, people: RegressionData, options: Options, generator: np.random.Generator) -> Iterator[Row]:
+    _refuse_few(len(people.outcomes), people.inputs.shape[1] + 1, options.epsilon or hiera_labs.EPSILONS)
     whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
     optimum = _validated(whole, _optimum)
     mean = float(people.outcomes.var())
-    for epsilon in options.epsilon or EPSILONS:
+    for epsilon in options.epsilon or hiera_labs.EPSILONS:
         options.progress(f"{name}, epsilon = {float(epsilon):g}")
 
         def row(method: str, procedure: str, mse: float, real: float | str | None, e: float = float(epsilon)) -> Row:
-            faithful = FAITHFUL.get((name, method)) if procedure == SCORED and e == 1 else None
+            score, _, held_out = FAITHFUL.get((name, method), (None, None, None)) if e == 1 else (None, None, None)
             return {
                 "data": name,
                 "method": method,
@@ -168,7 +192,7 @@ def _errors(name: str, people: RegressionData, options: Options, generator: np.r
                 "epsilon": e,
                 "real_epsilon": real,
                 "mse": mse,
-                "faithful_run": None if faithful is None else faithful[0],
+                "faithful_run": {SCORED: score, HELD_OUT: held_out}.get(procedure),
             }
 
         yield row("none", "optimum", optimum, None)
@@ -196,12 +220,12 @@ def printed_scores(
 def _printed(epsilon: Fraction, options: Options) -> Iterator[tuple[str, float | str, printed_sgd.Collector]]:
     """The printed line-up: what each is called, its real epsilon, and how its reports are collected."""
     plain = float(epsilon)
-    budgets = [float(epsilon * level) for level in options.budgets or BUDGETS]
-    mu = options.mu[0] if options.mu else printed_hiera.PRINTED_MU
+    budgets = [float(epsilon * level) for level in options.budgets or hiera_labs.BUDGETS]
+    mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
     yield "harmony", plain, printed_sgd.summed(lambda v, g: printed_hiera.harmony(v, plain, g))
     yield "pm", plain, printed_sgd.summed(lambda v, g: printed_hiera.piecewise(v, plain, g))
     yield "multi_laplace", "inf", printed_sgd.summed(lambda v, g: printed_hiera.multi_laplace(v, budgets, g))
-    real, _ = graded(tuple(epsilon * level for level in options.budgets or BUDGETS), SimulatedEntropy(0))
+    real, _ = graded(tuple(epsilon * level for level in options.budgets or hiera_labs.BUDGETS), SimulatedEntropy(0))
     yield "hiera", real, printed_sgd.graded(budgets, mu)
 
 
@@ -224,7 +248,9 @@ def _corrected(
         (name, float(epsilon), perturb_with(Mean.design(-1, 1, epsilon=epsilon, method=method), entropy))
         for name, method in _METHODS.items()
     ]
-    perturbations.append(("hiera", *graded(tuple(epsilon * level for level in options.budgets or BUDGETS), entropy)))
+    perturbations.append(
+        ("hiera", *graded(tuple(epsilon * level for level in options.budgets or hiera_labs.BUDGETS), entropy))
+    )
     for name, real, perturb in perturbations:
 
         def train(rows: RegressionData, perturb: Perturb = perturb) -> Floats:
@@ -339,12 +365,11 @@ def _plot(errors: Table) -> Plot:
             drawn,
             Axis(column="epsilon", title="epsilon", zero=False),
             Axis(column="mse", title="mean squared error", log=True),
-            "line",
-            title=str(data),
-            size=(330, 320),
+            series="line",
+            panel=Panel(title=str(data), size=(330, 320)),
         )
         for label, value in levels.items():
-            panel += charts.level(value, label, x=right, column="mse", below=label == "optimum")
+            panel += charts.level(value, label, x=right, below=label == "optimum")
         panels.append(panel)
     return Plot("errors", f"Mean squared error by epsilon. {lesson(errors)}", charts.beside(panels, columns=2))
 

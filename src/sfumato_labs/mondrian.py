@@ -17,11 +17,11 @@ from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Rule
 from sfumato.anonymize.clustering.space import Intervals, Partition, Space
 from sfumato.anonymize.release.decision import interval_loss_metric, loss_metric, weighted
-from sfumato.errors import InputError
+from sfumato.errors import InfeasibleError, InputError
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
-from sfumato_labs.tables import AGES, EDUCATION, Published, adult, coded, numbers, tuples
+from sfumato_labs.published_tables import AGES, EDUCATION, Published, adult, coded, numbers, tuples
 
 TITLE = "Mondrian on UCI Adult: where to cut matters far more than k"
 KS = (10, 20, 30, 40, 50)
@@ -72,6 +72,8 @@ def run(options: Options) -> LabResult:
     people = adult(options.data)
     rows = people.complete()
     names, ks = _chosen(options.columns), options.k or KS
+    if max(ks) > rows.people():
+        raise InfeasibleError(f"{max(ks)}-anonymity cannot hold: the table has {rows.people()} rows", culprit=max(ks))
     as_published = names == _TWO
     started = process_time()
     cut(study(rows, names).space, mondrian_cuts.in_order, ks[0])
@@ -267,7 +269,11 @@ def _weighted(rows: Published, names: Sequence[str], k: int) -> Table:
 
 def _plot(by_k: Table) -> Plot:
     chart = charts.lines(
-        by_k, Axis(column="k", title="k", labels=True), Axis(column="lm", title="Loss Metric", log=True), "method"
+        by_k,
+        Axis(column="k", title="k", labels=True),
+        Axis(column="lm", title="Loss Metric", log=True),
+        series="method",
+        panel=Panel(),
     )
     first, last = by_k[0]["k"], by_k[-1]["k"]
     printed = [_lm(row) for row in by_k if row["method"] == "published"]
@@ -282,7 +288,11 @@ def _plot(by_k: Table) -> Plot:
 def _gender_plot(gender: Table) -> Plot:
     rows = [{**row, "line": f"{row['order']}; {row['coding']}"} for row in gender if row["method"] == "published"]
     chart = charts.lines(
-        rows, Axis(column="k", title="k", labels=True), Axis(column="lm", title="Loss Metric", log=True), "line"
+        rows,
+        Axis(column="k", title="k", labels=True),
+        Axis(column="lm", title="Loss Metric", log=True),
+        series="line",
+        panel=Panel(),
     )
     return Plot("gender", lesson(gender), chart)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 
 SYNTHETIC = ("printed", "mwem", "auto")
@@ -18,7 +18,7 @@ def bars(counts: Table, first: str) -> Plot:
             charts.tall(rows, {name: name for name in ("real", *SYNTHETIC)}, key="table", value="people"),
             Axis(column=first, title=first, labels=True),
             Axis(column="people", title="people"),
-            "table",
+            series="table",
             title=f"epsilon {epsilon:g}",
             width=420,
         )
@@ -35,9 +35,8 @@ def curves(counts: Table, first: str) -> Plot:
             charts.tall(rows, {name: name for name in ("real", "printed", "auto")}, key="table", value="people"),
             Axis(column=first, title=first, labels=True),
             Axis(column="people", title="people"),
-            "table",
-            title=f"epsilon {epsilon:g}",
-            size=(420, 220),
+            series="table",
+            panel=Panel(title=f"epsilon {epsilon:g}", size=(420, 220)),
         )
         for epsilon, rows in _along(counts, first).items()
     ]
@@ -59,9 +58,8 @@ def differences(counts: Table, first: str) -> Plot:
                 minus,
                 Axis(column=first, title=first, labels=True),
                 Axis(column="people", title="synthetic minus real"),
-                "table",
-                title=f"epsilon {epsilon:g}",
-                size=(420, 220),
+                series="table",
+                panel=Panel(title=f"epsilon {epsilon:g}", size=(420, 220)),
             )
         )
     worst = max(_along(counts, first).items(), key=lambda item: _furthest(item[1], "printed"))
@@ -98,8 +96,8 @@ def errors(rows: Table) -> Plot:
         rows,
         Axis(column="epsilon", title="epsilon", log=True),
         Axis(column="mean_error", title="mean absolute error, people", log=True),
-        "method",
-        size=(560, 340),
+        series="method",
+        panel=Panel(size=(560, 340)),
     )
     said = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
@@ -115,7 +113,7 @@ def _cells(
     rows: Sequence[Row], value: str, first: str, second: str, *, title: str, limits: tuple[float, float]
 ) -> charts.Chart:
     across, down = Axis(column=second, title=second, labels=True), Axis(column=first, title=first, labels=True)
-    return charts.heat_map(rows, across, down, value, title=title, limits=limits)
+    return charts.heat_map(rows, across, down, value=value, title=title, limits=limits)
 
 
 def _along(counts: Table, first: str) -> dict[float, list[Row]]:

@@ -21,9 +21,9 @@ from sfumato.anonymize.search.lattice import Lattice, Node, Problem, Vector
 from sfumato.anonymize.search.lattice_search import TieBreak, best_at_height, heuristic, least_loss, lowest_height
 from sfumato.errors import InputError
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
-from sfumato_labs.tables import adult, published_hierarchies, tuples
+from sfumato_labs.published_tables import adult, published_hierarchies, tuples
 
 TITLE = "Samarati's search on UCI Adult: the lowest height is not the least loss"
 KS = (10, 20, 30, 40, 50)
@@ -256,7 +256,8 @@ def _plot(rows: Iterable[Row]) -> Plot:
         values,
         Axis(column="max_suppression", title="rows that may be suppressed", zero=False),
         Axis(column="loss", title="Loss Metric"),
-        "search",
+        series="search",
+        panel=Panel(),
     )
     return Plot("loss", f"Loss by rows that may be suppressed. {artefact(tuple(rows))}", chart)
 

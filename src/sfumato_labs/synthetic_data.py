@@ -21,7 +21,7 @@ from sfumato.workload.counting_queries import counting
 from sfumato_labs import synthetic_figures
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Row, Table
 from sfumato_labs.printed_chapter import FLAWS, PUBLISHED, PUBLISHED_PROBABILITY, Chapter, normalised
-from sfumato_labs.tables import Published, adult, read, whole_span
+from sfumato_labs.published_tables import Published, adult, read, refuse_own, whole_span
 
 TITLE = "Synthetic data from noisy histograms: the textbook chapter on UCI Adult"
 FEW_ROWS = 10_000
@@ -33,6 +33,7 @@ _FROM, _WIDTHS = 30, (1, 2, 5, 10, 20, 30, 41, 60)
 _BAND = 10  # years
 _HEAD = 5
 _MOST_CELLS = 1 << 18
+_OWN = ("table", "share", "rows", "real", "probabilities", "10 000 rows", "one-way", "two-way")  # columns of tables
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -167,6 +168,8 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
     if missing := [column.name for column in wanted if column.name not in table.columns]:
         raise TableError(f"the table has no column {missing[0]!r}", culprit=missing[0])
     numbers, categories = wanted
+    if not len(table.counts):
+        raise TableError(f"no row of {table.title} has values in both columns", culprit=table.title)
     try:
         ages = np.array([int(value) for value in table.columns[numbers.name]], dtype=np.int64)
     except (ValueError, OverflowError):
@@ -175,6 +178,8 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
     age = Integer(name=numbers.name, minimum=low, maximum=high, unknown=Unknown.CLAMP)
     named = data.domain("adult")["occupation"] if as_published else None
     held = tuple(sorted(set(table.columns[categories.name])))
+    refuse_own([column.name for column in wanted], _OWN)
+    refuse_own(held, ("table", numbers.name))
     kind = (
         named
         if isinstance(named, Categorical)
@@ -337,6 +342,8 @@ def _sample_rows(study: ChapterStudy) -> Table:
     drawn = {"printed": study.chapter.two_way_sample(), "honest": study.draw(study.two_way())}
     rows: list[Row] = []
     for table, counts in drawn.items():
+        if not counts.any():  # a handful of rows, all lost in noise
+            continue
         cells = study.random.choice(counts.size, _HEAD, p=counts.ravel() / counts.sum())
         for cell in cells:
             number, category = divmod(int(cell), counts.shape[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 
 
@@ -28,7 +28,7 @@ def ages(rows: Table, name: str) -> Plot:
             [{name: row[name], "share": row[table], "table": table} for row in rows],
             Axis(column=name, title=name, zero=False),
             Axis(column="share", title="share of rows", limits=(0.0, most)),
-            "table",
+            series="table",
             title=table,
             width=330,
         )
@@ -47,7 +47,8 @@ def widths(rows: Table) -> Plot:
         charts.tall(rows, series, key="method", value="percent"),
         Axis(column="width", title=f"values in the range, from {rows[0]['from']}", log=True),
         Axis(column="percent", title="percent error", log=True),
-        "method",
+        series="method",
+        panel=Panel(),
     )
     return Plot("widths", f"Percent error by width of a range. {lesson(rows)}", chart)
 
@@ -62,7 +63,7 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
             [{first: row[first], category: row[category], "rows": row[table]} for row in rows],
             Axis(column=first, title=f"{name} from", labels=True),
             Axis(column=category, title="", labels=True),
-            "rows",
+            value="rows",
             title=table,
             limits=(0.0, most),
         )

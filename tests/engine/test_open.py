@@ -57,6 +57,14 @@ def test_an_address_of_another_kind_is_refused_without_its_password():
     assert refusal.value.culprit == "oracle://db.example/census?table=people"
 
 
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "postgresql", "postgres"])
+@pytest.mark.parametrize("slashes", ["", "/"])
+def test_a_database_address_without_its_slashes_is_no_path(scheme, slashes):
+    with pytest.raises(InputError, match=f"begins with {scheme}://") as refusal:
+        open_table(f"{scheme}:{slashes}ann:{SECRET}@db.example/census?table=people")
+    assert SECRET not in str(refusal.value) + repr(refusal.value)
+
+
 @pytest.mark.parametrize(
     "source", [7, {"a": [1]}, [1, 2], None, object()], ids=["int", "dict", "list", "None", "object"]
 )

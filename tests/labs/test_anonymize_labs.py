@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato_labs import LabResult, Options, load, mondrian, run, samarati, tables
+from sfumato_labs import LabResult, Options, load, mondrian, published_tables, run, samarati
 from sfumato_labs.lab import Table
 
 # Loss Metric as the source states it for its extension to gender, by the order of the attributes
@@ -133,17 +133,17 @@ def test_both_take_other_sizes_limits_and_columns(adult: str, monkeypatch: pytes
 
 def test_without_the_file_the_message_says_so(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"adult\.csv"):
-        tables.adult(str(tmp_path / "adult.csv"))
+        published_tables.adult(str(tmp_path / "adult.csv"))
 
 
 def test_the_bundled_census_stands_in_for_a_table_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable() -> None:
         raise TableError("cannot fetch")
 
-    monkeypatch.setattr(tables.data, "adult", unreachable)
-    tables.fetched.cache_clear()
+    monkeypatch.setattr(published_tables.data, "adult", unreachable)
+    published_tables.fetched.cache_clear()
     found = load("samarati").run(Options(k=(10,)))
-    tables.fetched.cache_clear()
-    assert found.notes[0] == tables.STAND_IN
+    published_tables.fetched.cache_clear()
+    assert found.notes[0] == published_tables.STAND_IN
     assert picked(found.tables["by_k"], "k") == [(10,)]
     assert all(str(line["as_printed"]).endswith("(of the bundled synthetic census)") for line in found.summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 from sfumato.errors import InputError, TableError
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
-from sfumato_labs import NamedColumn, hiera, printed_hiera, run
-from sfumato_labs.tables import read
+from sfumato_labs import NamedColumn, hiera_labs, printed_hiera, run
+from sfumato_labs.published_tables import read
 
 EXACT = {0.25: 2.151, 0.5: 3.947, 1.0: 8.067, 1.5: 12.580, 2.0: 17.083, 2.5: 21.584}
 ALTERNATIVE = {0.25: 0.933, 0.5: 1.827, 1.0: 3.472, 1.5: 4.956, 2.0: 6.585, 2.5: 8.455}
@@ -20,14 +21,14 @@ BUDGETS = [5.0, 4.0, 3.0, 2.0, 1.0]
 
 
 def test_the_guarantees_are_the_exact_ones() -> None:
-    rows = hiera.guarantees()
+    rows = hiera_labs.guarantees()
     assert {row["epsilon"]: row["real_epsilon"] for row in rows} == EXACT
     assert {row["epsilon"]: row["real_epsilon_of_2e_to_e"] for row in rows} == ALTERNATIVE
 
 
 def test_made_data_are_the_published_kinds() -> None:
     """Standard errors of the mean are below 0.003 and of the deviation below 0.002."""
-    values = hiera.made(np.random.default_rng(1), 100_000)
+    values = hiera_labs.made(np.random.default_rng(1), 100_000)
     assert {name: (each.min() >= -1, each.max() <= 1) for name, each in values.items()} == dict.fromkeys(
         ("normal", "uniform", "exponential"), (True, True)
     )
@@ -41,7 +42,7 @@ def test_the_printed_program_errs_as_the_exact_variance_says(mu: int) -> None:
     """200 runs of 20 000 people, where no level is clamped: a mean square of 200 errors is within 45 % of the variance
     with a false-alarm rate of 1e-5 (4.5 standard deviations of 10 %); noise 30 % too small leaves half of it."""
     generator = np.random.default_rng(mu)
-    values = hiera.made(generator, 20_000)["uniform"]
+    values = hiera_labs.made(generator, 20_000)["uniform"]
     errors = [printed_hiera.hiera(values, BUDGETS, generator, mu=mu) - values.mean() for _ in range(200)]
     spec = Hiera.design(-1, 1, divisions=DIVISIONS, budgets=[Fraction(level) for level in (5, 4, 3, 2, 1)])
     exact = variance(values, spec, mu=mu)
@@ -113,8 +114,8 @@ def test_hiera_as_printed_is_behind_simpler_mechanisms_at_large_epsilon(data: st
     """By exact variances, so that nothing is drawn but the values: at epsilon = 2.5 the piecewise mechanism and
     multi-level Laplace have at most two thirds of HierA's, although its real epsilon is 21.6, and only Harmony
     has more."""
-    values = hiera.made(np.random.default_rng(1), 100_000)[data]
-    own = variance(values, hiera.graded(Fraction(5, 2)), mu=2) * values.size
+    values = hiera_labs.made(np.random.default_rng(1), 100_000)[data]
+    own = variance(values, hiera_labs.graded(Fraction(5, 2)), mu=2) * values.size
     root, square = np.exp(1.25), float(np.mean(values**2))
     piecewise = square / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
     scales = 2 / (2.5 * np.array(BUDGETS))[printed_hiera.levels(values, 5)]
@@ -125,16 +126,36 @@ def test_hiera_as_printed_is_behind_simpler_mechanisms_at_large_epsilon(data: st
     assert {row["real_epsilon"] for row in rows if row["method"] == "hiera, mu = 2, clamped"} == {21.584}
 
 
+def test_methods_are_drawn_over_the_epsilon_that_they_are_compared_at() -> None:
+    found = run("hiera-methods", runs=1, seed=1, people=100, epsilon="1,2.5")
+    ends = {
+        plot.name: {float(value) for value in re.findall(r'"x": ([0-9.]+)', plot.chart.to_json())}
+        for plot in found.plots
+    }
+    assert ends == {"published": {1.0, 2.5}, "equal": {EXACT[1.0], EXACT[2.5]}}
+
+
 def test_captions_follow_their_tables() -> None:
-    row = {"data": "a", "epsilon": 1.0}
+    row = {"data": "a", "epsilon": 1.0, "real_epsilon": 4.5}
     nominal = [{**row, "method": "harmony", "mae": 1.0}, {**row, "method": "hiera, mu = 2, clamped", "mae": 2.0}]
-    assert "2 on a" in hiera.ranks(nominal)
+    assert "2 on a" in hiera_labs.ranks(nominal)
+    assert "really spends 4.5 times as much" in hiera_labs.ranks(nominal)
     nominal[1]["mae"] = 0.5
-    assert "1 on a" in hiera.ranks(nominal)
+    assert "1 on a" in hiera_labs.ranks(nominal)
     equal = [{**row, "method": "harmony", "mae": 1.0}, {**row, "method": "hiera, mu = 1", "mae": 3.0}]
-    assert "3 to 3 times as much as Harmony" in hiera.beaten(equal)
+    assert "3 to 3 times as much as Harmony" in hiera_labs.beaten(equal)
+    equal[0]["mae"] = 0.0  # a table of one value may be reported exactly
+    assert "at epsilon = 1 it errs where another does not err at all" in hiera_labs.beaten(equal)
+    assert hiera_labs.unsolved(equal) == ("The solver finds no optimal table at epsilon 4.5: it is left out there.",)
+    (behind,) = hiera_labs.unsolved(
+        [{**row, "method": name, "mae": each} for name, each in (("pm", 1.0), ("optimal_table", 3.0))]
+    )
+    assert "at real epsilon 4.5 this rounding errs more than twice" in behind
+    assert not hiera_labs.unsolved([{**row, "method": "optimal_table", "mae": 1.0}])
+    levels = ({"epsilon": 1.0, "budgets": "3, 2, 1", "real_epsilon": 4.5},)
+    assert "with budgets 3, 2, 1 at epsilon = 1 it is 4.5; it is 4.5 times epsilon" in hiera_labs.spent(levels)
     uses = [{**row, "mu": 1, "exact_sd": 2.0}, {**row, "mu": 2, "exact_sd": 1.0}]
-    assert "best in 0 of 1" in hiera.best_use(uses)
+    assert "best in 0 of 1" in hiera_labs.best_use(uses)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])

@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato.report.page import render, write
-from sfumato_labs import NamedColumn, Options, load, names, run
+from sfumato.report.page import Page, Plot, render, write
+from sfumato_labs import NamedColumn, Options, charts, load, names, run
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Handout, hand_out
 
 EVERY = {
@@ -182,6 +183,18 @@ def test_legends_show_whole_names(result):
         text = plot.chart.to_json()
         assert '"labelLimit": 0' in text
         assert '"facet"' not in text
+
+
+def test_only_the_first_line_of_a_figure_is_broad():
+    rows = [{"at": at, "value": at * line + 1.0, "line": f"{line}"} for line in range(5) for at in (1, 2)]
+    chart = charts.lines(
+        rows, Axis(column="at", title="at"), Axis(column="value", title="value"), series="line", panel=Panel()
+    )
+    html = render(Page(title="Lines", plots=(Plot("lines", "", chart),)))
+    drawn = re.findall(
+        r'series: (\d)" role="graphics-symbol" aria-roledescription="line mark"[^>]*-width="([\d.]+)"', html
+    )
+    assert dict(drawn) == {"0": "5", "1": "2", "2": "2", "3": "2", "4": "2"}
 
 
 def test_one_page_of_all_labs_has_a_line_an_experiment(result):

@@ -9,7 +9,7 @@ import pytest
 
 from sfumato import data
 from sfumato.errors import InputError
-from sfumato_labs import mwem, printed_mwem, run
+from sfumato_labs import mwem_labs, printed_mwem, run
 from sfumato_labs.printed_mwem import Printed, cut_short, in_order
 
 COLUMNS = ["method", "epsilon", "max_error", "min_error", "mean_squared_error", "mean_error", "mean_error_sd", "runs"]
@@ -116,10 +116,10 @@ def errors_of(name, runs, seed, program=None):
     domain = data.domain("child_mental_health").project(["age", "satisfaction"] if two else ["age"])
     counts = counts.ravel() if two else counts.sum(axis=1)
     if two:
-        draw = lambda: mwem.rectangles_of(domain, 400, random)  # noqa: E731
+        draw = lambda: mwem_labs.rectangles_of(domain, 400, random)  # noqa: E731
         program = program or Printed(rounds=200, repetitions=20, halved=True, replay=cut_short)
     else:
-        draw = lambda: mwem.ranges("age", data.child_mental_health_queries())  # noqa: E731
+        draw = lambda: mwem_labs.ranges("age", data.child_mental_health_queries())  # noqa: E731
         program = program or Printed(rounds=30, repetitions=20, halved=False, replay=in_order)
     queries = np.array([draw().matrix(domain) for _ in range(runs)], dtype=float)
     ended = printed_mwem.run(
@@ -136,7 +136,7 @@ def test_the_printed_programs_err_as_printed(name):
     error) is beyond 4.5 of its standard deviations once in 100 000; the standard deviation is measured between runs,
     which draw queries anew, and counts twice: for the print's one set, and for our 30."""
     found, again = errors_of(name, 30, seed=5)
-    own = np.array(mwem.PUBLISHED[name]["published own"])[:, [0, 3]]
+    own = np.array(printed_mwem.PUBLISHED[name]["published own"])[:, [0, 3]]
     spread = found.std(axis=1, ddof=1)
     of_print = spread if name == "mwem-2d" else spread / 10
     assert (np.abs(found.mean(axis=1) - own) < 4.5 * np.hypot(of_print, spread / np.sqrt(30))).all()
@@ -149,7 +149,7 @@ def test_twenty_repetitions_are_the_reference_in_two_dimensions():
     """20 runs; the reference averages 100.  Beyond 4.5 deviations once in 100 000 for each of 4 mean errors."""
     program = Printed(rounds=200, repetitions=20, halved=True, replay=in_order)
     found, _ = errors_of("mwem-2d", 20, seed=5, program=program)
-    reference = np.array(mwem.PUBLISHED["mwem-2d"]["published reference"])[:, 3]
+    reference = np.array(printed_mwem.PUBLISHED["mwem-2d"]["published reference"])[:, 3]
     spread = found[:, :, 1].std(axis=1, ddof=1)
     tolerance = 4.5 * np.hypot(spread, spread / np.sqrt(20)) + 0.25 * reference
     assert (np.abs(found[:, :, 1].mean(axis=1) - reference) < tolerance).all()
@@ -166,14 +166,14 @@ def test_rectangles_are_drawn_as_printed():
     """The low end is uniform and the high end uniform from there: a side of one cell is more likely than uniformly."""
     random = np.random.default_rng(3)
     domain = data.domain("child_mental_health")
-    boxes = np.concatenate([mwem.boxes(domain.shape, 50, random) for _ in range(200)])
+    boxes = np.concatenate([mwem_labs.boxes(domain.shape, 50, random) for _ in range(200)])
     assert ((boxes[:, :, 0] <= boxes[:, :, 1]).all(), len(boxes)) == (True, 10_000)
     low = boxes[:, 0, 0]
     # distinct boxes are a little more even than the drawing: 4.5 deviations and 10 % for that
     assert np.bincount(low, minlength=14) / 10_000 == pytest.approx([1 / 14] * 14, rel=0.3)
     ends = boxes[low == 0, 0, 1]
     assert ends.mean() == pytest.approx(6.5, abs=1)
-    drawn = mwem.boxes(domain.shape, 400, random)
+    drawn = mwem_labs.boxes(domain.shape, 400, random)
     assert len({tuple(map(tuple, box)) for box in drawn}) == 400
 
 
@@ -226,7 +226,7 @@ def noise_of_cells(name, epsilon):
         ends = np.array(data.child_mental_health_queries())
         sizes = ends[:, 1] - ends[:, 0] + 1
     else:
-        drawn = np.concatenate([mwem.boxes((14, 4), 400, np.random.default_rng(run)) for run in range(100)])
+        drawn = np.concatenate([mwem_labs.boxes((14, 4), 400, np.random.default_rng(run)) for run in range(100)])
         sizes = (drawn[:, :, 1] - drawn[:, :, 0] + 1).prod(axis=1)
     points = 1 << 17  # of the circle on which the distribution is folded: its tails beyond weigh nothing
     place = np.minimum(np.arange(points), points - np.arange(points))

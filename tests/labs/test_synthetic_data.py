@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError, TableError
-from sfumato_labs import run, tables
+from sfumato_labs import published_tables, run
 from sfumato_labs.printed_chapter import PUBLISHED, PUBLISHED_PROBABILITY
 
 
@@ -102,13 +102,13 @@ def test_other_columns_ranges_and_losses(monkeypatch):
     def unreachable():
         raise TableError("cannot fetch")
 
-    monkeypatch.setattr(tables.data, "adult", unreachable)
-    tables.fetched.cache_clear()
+    monkeypatch.setattr(published_tables.data, "adult", unreachable)
+    published_tables.fetched.cache_clear()
     found = run(
         "synthetic-data", runs=2, seed=1, epsilon="0.5,2", range=["20:40"], columns="hours_per_week=1:99,gender"
     )
-    tables.fetched.cache_clear()
-    assert found.notes[0] == tables.STAND_IN
+    published_tables.fetched.cache_clear()
+    assert found.notes[0] == published_tables.STAND_IN
     assert {row["epsilon"] for row in found.tables["range_queries"]} == {0.5, 2.0}
     assert {row["statistic"] for row in found.tables["range_queries"]} == {"20 <= hours_per_week < 40"}
     assert all(row["first_edition_percent"] is None for row in found.tables["range_queries"])

@@ -52,6 +52,9 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
 
         return spark_table(str(source), csv)
     scheme, separator, place = str(source).partition("://")
+    kind, colon, _ = str(source).partition(":")
+    if kind in _DATABASES and colon and not separator:  # for a path it would be shown whole, with its password
+        raise InputError(f"a database URL begins with {kind}://", culprit=kind)
     if scheme in _DATABASES and separator:
         from sfumato.engine.sql.sql_table import SqlTable
 

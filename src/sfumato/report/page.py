@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sfumato.domain import Attribute, Categorical, Integer
-from sfumato.errors import InputError
+from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
+from sfumato.vault.release import whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +107,8 @@ class Page:
 def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
     """Write ``index.html``, ``tables.json`` (the ``data``) and every plot as SVG and PNG; returns the page's path.
 
+    Each file is written whole or not at all, the page last.
+
     Raises:
         InputError: the folder cannot be written.
         MissingExtraError: what draws plots is not installed.
@@ -121,11 +125,19 @@ def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
     files["index.html"] = _page(page, drawn)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}", culprit=folder) from None
+    for name, content in files.items():
+        written = content if isinstance(content, bytes) else content.encode()
+        try:
+            whole(folder / name, partial(_fill, content=written))
+        except SfumatoError as error:
+            raise InputError(str(error), culprit=folder) from None
     return folder / "index.html"
+
+
+def _fill(path: Path, *, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def render(page: Page) -> str:
@@ -186,14 +198,14 @@ def _renderer() -> str:
     if hashlib.sha256(script).hexdigest().encode() == digest:
         return script.decode()
     made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    partial = kept.with_suffix(f".{os.getpid()}")
+    unfinished = kept.with_suffix(f".{os.getpid()}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(hashlib.sha256(made.encode()).hexdigest().encode() + b"\n" + made.encode())
-        partial.replace(kept)
+        unfinished.write_bytes(hashlib.sha256(made.encode()).hexdigest().encode() + b"\n" + made.encode())
+        unfinished.replace(kept)
     except OSError:  # the page is as good without
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
     return made
 
 

@@ -9,14 +9,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InputError
+from sfumato.errors import InfeasibleError, InputError
 from sfumato.local.protocol.device import simulate
+from sfumato.local.randomizers.randomizer import CEILING
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, variance
 from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato_labs import charts, printed_hiera
-from sfumato_labs.charts import Axis
+from sfumato_labs.charts import Axis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
-from sfumato_labs.tables import AGES, census, read
+from sfumato_labs.published_tables import AGES, census, read, refuse_own
 
 TITLE_MU = "HierA: does it help to reuse reports?"
 TITLE_METHODS = "HierA beside Harmony, PM, HM and optimal tables"
@@ -24,7 +25,9 @@ EPSILONS = tuple(Fraction(text) for text in ("0.25", "0.5", "1", "1.5", "2", "2.
 BUDGETS = tuple(Fraction(level) for level in (5, 4, 3, 2, 1))
 ALTERNATIVE = tuple(Fraction(text) for text in ("2", "1.75", "1.5", "1.25", "1"))
 USES = (1, 2, 3, 4, 5)
+MADE = ("normal", "uniform", "exponential")
 PEOPLE = 100_000
+MOST_LEVELS = 20
 RUNS = 100  # ten runs carry 24 % of noise in a mean absolute error
 
 Floats = NDArray[np.float64]
@@ -34,25 +37,32 @@ _LAPLACE = (
     "Multi-level Laplace is not private: the scale of its noise depends on the value, so its epsilon is infinite, and "
     "it has no place in the table at equal epsilon."
 )
-_SPENT = (
-    "The guarantee of HierA is real_epsilon, by enumeration of its integer table, not one of the budgets: with budgets "
-    "(5e, 4e, 3e, 2e, e) it is about 8e, so that the table at nominal budgets compares 8e with e."
-)
 _PUBLISHED = "a picture only"
 
 
 def made(generator: np.random.Generator, people: int) -> dict[str, Floats]:
     """The published kinds of made values in [-1, 1]."""
-    return {
-        "normal": np.clip(generator.normal(0.5, 0.1, people), -1, 1),
-        "uniform": generator.uniform(-1, 1, people),
-        "exponential": 2 * np.clip(generator.exponential(size=people), 0, 1) - 1,
-    }
+    values = (
+        np.clip(generator.normal(0.5, 0.1, people), -1, 1),
+        generator.uniform(-1, 1, people),
+        2 * np.clip(generator.exponential(size=people), 0, 1) - 1,
+    )
+    return dict(zip(MADE, values, strict=True))
 
 
 def graded(epsilon: Fraction, budgets: Sequence[Fraction] = BUDGETS) -> Hiera:
-    """HierA with these multiples of epsilon as the budgets of its levels; the published ones have five."""
+    """HierA with these multiples of epsilon as the budgets of its levels; the published ones have five.
+
+    Raises:
+        InputError: budgets that increase, or one above what local privacy means anything at.
+    """
     depth = len(budgets)
+    if epsilon * max(budgets) > CEILING:
+        raise InputError(
+            f"a local budget is at most {CEILING}, and epsilon {float(epsilon):g} times the budget "
+            f"{float(max(budgets)):g} of a level is {float(epsilon * max(budgets)):g}: name a smaller --epsilon",
+            culprit=epsilon,
+        )
     divisions = DIVISIONS if depth == len(BUDGETS) else tuple(np.linspace(-1, 1, depth + 1).tolist())
     return Hiera.design(-1, 1, divisions=divisions, budgets=tuple(epsilon * level for level in budgets))
 
@@ -79,6 +89,7 @@ def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict
     people = options.people or PEOPLE
     columns = options.columns or (NamedColumn("age", AGES),)
     names = [column.name for column in columns]
+    refuse_own(names, MADE)
     table = census(names) if options.data is None else read(options.data, names)
     values = made(generator, people)
     values |= {column.name: table.scaled([column])[:, 0] for column in columns}
@@ -89,8 +100,15 @@ def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict
     return said, values
 
 
-def _budgets(options: Options) -> tuple[Fraction, ...]:
+def levels_asked(options: Options) -> tuple[Fraction, ...]:
+    """The budgets of the levels as multiples of epsilon.
+
+    Raises:
+        InputError: too many of them, or more uses of a report than levels.
+    """
     budgets = options.budgets or BUDGETS
+    if len(budgets) > MOST_LEVELS:
+        raise InputError(f"--budgets names {len(budgets)} levels, and {MOST_LEVELS} are the most", culprit=budgets)
     if options.mu is not None and max(options.mu) > len(budgets):
         raise InputError(f"--mu must be at most {len(budgets)}, the number of levels", culprit=options.mu)
     return budgets
@@ -102,15 +120,16 @@ def _budgets(options: Options) -> tuple[Fraction, ...]:
 def run_mu(options: Options) -> LabResult:
     """Mean absolute errors over the runs, of the printed and the unbiased collector, beside exact deviations."""
     generator = np.random.default_rng(options.seed)
-    runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, _budgets(options)
+    runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
     uses = options.mu or USES[: len(budgets)]
     said, values = _values(options, generator)
     rows: list[Row] = []
     for name, column in values.items():
         for epsilon in epsilons:
             options.progress(f"{name}, epsilon = {float(epsilon):g}")
-            found = _reused(column, graded(epsilon, budgets), epsilon, uses, runs, generator)
-            rows += ({"data": name, **row} for row in found)
+            case: Row = {"data": name, "epsilon": float(epsilon)}
+            found = _reused(column, graded(epsilon, budgets), uses, runs=runs, generator=generator)
+            rows += [{**case, **row} for row in found]
     return LabResult(
         lab="hiera-mu",
         title=TITLE_MU,
@@ -125,19 +144,15 @@ def run_mu(options: Options) -> LabResult:
                 "error has a mean absolute value of 0.798 of it."
             ),
             best_use(rows),
-            _SPENT,
+            spent(guarantees(epsilons, budgets)),
         ),
     )
 
 
 def _reused(
-    values: Floats,
-    spec: Hiera,
-    epsilon: Fraction,
-    uses: Sequence[int],
-    runs: int,
-    generator: np.random.Generator,
+    values: Floats, spec: Hiera, uses: Sequence[int], *, runs: int, generator: np.random.Generator
 ) -> Iterator[Row]:
+    """Mean absolute errors over the runs by uses of a report, of both collectors on the same reports."""
     truth = float(values.mean())
     nominal = [float(budget) for budget in spec.budgets]
     missed, printed = np.zeros(len(uses)), np.zeros(len(uses))
@@ -152,7 +167,6 @@ def _reused(
     for place, mu in enumerate(uses):
         yield {
             "mu": mu,
-            "epsilon": float(epsilon),
             "printed_mae": float(printed[place] / runs),
             "mae": float(missed[place] / runs),
             "exact_sd": math.sqrt(variance(values, spec, mu=mu)),
@@ -205,9 +219,8 @@ def _plot_uses(rows: Table) -> Plot:
             [row for row in drawn if row["data"] == data],
             Axis(column="mu", title="uses of a report, mu", labels=True),
             Axis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=reach),
-            "line",
-            title=str(data),
-            size=(300, 240),
+            series="line",
+            panel=Panel(title=str(data), size=(300, 240)),
         )
         for data in dict.fromkeys(row["data"] for row in rows)
     ]
@@ -224,12 +237,13 @@ Line = tuple[str, float | str, Estimator]
 def run_methods(options: Options) -> LabResult:
     """Both tables over three kinds of made data and a column."""
     generator = np.random.default_rng(options.seed)
-    runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, _budgets(options)
-    mu = options.mu[0] if options.mu else printed_hiera.PRINTED_MU
+    runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
+    mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
     said, values = _values(options, generator)
     nominal, equal = [], []
-    for epsilon in epsilons:
-        spec = graded(epsilon, budgets)
+    specs = {epsilon: graded(epsilon, budgets) for epsilon in epsilons}
+    _refuse_beyond(specs)
+    for epsilon, spec in specs.items():
         options.progress(f"epsilon = {float(epsilon):g}")
         nominal += list(_errors(values, epsilon, _nominal(epsilon, spec, mu, generator), runs))
         equal += list(_errors(values, epsilon, _equal(spec, generator), runs))
@@ -243,8 +257,8 @@ def run_methods(options: Options) -> LabResult:
             "guarantees": guarantees(epsilons, budgets),
         },
         plots=(
-            _plot("published", f"At nominal budgets. {ranks(nominal)}", nominal),
-            _plot("equal", f"At equal real epsilon. {beaten(equal)}", equal),
+            _plot("published", f"At nominal budgets. {ranks(nominal)}", nominal, by=NOMINAL),
+            _plot("equal", f"At equal real epsilon. {beaten(equal)}", equal, by=REAL),
         ),
         notes=(
             said,
@@ -252,12 +266,23 @@ def run_methods(options: Options) -> LabResult:
                 f"Mean absolute errors of the mean over {runs} runs. The first table is as published: HierA with mu = "
                 f"{mu} and clamping, others at e; HierA without reuse and unclamped is a second line."
             ),
-            _SPENT,
+            spent(guarantees(epsilons, budgets)),
             ranks(nominal),
             beaten(equal),
+            *unsolved(equal),
             _LAPLACE,
         ),
     )
+
+
+def _refuse_beyond(specs: Mapping[Fraction, Hiera]) -> None:
+    for epsilon, spec in specs.items():
+        if spec.epsilon > CEILING:
+            raise InputError(
+                f"at epsilon {float(epsilon):g} HierA really spends {float(spec.epsilon):.4g}, and no other local "
+                f"method is made beyond {CEILING} to compare it with: name a smaller --epsilon",
+                culprit=epsilon,
+            )
 
 
 def _errors(values: Mapping[str, Floats], epsilon: Fraction, line_up: Sequence[Line], runs: int) -> Iterator[Row]:
@@ -282,7 +307,7 @@ def _nominal(epsilon: Fraction, spec: Hiera, mu: int, generator: np.random.Gener
             lambda v: printed_hiera.hiera(v, budgets, generator, mu=mu),
         ),
         ("hiera, mu = 1", _rounded(spec), _hiera(spec, generator)),
-        ("optimal_table", plain, _released(Mean.design(-1, 1, epsilon=epsilon, method=MeanMethod.OPTIMAL), generator)),
+        *_optimal(epsilon, plain, generator),
     ]
 
 
@@ -293,13 +318,21 @@ def _equal(spec: Hiera, generator: np.random.Generator) -> list[Line]:
         "harmony": MeanMethod.DUCHI,
         "pm": MeanMethod.PIECEWISE,
         "hm": MeanMethod.HYBRID,
-        "optimal_table": MeanMethod.OPTIMAL,
     }
     lines: list[Line] = [
         (name, real, _released(Mean.design(-1, 1, epsilon=spec.epsilon, method=method), generator))
         for name, method in methods.items()
     ]
-    return [*lines, ("hiera, mu = 1", real, _hiera(spec, generator))]
+    return [*lines, *_optimal(spec.epsilon, real, generator), ("hiera, mu = 1", real, _hiera(spec, generator))]
+
+
+def _optimal(epsilon: Fraction, said: float, generator: np.random.Generator) -> list[Line]:
+    """The optimal table, where the solver finds one: not at an epsilon of a millionth."""
+    try:
+        spec = Mean.design(-1, 1, epsilon=epsilon, method=MeanMethod.OPTIMAL)
+    except InfeasibleError:
+        return []
+    return [("optimal_table", said, _released(spec, generator))]
 
 
 def _hiera(spec: Hiera, generator: np.random.Generator) -> Estimator:
@@ -336,10 +369,50 @@ def ranks(nominal: Sequence[Row]) -> str:
         for data in dict.fromkeys(row["data"] for row in nominal):
             case = [row for row in nominal if (row["data"], row["epsilon"]) == (data, epsilon)]
             order = [row["method"] for row in sorted(case, key=_mae) if row["method"] != "hiera, mu = 1"]
-            (place,) = (at for at, method in enumerate(order, start=1) if str(method).startswith("hiera"))
+            place = 1 + [str(method).startswith("hiera") for method in order].index(True)
             places.append(f"{place} on {data}")
         said.append(f"at epsilon = {epsilon:g} its place among {len(order)} is {', '.join(places)}")
-    return f"HierA as printed, although it spends about eight times as much: {'; '.join(said)} (1 is the least error)."
+    times = [float(row["real_epsilon"] or 0) / float(row["epsilon"] or 1) for row in nominal if _is_printed(row)]
+    much = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (min(times), max(times))))
+    return f"HierA as printed, which really spends {much} times as much: {'; '.join(said)} (1 is the least error)."
+
+
+def _is_printed(row: Row) -> bool:
+    return str(row["method"]).startswith("hiera") and str(row["method"]).endswith("clamped")
+
+
+def unsolved(equal: Sequence[Row]) -> tuple[str, ...]:
+    """At which real epsilons there is no optimal table, and at which its grid costs more than another's noise."""
+    cases: dict[object, dict[str, float]] = {}
+    for row in equal:
+        errors = cases.setdefault(row["real_epsilon"], {})
+        errors[str(row["method"])] = errors.get(str(row["method"]), 0.0) + _mae(row)
+    missing = [f"{epsilon:g}" for epsilon, errors in cases.items() if "optimal_table" not in errors]
+    behind = [
+        f"{epsilon:g}"
+        for epsilon, errors in cases.items()
+        if "optimal_table" in errors and errors["optimal_table"] > 2 * min(errors.values())
+    ]
+    said = []
+    if missing:
+        said.append(f"The solver finds no optimal table at epsilon {', '.join(missing)}: it is left out there.")
+    if behind:
+        said.append(
+            "optimal_table is optimal among tables over a coarse grid of values, to which others are rounded; at real "
+            f"epsilon {', '.join(behind)} this rounding errs more than twice as much as the best other method."
+        )
+    return tuple(said)
+
+
+def spent(rows: Table) -> str:
+    """What the table of guarantees says about the budgets."""
+    times = [float(row["real_epsilon"] or 0) / float(row["epsilon"] or 1) for row in rows]
+    between = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (min(times), max(times))))
+    return (
+        "The guarantee of HierA is real_epsilon, by enumeration of its integer table, not one of the budgets: with "
+        f"budgets {rows[0]['budgets']} at epsilon = {rows[0]['epsilon']:g} it is {rows[0]['real_epsilon']}; it is "
+        f"{between} times epsilon, so that procedures at nominal budgets are not compared at one loss."
+    )
 
 
 def beaten(equal: Sequence[Row]) -> str:
@@ -350,13 +423,15 @@ def beaten(equal: Sequence[Row]) -> str:
         for data in dict.fromkeys(row["data"] for row in equal):
             case = {str(row["method"]): _mae(row) for row in equal if (row["data"], row["epsilon"]) == (data, epsilon)}
             graded_error = case.pop("hiera, mu = 1")
-            ratios["harmony"].append(graded_error / case["harmony"])
-            ratios["best"].append(graded_error / min(case.values()))
-        low, high = min(ratios["harmony"]), max(ratios["harmony"])
-        said.append(
-            f"at epsilon = {epsilon:g} it errs {low:.2g} to {high:.2g} times as much as Harmony and "
-            f"{min(ratios['best']):.2g} to {max(ratios['best']):.2g} times as much as the best"
-        )
+            for other, error in (("harmony", case["harmony"]), ("best", min(case.values()))):
+                if error:  # a single value may be reported exactly, and is then no measure
+                    ratios[other].append(graded_error / error)
+        compared = [
+            f"{min(each):.2g} to {max(each):.2g} times as much as {'Harmony' if other == 'harmony' else 'the best'}"
+            for other, each in ratios.items()
+            if each
+        ]
+        said.append(f"at epsilon = {epsilon:g} it errs {' and '.join(compared) or 'where another does not err at all'}")
     return f"HierA at its own real epsilon, over the data: {'; '.join(said)}."
 
 
@@ -381,15 +456,18 @@ def _summary_methods(nominal: Sequence[Row], equal: Sequence[Row]) -> Table:
     return tuple(lines)
 
 
-def _plot(name: str, caption: str, rows: Sequence[Row]) -> Plot:
+NOMINAL = Axis(column="epsilon", title="epsilon of the budgets", zero=False)
+REAL = Axis(column="real_epsilon", title="real epsilon of every method", zero=False)
+
+
+def _plot(name: str, caption: str, rows: Sequence[Row], *, by: Axis) -> Plot:
     panels = [
         charts.lines(
             [row for row in rows if row["data"] == data],
-            Axis(column="epsilon", title="epsilon", zero=False),
+            by,
             Axis(column="mae", title="mean absolute error", log=True),
-            "method",
-            title=str(data),
-            size=(300, 240),
+            series="method",
+            panel=Panel(title=str(data), size=(300, 240)),
         )
         for data in dict.fromkeys(row["data"] for row in rows)
     ]

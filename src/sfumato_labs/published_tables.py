@@ -29,6 +29,7 @@ from sfumato_labs.lab import NamedColumn, Table
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+LARGEST = 1e15  # whole numbers up to there are exact, and nothing that is computed from them overflows
 MOST_VALUES = 10_000  # of a column of whole numbers that is counted value by value
 AGES = (17, 90)
 EDUCATION = (1, 16)
@@ -97,13 +98,18 @@ class Published:
         """Columns of numbers, a row for each person, shape ``(people, columns)``; rows with no number are left out.
 
         Raises:
-            TableError: nothing is left.
+            TableError: nothing is left, or a column without declared bounds holds numbers that are too large.
         """
         parsed = np.column_stack([_floats(self.columns[each.name]) for each in wanted])
         kept = np.isfinite(parsed).all(axis=1)
         for place, each in enumerate(wanted):
             if each.bounds is not None:
                 kept &= (each.bounds[0] <= parsed[:, place]) & (parsed[:, place] <= each.bounds[1])
+            elif (np.abs(parsed[kept, place]) > LARGEST).any():
+                raise TableError(
+                    f"the column {each.name!r} holds numbers beyond 1e15: declare bounds, {each.name}=LOW:HIGH",
+                    culprit=each.name,
+                )
         if not kept.any():
             raise TableError(f"no row of {self.title} has numbers within bounds in all of these columns")
         repeated: Floats = np.repeat(parsed[kept], self.counts[kept], axis=0)
@@ -170,6 +176,17 @@ def read(source: str, columns: Sequence[str] | None = None) -> Published:
     found = raw_classes(table, columns or [column.name for column in table.schema()])
     values = {name: found[name].to_pylist() for name in found.column_names if name != "units"}
     return Published(shown(source), values, found["units"].to_numpy())
+
+
+def refuse_own(names: Sequence[str], own: Sequence[str]) -> None:
+    """Refuse a column that is called as one of the lab's own, which stand in the same tables.
+
+    Raises:
+        InputError: names it.
+    """
+    for name in names:
+        if name in own:
+            raise InputError(f"the tables of this lab have a column {name!r} of their own: rename it", culprit=name)
 
 
 def census(columns: Sequence[str] | None = None) -> Published:
