@@ -127,7 +127,7 @@ class Options:
 
     runs: int | None = None
     seed: int = 0
-    data: str | None = None
+    data: str | None = field(default=None, repr=False)  # an address may hold a password
     epsilon: tuple[Fraction, ...] | None = None
     k: tuple[int, ...] | None = None
     max_suppression: tuple[int, ...] | None = None

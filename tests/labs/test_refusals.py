@@ -43,6 +43,12 @@ def test_options_that_no_lab_can_run_with(wrong, named):
     assert len(str(refused.value)) < 200
 
 
+def test_options_show_no_address_with_its_password():
+    options = Options.of(data="postgresql://ann:geheim@host/db?table=t")
+    assert "geheim" not in repr(options)
+    assert options.data == "postgresql://ann:geheim@host/db?table=t"
+
+
 def test_what_is_asked_twice_is_shown_once():
     read = Options.of(epsilon="1,0.5,1.0", mu=[2, 2], range=(1, 5), budgets="2,2,1")
     assert read.epsilon == (Fraction(1), Fraction(1, 2))
