@@ -55,7 +55,7 @@ def accept(path: str | Path, *, by: str) -> str:
     """
     domain = load(path)
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    acceptance = Acceptance(by.strip(), at, domain.hash)
+    acceptance = Acceptance(by.strip(), at, domain.hash_accepted(by.strip(), at))
     accepted = replace(domain, draft=False, acceptance=acceptance)
     text = Path(path).read_text(encoding="utf-8")
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -95,7 +95,7 @@ THOUSANDS = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Who accepted a description, when (UTC, ISO 8601), and the hash of what was accepted."""
+    """Who accepted a description, when (UTC, ISO 8601), and a hash of what was accepted and of both."""
 
     by: str
     at: str
@@ -192,9 +192,17 @@ class Domain:
 
     @property
     def accepted_by(self) -> Acceptance | None:
-        """Who accepted it as it stands: nobody where it is a draft, or was edited since."""
+        """Who accepted it as it stands: nobody where it is a draft, or was edited since, name and time included."""
         accepted = self.acceptance
-        return None if self.draft or accepted is None or accepted.hash != self.hash else accepted
+        if self.draft or accepted is None:
+            return None
+        # of files that were accepted earlier the hash is that of the description alone
+        return accepted if accepted.hash in (self.hash, self.hash_accepted(accepted.by, accepted.at)) else None
+
+    def hash_accepted(self, by: str, at: str) -> str:
+        """SHA-256 of the description with who accepted it and when, hexadecimal."""
+        text = json.dumps([self.hash, by, at], separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def refuse_draft(self) -> None:
         """Refuse to release under a description that nobody accepted.
