@@ -277,6 +277,26 @@ def test_damaged_recodings_are_refused(tmp_path: Path) -> None:
             load_recoding(tmp_path / "text.json")
 
 
+def test_a_recoding_whose_losses_or_boxes_were_changed_states_no_loss(tmp_path: Path) -> None:
+    full = released("optimal", vault(tmp_path)).recoding.describe()
+    local = released("mondrian", vault(tmp_path)).recoding.describe()
+    parse_recoding(full)
+    parse_recoding(local)
+    for loss in (float("nan"), float("inf"), -0.5, 5.0):
+        first, *others = full["attributes"]
+        changed = {**first, "losses": [loss, *first["losses"][1:]]}
+        with pytest.raises(InputError, match="damaged"):
+            parse_recoding(full | {"attributes": [changed, *others]})
+        row, *rows = local["losses"]
+        with pytest.raises(InputError, match="damaged"):
+            parse_recoding(local | {"losses": [[loss, *row[1:]], *rows]})
+    low, *lows = local["low"]
+    with pytest.raises(InputError, match="damaged"):
+        parse_recoding(local | {"low": [[10**6, *low[1:]], *lows]})
+    with pytest.raises(InputError, match="damaged"):
+        parse_recoding(local | {"names": ["ab", *local["names"][1:]]})
+
+
 def test_missing_values_are_a_category_or_suppress_their_rows(tmp_path: Path) -> None:
     missing = people()["town"].null_count
     assert missing

@@ -23,6 +23,7 @@ from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
 
 VERSION = 1
+_ROUNDING = 1e-9  # of losses that were added up in floating point
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,7 @@ class FullDomainRecoding(Recoding):
             *common,
             cells=tuple(np.array(attribute["cells"], dtype=np.int64) for attribute in attributes),
             labels=tuple(_texts(attribute["labels"]) for attribute in attributes),
-            losses=tuple(np.array(attribute["losses"], dtype=np.float64) for attribute in attributes),
+            losses=tuple(_losses(attribute["losses"]) for attribute in attributes),
             kept=np.array(document["kept"], dtype=np.int64).reshape(-1, len(attributes)),
         )
         for place, kept in enumerate(recoding.kept.T):
@@ -181,10 +182,11 @@ class LocalRecoding(Recoding):
             low=np.array(document["low"], dtype=np.int64).reshape(-1, len(attributes)),
             high=np.array(document["high"], dtype=np.int64).reshape(-1, len(attributes)),
             names=tuple(_texts(names) for names in document["names"]),
-            losses=np.array(document["losses"], dtype=np.float64).reshape(-1, len(attributes)),
+            losses=_losses(document["losses"]).reshape(-1, len(attributes)),
         )
         shape = (len(recoding.names), len(attributes))
         _check(recoding.low.shape == recoding.high.shape == recoding.losses.shape == shape)
+        _check(bool(np.all(recoding.low <= recoding.high)))
         _check(all(len(names) == len(attributes) for names in recoding.names))
         _check(all(len(ranks) == len(leaves) for ranks, leaves in zip(recoding.ranks, recoding.leaves, strict=True)))
         return recoding
@@ -273,8 +275,16 @@ def of_partition(data: Microdata, partition: Partition, names: Sequence[Sequence
 
 
 def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401  (parsed JSON)
+    _check(not isinstance(values, str))
     found = tuple(values)
     _check(all(isinstance(value, str) for value in found))
+    return found
+
+
+def _losses(values: Any) -> Reals:  # noqa: ANN401  (parsed JSON)
+    """Losses of cells, each from none to all: the loss of a release is stated by them."""
+    found = np.array(values, dtype=np.float64)
+    _check(bool(np.all((found >= 0) & (found <= 1 + _ROUNDING))))
     return found
 
 
