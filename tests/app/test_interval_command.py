@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 from tests.app.test_cli import sfumato
-from tests.app.test_synthesizing import desk, release
+from tests.app.test_synthesizing import release, workspace
 
-__all__ = ["desk"]  # a fixture
+__all__ = ["workspace"]  # a fixture
 
 SELECT = "SELECT COUNT(*) FROM people WHERE"
 
 
 @pytest.fixture
-def model(desk: Path) -> Path:
+def model(workspace: Path) -> Path:
     release(
-        desk, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
+        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
         "--out", "out.parquet", "--model", "saved.model",
     )  # fmt: skip
-    return desk
+    return workspace
 
 
 def test_a_saved_release_answers_with_intervals_and_spends_nothing(model: Path) -> None:
@@ -57,3 +57,18 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(model: Path, arguments:
     refused = sfumato("interval", "saved.model", *arguments, cwd=model, code=2)
     assert says in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_copies_are_drawn_by_themselves_and_say_what_they_are_not_for(model: Path) -> None:
+    said = sfumato("sample", "saved.model", "--out", "copy.csv", "--copies", "3", "--json", cwd=model)
+    found = json.loads(said.stdout)
+    assert found["copies"] == ["copy-1.csv", "copy-2.csv", "copy-3.csv"]
+    texts = {(model / name).read_text() for name in found["copies"]}
+    assert len(texts) == 3
+    assert "not valid here" in found["note"]
+    assert "not valid here" in said.stderr
+    assert not (model / "copy.csv").exists()
+    (model / "more-2.csv").write_text("mine")
+    refused = sfumato("sample", "saved.model", "--out", "more.csv", "--copies", "2", cwd=model, code=2)
+    assert "more-2.csv exists" in refused.stderr
+    assert not (model / "more-1.csv").exists()

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_LISTED = 20
+_NO_COMBINING = (
+    "Copies differ by what drawing adds and by nothing else: combining rules for several copies, such as Rubin's, are "
+    "not valid here, as they count neither the noise nor what the model leaves out; 'sfumato interval' gives intervals."
+)
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
 MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
@@ -153,6 +157,9 @@ def sample(
             "For models of aim, annealed and mst."
         ),
     ] = None,
+    copies: Annotated[
+        int | None, typer.Option(min=1, max=100, help="So many files, NAME-1 and so on, each drawn by itself.")
+    ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -160,13 +167,19 @@ def sample(
     from sfumato.synthesize.synthetic import load
     from sfumato.vault.release import writable
 
-    writable(out, overwrite=overwrite)
-    refuse_clashes([out], inputs=[model], overwrite=overwrite)
+    files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
+    for file in files:
+        writable(file, overwrite=overwrite)
+    refuse_clashes(files, inputs=[model], overwrite=overwrite)
     release = load(model)
-    with working("Sampling"):
-        drawn = (_restricted(release, given) if given else release).sample(rows)
-    drawn.write(out, overwrite=overwrite)
-    remark(f"Wrote {len(drawn):,} rows to {out}.")
+    drawing = _restricted(release, given) if given else release
+    for file in files:
+        with working("Sampling"):
+            drawn = drawing.sample(rows)
+        drawn.write(file, overwrite=overwrite)
+        remark(f"Wrote {len(drawn):,} rows to {file}.")
+    if copies is not None:
+        remark(_NO_COMBINING)
     if not len(drawn):
         remark(
             "The model expects less than one such row"
@@ -174,7 +187,8 @@ def sample(
             + "; --rows draws as many as you ask for."
         )
     text = f"Guarantee: {release.guarantee}\nCost: nothing"
-    result({"out": str(out), "rows": len(drawn), "guarantee": release.guarantee}, text, as_json=as_json)
+    written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": _NO_COMBINING}
+    result({**written, "rows": len(drawn), "guarantee": release.guarantee}, text, as_json=as_json)
 
 
 def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
