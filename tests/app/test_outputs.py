@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 
@@ -13,6 +17,17 @@ from sfumato.errors import InputError
 SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")
 JUDGED = ("--domain", "zoo.yaml", "--holdout", "zoo.parquet")
 QUASI = ("--quasi", "carrots", "--k", "5", "--limit", "1")
+COUNTED = ("zoo.parquet", "SELECT carrots, COUNT(*) FROM t GROUP BY carrots", "--domain", "zoo.yaml", "--epsilon", "1")
+
+
+def read(path: Path) -> pa.Table:
+    match path.suffix:
+        case ".csv":
+            return pyarrow.csv.read_csv(path)
+        case ".parquet":
+            return pq.read_table(path)
+        case _:
+            return pa.ipc.open_file(path).read_all()
 
 
 @pytest.fixture
@@ -35,6 +50,7 @@ def workspace(tmp_path: Path) -> Path:
         ("evaluate", "zoo.parquet", "a.csv", *JUDGED, "--claim", "none", "--out", "zoo.parquet"),
         ("evaluate", "zoo.parquet", "a.csv", *JUDGED, "--claim", "none", "--out", "a.csv"),
         ("frontier", "zoo.parquet", "--domain", "zoo.yaml", "--out", "zoo.yaml"),
+        ("query", *COUNTED, "--limit", "1", "--out", "zoo.parquet"),
     ],
     ids=lambda arguments: f"{arguments[0]} {arguments[-1]}",
 )
@@ -43,6 +59,29 @@ def test_no_command_writes_over_what_it_reads_or_twice_to_one_file(arguments: tu
     refused = sfumato(*arguments, "--overwrite", cwd=workspace, code=2)
     assert "is read, or written already, by this command" in refused.stderr
     assert {path.name: path.read_bytes() for path in workspace.iterdir()} == before
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+def test_a_file_of_answers_has_the_numbers_that_are_printed_without_one(ending: str, tmp_path: Path) -> None:
+    sfumato("data", "zoo", cwd=tmp_path)
+    printed = json.loads(sfumato("query", *COUNTED, "--limit", "1", "--create", "--json", cwd=tmp_path).stdout)
+    told = json.loads(sfumato("query", *COUNTED, "--out", f"found.{ending}", "--json", cwd=tmp_path).stdout)
+    written = read(tmp_path / f"found.{ending}").to_pylist()
+    value = {"estimate": "", "standard_error": " error", "low": " low", "high": " high"}
+    assert [
+        {"key": [str(row["carrots"])], "values": [{part: row["count(*)" + name] for part, name in value.items()}]}
+        for row in written
+    ] == printed["rows"]
+    assert (told["rows"], told["guarantee"]) == (len(written), printed["guarantee"])
+
+
+def test_a_file_of_answers_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    sfumato("data", "zoo", cwd=tmp_path)
+    for out, said in [("found.xlsx", "end it in .parquet"), ("none/found.csv", "does not exist"), ("zoo.yaml", "end")]:
+        refused = sfumato("query", *COUNTED, "--limit", "1", "--create", "--out", out, cwd=tmp_path, code=2)
+        assert said in refused.stderr
+    sfumato("query", *COUNTED, "--accuracy", "--out", "found.csv", cwd=tmp_path, code=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["zoo.parquet", "zoo.yaml"]
 
 
 @pytest.mark.parametrize("address", ["{}", "spark:{}", "sqlite:///{}"])

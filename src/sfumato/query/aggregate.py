@@ -50,6 +50,15 @@ class Estimates:
     low: FloatArray
     high: FloatArray
 
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """All four."""
+        return self.value, self.error, self.low, self.high
+
+    def first(self, groups: int) -> Estimates:
+        """Of the first so many groups."""
+        return Estimates(*(each[:groups] for each in self.arrays))
+
 
 @dataclass(frozen=True)
 class Expected:

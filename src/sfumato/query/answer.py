@@ -7,8 +7,10 @@ counts forced above zero are too large where there is nobody.
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, project_to_total
+from sfumato.query.aggregate import Estimates
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release
 
@@ -69,22 +72,22 @@ class CountedTruncation:
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Answer(Release):
-    """Estimates by group.
+    """Estimates by group, in columns: a million groups are a few arrays, and objects where they are asked for.
 
     Attributes:
         query: what was asked.
-        keys: labels of the cells, one tuple a group, all declared cells in their order.
-        values: estimates, one tuple a group, one value an aggregate.
+        labels: of the groups, one array of text a grouping attribute, all declared cells in their order.
+        estimates: one an aggregate, of arrays of shape ``(groups,)``.
         confidence: with which an interval holds the exact answer, each on its own.
         remarks: of which table the intervals are, and what was done to the estimates after they were released.
         truncation: what the bound on rows of a unit left out, where it was asked for.
     """
 
     query: Query
-    keys: tuple[tuple[str, ...], ...]
-    values: tuple[tuple[NoisyValue, ...], ...]
+    labels: tuple[pa.Array, ...]
+    estimates: tuple[Estimates, ...]
     confidence: Fraction
     remarks: tuple[str, ...] = ()
     truncation: CountedTruncation | None = None
@@ -93,6 +96,17 @@ class Answer(Release):
     def groups(self) -> tuple[str, ...]:
         """Names of the grouping attributes."""
         return self.query.by or self.query.discovered
+
+    @cached_property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """Labels of the cells, one tuple a group."""
+        return tuple(zip(*(each.to_pylist() for each in self.labels), strict=True)) if self.labels else ((),)
+
+    @cached_property
+    def values(self) -> tuple[tuple[NoisyValue, ...], ...]:
+        """Estimates, one tuple a group, one value an aggregate."""
+        columns = ([NoisyValue(*parts) for parts in _parts(each)] for each in self.estimates)
+        return tuple(zip(*columns, strict=True))
 
     @property
     def of(self) -> str:
@@ -107,12 +121,18 @@ class Answer(Release):
     @property
     def headline(self) -> str:
         """The first values."""
+        first = replace(
+            self,
+            labels=tuple(each[:_SHOWN] for each in self.labels),
+            estimates=tuple(each.first(_SHOWN) for each in self.estimates),
+        )
         shown = [
             f"{' '.join(key)}{' ' if key else ''}{name} {value}"
-            for key, values in zip(self.keys, self.values, strict=True)
+            for key, values in zip(first.keys, first.values, strict=True)
             for name, value in zip(self.columns, values, strict=True)
         ]
-        return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
+        more = len(self) * len(self.columns) - _SHOWN
+        return ", ".join(shown[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
     @property
     def value(self) -> NoisyValue:
@@ -121,7 +141,7 @@ class Answer(Release):
         Raises:
             QueryError: there are several.
         """
-        if len(self.values) != 1 or len(self.columns) != 1:
+        if len(self) != 1 or len(self.columns) != 1:
             raise QueryError("this answer has several values; read .rows", culprit=self.columns)
         return self.values[0][0]
 
@@ -143,32 +163,38 @@ class Answer(Release):
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: labels as text, numbers as doubles."""
-        names = [f"{name}{part}" for name in self.columns for part in ("", " error", " low", " high")]
-        labels = {name: pa.array([key[at] for key in self.keys], pa.string()) for at, name in enumerate(self.groups)}
-        parts = np.array([[part for value in row for part in asdict(value).values()] for row in self.values])
-        numbers = parts.reshape(len(self.values), len(names)).T
-        return pa.table(labels | {name: pa.array(column) for name, column in zip(names, numbers, strict=True)})
+        labels = {name: each.cast(pa.string()) for name, each in zip(self.groups, self.labels, strict=True)}
+        numbers = {
+            f"{name}{part}": pa.array(column)
+            for name, each in zip(self.columns, self.estimates, strict=True)
+            for part, column in zip(("", " error", " low", " high"), each.arrays, strict=True)
+        }
+        return pa.table(labels | numbers)
 
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
         """The rows as a pandas DataFrame; needs pandas."""
         return self.to_arrow().to_pandas()
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.estimates[0].value)
 
     def to_json(self) -> dict[str, Any]:
         """The answer and its statement as plain JSON values."""
+        names = ("estimate", "standard_error", "low", "high")
+        columns = ([dict(zip(names, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
         return {
             "groups": list(self.groups),
             "columns": list(self.columns),
             "confidence": float(self.confidence),
             "rows": [
-                {
-                    "key": list(key),
-                    "values": [asdict(value) for value in values],
-                }
-                for key, values in zip(self.keys, self.values, strict=True)
+                {"key": list(key), "values": list(values)} for key, *values in zip(self.keys, *columns, strict=True)
             ],
+            **self.said(),
+        }
+
+    def said(self) -> dict[str, Any]:
+        """All but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
+        return {
             "remarks": list(self.remarks),
             **({} if self.truncation is None else {"truncation": asdict(self.truncation)}),
             **self.statement(),
@@ -189,6 +215,11 @@ class Answer(Release):
         return table + "".join(f"<p>{html.escape(each)}</p>" for each in said) + super().to_html()
 
 
+def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
+    """Estimate, standard error and both ends of the interval, by group."""
+    return zip(*(each.tolist() for each in estimates.arrays), strict=True)
+
+
 def non_negative_integers(answer: Answer) -> Answer:
     """The answer with its counts turned into non-negative integers that keep their sum.
 
@@ -201,14 +232,8 @@ def non_negative_integers(answer: Answer) -> Answer:
     for name, aggregate in zip(answer.columns, answer.query.aggregates, strict=True):
         if not aggregate.is_count:
             raise QueryError(f"{name!r} is no count, and cannot be made a whole number", culprit=aggregate)
-    columns = [
-        to_counts(np.array([row[place].estimate for row in answer.values])) for place in range(len(answer.columns))
-    ]
-    values = tuple(
-        tuple(replace(value, estimate=float(column[group])) for column, value in zip(columns, row, strict=True))
-        for group, row in enumerate(answer.values)
-    )
-    return replace(answer, values=values, remarks=(*answer.remarks, POSTPROCESSED))
+    whole = tuple(replace(each, value=to_counts(each.value).astype(np.float64)) for each in answer.estimates)
+    return replace(answer, estimates=whole, remarks=(*answer.remarks, POSTPROCESSED))
 
 
 def to_counts(noisy: FloatArray) -> NDArray[np.int64]:

@@ -7,13 +7,13 @@ a few rows of rank, at the price of the interval and of the other quantiles.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate
@@ -22,7 +22,7 @@ from sfumato.privacy.accountant import Charge, charge_for
 from sfumato.privacy.loss import EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import drowned_in_plan, expected_errors
-from sfumato.query.aggregate import Certainty, Estimates, numeric
+from sfumato.query.aggregate import Certainty, numeric
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
@@ -133,12 +133,11 @@ def _read(
     for aggregate, source in zip(query.aggregates, planned.source, strict=True):
         places = planned.places(source)
         tables = [settled.payload[str(place)] for place in places]
-        columns.append(_values(aggregate.estimates(tables, added[places[0]], domain, certainty)))
-    keys = tuple(itertools.product(*(domain[name].labels() for name in query.by)))
+        columns.append(aggregate.estimates(tables, added[places[0]], domain, certainty))
     truncation = None
     if planned.truncation is not None and query.truncation is not None:
         rows, units = (
-            _values(certainty.counts(settled.payload[str(place)], added[place]))[0]
+            NoisyValue(*(float(part[0]) for part in certainty.counts(settled.payload[str(place)], added[place]).arrays))
             for place in planned.places(planned.truncation)
         )
         truncation = CountedTruncation(rows, units, query.truncation)
@@ -148,18 +147,22 @@ def _read(
         expected_error=expected_errors(planned, query, domain=domain, mechanisms=added),
         provenance=settled.provenance,
         query=query,
-        keys=keys,
-        values=tuple(zip(*columns, strict=True)),
+        labels=_cells([domain[name].labels() for name in query.by]),
+        estimates=tuple(columns),
         confidence=certainty.confidence,
         remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),
         truncation=truncation,
     )
 
 
-def _values(found: Estimates) -> list[NoisyValue]:
-    return [
-        NoisyValue(*map(float, parts)) for parts in zip(found.value, found.error, found.low, found.high, strict=True)
-    ]
+def _cells(labels: Sequence[Sequence[str]]) -> tuple[pa.Array, ...]:
+    """Labels of all cells in C order, one array of shape ``(cells,)`` an attribute."""
+    sizes = [len(each) for each in labels]
+    codes = np.indices(sizes, dtype=np.int32).reshape(len(sizes), math.prod(sizes))
+    return tuple(
+        pa.DictionaryArray.from_arrays(each, pa.array(names, pa.string()))
+        for each, names in zip(codes, labels, strict=True)
+    )
 
 
 def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
@@ -185,15 +188,15 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certai
         run,
         retry_key=retry_key,
     )
-    values = _values(certainty.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise))
+    units = certainty.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise)
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
         expected_error=dict.fromkeys(query.labels, math.sqrt(mechanism.noise.variance)),
         provenance=settled.provenance,
         query=query,
-        keys=tuple(zip(*settled.payload["keys"], strict=True)),
-        values=tuple((value,) * len(query.labels) for value in values),
+        labels=tuple(pa.array(each, pa.string()) for each in settled.payload["keys"]),
+        estimates=(units,) * len(query.labels),
         confidence=certainty.confidence,
         remarks=(
             f"values are shown from a noisy count of {mechanism.threshold} units; others are not",

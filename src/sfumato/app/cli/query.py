@@ -19,11 +19,13 @@ from sfumato.app.cli.conventions import (
     JsonOption,
     LedgerOption,
     LimitOption,
+    OverwriteOption,
     RhoOption,
     Source,
     TableArgument,
     columns,
     database,
+    refuse_clashes,
     remark,
     remark_log,
     result,
@@ -81,6 +83,11 @@ def query(
     limit: LimitOption = None,
     create: CreateOption = False,
     analyst: AnalystOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for the answers, .parquet, .csv or .arrow, instead of printing them: for many groups."),
+    ] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
@@ -92,6 +99,7 @@ def query(
     from sfumato.domain import load
     from sfumato.privacy.loss import plain
     from sfumato.query import drowned_queries
+    from sfumato.vault.release import ReleasedRows, writable
 
     described = load(domain)
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
@@ -103,7 +111,9 @@ def query(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
         )
     if cost is not None or accuracy:
-        _refuse_unused(limit=limit is not None, create=create, analyst=analyst is not None, whole=whole)
+        _refuse_unused(
+            limit=limit is not None, create=create, analyst=analyst is not None, whole=whole, out=out is not None
+        )
     if cost is not None:
         if accuracy or any(part is not None for part in (epsilon, delta, rho)):
             raise InputError(
@@ -136,10 +146,19 @@ def query(
     source = Source(
         table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
     )
+    if out is not None:
+        writable(out, overwrite=overwrite)
+        refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
     vault = source.vault(first=first)
     with working("Asking"):
         answer = request.answer(vault, parsed)
-    result(answer.to_json(), _text(answer), as_json=as_json)
+    if out is None:
+        result(answer.to_json(), _text(answer), as_json=as_json)
+        return
+    ReleasedRows(answer.to_arrow()).write(out, overwrite=overwrite)
+    written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
+    stated = {"confidence": float(answer.confidence), **answer.said()}
+    result(written | stated, f"Wrote {out}: {len(answer):,} rows.\n{_meaning(answer)}", as_json=as_json)
 
 
 def _refuse_unused(**given: bool) -> None:
@@ -164,10 +183,14 @@ def _text(answer: Answer) -> str:
         | {name: str(value) for name, value in zip(answer.columns, values, strict=True)}
         for key, values in zip(answer.keys, answer.values, strict=True)
     ]
+    return f"{columns(lines)}\n\n{_meaning(answer)}"
+
+
+def _meaning(answer: Answer) -> str:
     said = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
     remarks = "".join(f"\nNote: {each}" for each in said)
     sure = f"Intervals hold the exact answer{answer.of} with probability {float(answer.confidence):g}, each on its own."
-    return f"{columns(lines)}\n\n{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
+    return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
 
 
 def serve(
