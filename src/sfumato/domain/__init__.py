@@ -1,6 +1,6 @@
 """What is publicly known about a table: its attributes, their cells, and what one person can change."""
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role, Unknown
 from sfumato.domain.document import dump, load, parse
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 
@@ -12,6 +12,7 @@ __all__ = [
     "Domain",
     "Integer",
     "Real",
+    "Role",
     "Unit",
     "Unknown",
     "dump",

@@ -25,6 +25,13 @@ class Unknown(StrEnum):
     CLAMP = "clamp"  # numbers only: moved to the nearest bound; a missing value drops the row
 
 
+class Role(StrEnum):
+    """What an attribute is there for: its marginals with every other attribute are measured first."""
+
+    TARGET = "target"  # what is to be predicted from the others
+    WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold
+
+
 @dataclass(frozen=True, kw_only=True)
 class Categorical:
     """Declared values, in order.
@@ -37,9 +44,11 @@ class Categorical:
     values: tuple[str | int | bool, ...]
     unknown: Unknown
     nullable: bool = False
+    role: Role | None = None
 
     def __post_init__(self) -> None:
         _named(self.name)
+        _refuse_no_role(self)
         if not self.values:
             raise DomainError(f"attribute {self.name!r} declares no values", culprit=self)
         if len({str(value) for value in self.values}) != len(self.values):
@@ -89,9 +98,11 @@ class Integer:
     edges: tuple[int, ...] | None = None
     nullable: bool = False
     typical: int | None = None
+    role: Role | None = None
 
     def __post_init__(self) -> None:
         _named(self.name)
+        _refuse_no_role(self)
         if self.minimum > self.maximum:
             raise DomainError(f"attribute {self.name!r} has minimum above maximum", culprit=self)
         if max(abs(self.minimum), abs(self.maximum)) >= 1 << 53:
@@ -158,12 +169,14 @@ class Real:
     unknown: Unknown
     nullable: bool = False
     typical: float | None = None
+    role: Role | None = None
 
     def __post_init__(self) -> None:
         _named(self.name)
         if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
         _refuse_untypical(self)
+        _refuse_no_role(self)
 
     def describe(self) -> dict[str, Any]:
         """What a domain document says of it."""
@@ -216,7 +229,8 @@ def unknown_code(attribute: Attribute) -> int | None:
 
 
 def _rest(attribute: Attribute) -> dict[str, Any]:
-    return {"nullable": attribute.nullable, "unknown": attribute.unknown.value}
+    role = {} if attribute.role is None else {"role": attribute.role.value}
+    return {"nullable": attribute.nullable, "unknown": attribute.unknown.value, **role}
 
 
 def _opened(attribute: Integer | Real) -> dict[str, Any]:
@@ -231,6 +245,16 @@ def _refuse_untypical(attribute: Integer | Real) -> None:
     if isinstance(attribute.typical, bool) or not low <= attribute.typical <= high:
         raise DomainError(
             f"the typical value of {attribute.name!r} lies in its last cell, from {low} to {high}", culprit=attribute
+        )
+
+
+def _refuse_no_role(attribute: Attribute) -> None:
+    if attribute.role is not None and not isinstance(attribute.role, Role):
+        raise DomainError(f"the role of {attribute.name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
+    if attribute.role is Role.WEIGHT and (isinstance(attribute, Categorical) or attribute.minimum < 0):
+        raise DomainError(
+            f"{attribute.name!r} cannot be a weight: only a number from 0 on says how many a row stands for",
+            culprit=attribute,
         )
 
 

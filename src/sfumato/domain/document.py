@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role, Unknown
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
@@ -122,9 +122,10 @@ def parse(document: object) -> Domain:
 def _attribute(name: str, body: dict[str, Any]) -> Attribute:
     unknown = Unknown(body["unknown"])
     nullable = body.get("nullable", False)
+    role = Role(body["role"]) if "role" in body else None
     match body["type"]:
         case "categorical":
-            return Categorical(name=name, values=tuple(body["values"]), unknown=unknown, nullable=nullable)
+            return Categorical(name=name, values=tuple(body["values"]), unknown=unknown, nullable=nullable, role=role)
         case "integer":
             edges = tuple(body["edges"]) if "edges" in body else None
             return Integer(
@@ -135,11 +136,12 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
                 unknown=unknown,
                 nullable=nullable,
                 typical=body.get("typical"),
+                role=role,
             )
         case _:
             typical = float(body["typical"]) if "typical" in body else None
             reals = tuple(map(float, body["edges"]))
-            return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical)
+            return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical, role=role)
 
 
 def _first_error(document: object) -> Any:  # noqa: ANN401 - an error of jsonschema, imported lazily

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.arguments import expect_all
-from sfumato.domain.attribute import Attribute
+from sfumato.domain.attribute import Attribute, Role
 from sfumato.errors import DomainError
 
 SCHEMA_VERSION = 1
@@ -134,6 +134,9 @@ class Domain:
             raise DomainError("a domain needs at least one attribute", culprit=self)
         if len(set(self.names)) != len(self.names):
             raise DomainError("a domain declares an attribute twice", culprit=self.names)
+        for role in Role:
+            if len(named := [attribute.name for attribute in self if attribute.role is role]) > 1:
+                raise DomainError(f"one attribute is the {role}, not {' and '.join(named)}", culprit=named)
 
     def __hash__(self) -> int:
         return self._hash  # domains are keys of many caches, and have long tuples of edges and values
@@ -163,6 +166,10 @@ class Domain:
     def shape(self) -> tuple[int, ...]:
         """Number of cells of each attribute, in order."""
         return tuple(attribute.size for attribute in self.attributes)
+
+    def in_role(self, role: Role) -> str | None:
+        """The name of the attribute in that role, where there is one."""
+        return next((attribute.name for attribute in self if attribute.role is role), None)
 
     @property
     def size(self) -> int:

@@ -49,6 +49,7 @@ from sfumato.synthesize.marginal_selection import (
     comparable,
     confirm,
     drawn,
+    first,
     grow,
     learn,
     reference,
@@ -234,7 +235,7 @@ def _candidates(
     measured = {table.attributes for table in state.measured}
     found: dict[Clique, float] = {}
     for size in range(2, ways + 1):
-        weights = relevant(cliques, size)
+        weights = first(relevant(cliques, size), mechanisms.domain)
         fresh = [clique for clique in weights if clique not in measured]
         small = affordable(fresh, mechanisms.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))

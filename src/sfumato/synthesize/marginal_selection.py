@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Role
 from sfumato.errors import InputError
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
@@ -35,6 +35,7 @@ _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _LEAST_AGAIN = 1e-4  # of a round's share: less is not worth a question
+_FIRST = 10.0  # times that a marginal with the weight of the rows counts
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
 _Asked = TypeVar("_Asked", Distance, Marginal)
@@ -91,9 +92,14 @@ UNSCORED = Scored((), np.zeros(0), np.zeros(0))
 
 
 def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
-    """The workload's marginals with their attributes in the domain's order, each once."""
+    """The workload's marginals with their attributes in the domain's order, each once.
+
+    Where all marginals of so many attributes are asked for and one is the target, it is put into each of them.
+    """
     position = {name: index for index, name in enumerate(domain.names)}
-    ordered = (tuple(sorted(set(clique), key=position.__getitem__)) for clique in workload.over(domain))
+    target = domain.in_role(Role.TARGET) if workload.ways is not None and len(domain) > 1 else None
+    more = () if target is None else (target,)
+    ordered = (tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.over(domain))
     return list(dict.fromkeys(ordered))
 
 
@@ -109,6 +115,12 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     found = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
     counts = Counter(name for clique in cliques for name in clique)
     return {part: sum(counts[name] for name in part) for part in found}
+
+
+def first(weights: Mapping[Clique, float], domain: Domain) -> dict[Clique, float]:
+    """The weights of marginals, those that hold the weight of the rows counted several times."""
+    name = domain.in_role(Role.WEIGHT)
+    return {clique: weight * (_FIRST if name in clique else 1) for clique, weight in weights.items()}
 
 
 def affordable(candidates: Sequence[Clique], domain: Domain, state: FittedState, limits: Limits) -> list[Clique]:

@@ -16,6 +16,8 @@ from itertools import combinations
 
 import numpy as np
 
+from sfumato.domain import Role
+from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
@@ -58,12 +60,20 @@ def mst(
 
     Raises:
         LossError, InputError: no loss, or no source of a row count.
-        QueryError, DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
+        QueryError: an attribute has a role, or the zeros, as ``aim`` says.
+        DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     refuse_no_vault(vault)
     row_count.refuse_wrong(vault.domain, loss, total)
     limits = as_limits(limits)
+    for role in Role:
+        if name := vault.domain.in_role(role):
+            raise QueryError(
+                f"mst takes no account of {name!r} as the {role}: its pairs follow from the tree; use aim, or leave "
+                "the role out of the domain",
+                culprit=name,
+            )
     refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.arguments import expect
-from sfumato.domain import Domain, dump, parse
+from sfumato.domain import Domain, Role, dump, parse
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
@@ -165,7 +165,10 @@ def rows_for(domain: Domain, workload: Workload) -> str:
         return f"{rows} for {workload.length(domain)} queries"
     if workload.ways is None:
         return f"{rows} for the marginals {tables(workload.cliques)}"
-    return f"{rows} for all {workload.ways}-way marginals"
+    target, weight = domain.in_role(Role.TARGET), domain.in_role(Role.WEIGHT)
+    each = "" if target is None else f", each with the target {target}"
+    heavy = "" if weight is None else f", those with the weight {weight} first"
+    return f"{rows} for all {workload.ways}-way marginals{each}{heavy}"
 
 
 _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}

@@ -156,7 +156,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a domain: attributes, their cells, the unit of privacy."""
-    from sfumato.domain import load
+    from sfumato.domain import Categorical, load
 
     domain = load(path)
     if cells is not None:
@@ -175,7 +175,15 @@ def show(
         }
         for attribute in domain
     ]
-    text = f"{columns(lines)}\n\nUnit: {domain.unit}\nCells of the full table: {domain.size:,}"
+    said = [f"{attribute.role.capitalize()}: {attribute.name}" for attribute in domain if attribute.role is not None]
+    said += [
+        f"Open last cell of {attribute.name}: rows of it are given {attribute.typical}"
+        for attribute in domain
+        if not isinstance(attribute, Categorical) and attribute.typical is not None
+    ]
+    text = "\n".join(
+        [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *said]
+    )
     result(domain.describe(), text + ("\nThis is a draft." if domain.draft else ""), as_json=as_json)
 
 
