@@ -16,8 +16,7 @@ from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon, Loss
+from sfumato.privacy.loss import Charge, Epsilon, Loss
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ranges, rectangles
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate

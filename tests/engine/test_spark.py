@@ -34,7 +34,6 @@ from sfumato.engine.port import ROWS, Recode
 from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.questions import Marginal
 from sfumato.vault.vault import Vault
@@ -317,10 +316,10 @@ def test_an_executor_killed_in_the_middle_of_a_release_is_charged_once(spark, la
         released = killed_in_the_middle(spark, lambda: vault.measure(cliques, loss))
         (entry,) = ledger.journal()
         assert (entry.family, entry.method) == ("vault", "measure")
-        assert ledger.remaining().spent == charge_for(loss)
+        assert ledger.remaining().spent == loss.charge
         again = vault.measure(cliques, loss)
         assert len(list(ledger.journal())) == 1, "asked again it is the stored answer"
-        assert ledger.remaining().spent == charge_for(loss)
+        assert ledger.remaining().spent == loss.charge
         assert vault.encoded.version == before
     calm = open_table(table).encode(LARGE).marginals([clique.attributes for clique in cliques])
     for first, second, exact in zip(released, again, calm, strict=True):

@@ -21,7 +21,6 @@ from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.questions import Marginal
 from sfumato.vault.value_questions import Sum
@@ -285,11 +284,11 @@ def test_a_connection_lost_in_the_middle_of_a_release_is_charged_once(database, 
     thread.join()
     assert "the connection to" in found[0]
     (entry,) = ledger.journal()
-    assert ledger.remaining().spent == charge_for(Epsilon(1)), "the data were touched"
+    assert ledger.remaining().spent == Epsilon(1).charge, "the data were touched"
     again = Vault(open_table(database.at(database.name)).encode(wide), ledger).measure(asked, Epsilon(1))
     assert len(again) == len(asked)
     assert [each.number for each in ledger.journal()] == [entry.number]
-    assert ledger.remaining().spent == charge_for(Epsilon(1))
+    assert ledger.remaining().spent == Epsilon(1).charge
 
 
 def test_a_statement_that_is_stopped_leaves_a_session_that_answers(database):

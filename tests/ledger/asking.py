@@ -14,11 +14,10 @@ from sfumato.ledger import Question, Receipt
 from sfumato.ledger.entry import Answered
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.loss import Charge, Epsilon
 
 ROW = Unit.row()
-TENTH = charge_for(Epsilon("0.1"))
+TENTH = Epsilon("0.1").charge
 FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset")
 
 

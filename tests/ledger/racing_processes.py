@@ -16,8 +16,7 @@ from tests.ledger.asking import ask
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.ledger import Ledger
-from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.loss import Charge, Epsilon
 
 ANALYSTS = ("ann", "bob", "cyd")
 _PATIENCE = 300  # sixteen processes that start at once on a busy machine take more than a minute
@@ -46,7 +45,7 @@ def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> 
 
 def price(number: int) -> Charge:
     """What each question costs: 0.005 on average."""
-    return charge_for(Epsilon(f"0.00{number % 9 + 1}"))
+    return Epsilon(f"0.00{number % 9 + 1}").charge
 
 
 def compute() -> bytes:

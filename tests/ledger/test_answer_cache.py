@@ -8,7 +8,6 @@ from tests.ledger.asking import ROW, TENTH, ask, question, release
 
 from sfumato.errors import BudgetError, InputError, LedgerError
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 
 
@@ -61,7 +60,7 @@ def test_another_analyst_still_pays_from_their_own_cap(answered):
 def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
     with pytest.raises(InputError, match="another question"):
         ask(answered, 1, analyst="ann", retry_key="r1")
-    assert ask(answered, 0, charge_for(Epsilon("0.2")), analyst="ann").charged
+    assert ask(answered, 0, Epsilon("0.2").charge, analyst="ann").charged
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):

@@ -16,7 +16,6 @@ from tests.ledger.racing_processes import outcome
 
 from sfumato.errors import LedgerError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 
 ASKERS = 8
@@ -115,7 +114,7 @@ def test_an_answer_whose_storing_is_not_heard_of_is_not_handed_out_and_stands(wi
 
 def test_commits_whose_news_is_lost_again_and_again(wire):
     """Many ask at once until they are answered, and every third commit is not heard of."""
-    cost, questions = charge_for(Epsilon("0.01")), 40
+    cost, questions = Epsilon("0.01").charge, 40
 
     def answered(number):
         for _ in range(100):

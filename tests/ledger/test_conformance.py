@@ -9,8 +9,7 @@ from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, rele
 
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
-from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 
 
 def test_ten_tenths_fit_into_one_exactly(ledger):
@@ -18,49 +17,49 @@ def test_ten_tenths_fit_into_one_exactly(ledger):
         assert ask(ledger, number).charged
     assert ledger.remaining().left == 0
     with pytest.raises(BudgetError):
-        ask(ledger, 10, charge_for(Epsilon("1e-30")))
+        ask(ledger, 10, Epsilon("1e-30").charge)
 
 
 def test_three_thirds_fit_into_one_exactly(ledger):
     for number in range(3):
-        ask(ledger, number, charge_for(Epsilon("1/3")))
+        ask(ledger, number, Epsilon("1/3").charge)
     assert spent_epsilon(ledger) == 1
 
 
 def test_a_refusal_costs_nothing_and_says_what_is_left(ledger):
-    ask(ledger, 0, charge_for(Epsilon("0.95")))
+    ask(ledger, 0, Epsilon("0.95").charge)
     before = ledger.verify()
     with pytest.raises(BudgetError, match=r"epsilon = 0\.05 left of epsilon = 1.*asks for epsilon = 0\.1") as caught:
         ask(ledger, 1, analyst="ann")
     assert "ann" not in str(caught.value)
     assert ledger.verify() == before
     assert ledger.caps() == {}
-    assert ask(ledger, 2, charge_for(Epsilon("0.05"))).charged
+    assert ask(ledger, 2, Epsilon("0.05").charge).charged
 
 
 def test_a_charge_without_the_measure_of_the_limit_is_refused(ledger):
     with pytest.raises(LossError, match="pure epsilon"):
-        ask(ledger, 0, charge_for(Rho("0.1")))
+        ask(ledger, 0, Rho("0.1").charge)
     assert list(ledger.journal()) == []
 
 
 def test_a_rho_ledger_adds_up_rho(url):
     with open_ledger(url, dataset="people", limit=Rho("0.01"), create=True) as ledger:
-        ask(ledger, 0, charge_for(Rho("0.005")))
+        ask(ledger, 0, Rho("0.005").charge)
         ask(ledger, 1, TENTH)  # 0.1 ^ 2 / 2
         assert ledger.remaining().spent.rho == Fraction(1, 100)
         with pytest.raises(BudgetError, match=r"rho = 0 left of rho = 0\.01"):
-            ask(ledger, 2, charge_for(Rho("1e-12")))
+            ask(ledger, 2, Rho("1e-12").charge)
 
 
 def test_an_approximate_ledger_adds_up_rho_and_delta(url):
     limit = EpsilonDelta(1, "1e-6")
     with open_ledger(url, dataset="people", limit=limit, create=True) as ledger:
-        half = charge_for(limit).rho / 2
-        ask(ledger, 0, charge_for(Rho(half)))
-        ask(ledger, 1, charge_for(Rho(half)))
+        half = limit.charge.rho / 2
+        ask(ledger, 0, Rho(half).charge)
+        ask(ledger, 1, Rho(half).charge)
         with pytest.raises(BudgetError):
-            ask(ledger, 2, charge_for(Rho(half / 1000)))
+            ask(ledger, 2, Rho(half / 1000).charge)
 
 
 def test_a_refusal_for_its_delta_says_so(url):
@@ -71,14 +70,14 @@ def test_a_refusal_for_its_delta_says_so(url):
             ask(ledger, 1, threshold)
         assert "delta = 0 left of 1e-08 for thresholds" in str(caught.value)
         with pytest.raises(BudgetError) as caught:
-            ask(ledger, 1, charge_for(Rho(1)))
+            ask(ledger, 1, Rho(1).charge)
         assert "does not fit" not in str(caught.value)
 
 
 def test_the_whole_of_an_approximate_limit_fits_once(url):
     limit = EpsilonDelta("0.5", "1e-9")
     with open_ledger(url, dataset="people", limit=limit, create=True) as ledger:
-        assert ask(ledger, 0, charge_for(limit)).charged
+        assert ask(ledger, 0, limit.charge).charged
         assert ledger.remaining().left == 0
 
 
@@ -93,7 +92,7 @@ def test_a_repeat_is_free_and_gets_the_stored_answer(ledger):
 
 def test_the_same_question_at_another_loss_is_another_release(ledger):
     release(ledger, question(), TENTH, lambda: b"coarse", statement="pure", unit=ROW)
-    fine = release(ledger, question(), charge_for(Epsilon("0.2")), lambda: b"fine", statement="pure", unit=ROW)
+    fine = release(ledger, question(), Epsilon("0.2").charge, lambda: b"fine", statement="pure", unit=ROW)
     assert (fine.answer, fine.charged) == (b"fine", True)
 
 
@@ -164,7 +163,7 @@ def fail():
 
 
 def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):
-    ask(ledger, 0, charge_for(Epsilon(1)))
+    ask(ledger, 0, Epsilon(1).charge)
     statement = "10-anonymous, no DP guarantee"
     first = release(ledger, question(1), None, lambda: b"k", statement=statement, unit=ROW, details={"k": 10})
     again = release(ledger, question(1), None, lambda: b"other", statement=statement, unit=ROW)
@@ -201,7 +200,7 @@ def test_analysts_do_not_share_retry_keys(ledger):
 
 def test_a_refused_request_does_not_use_up_its_retry_key(ledger):
     with pytest.raises(BudgetError):
-        ask(ledger, 0, charge_for(Epsilon(2)), retry_key="r1")
+        ask(ledger, 0, Epsilon(2).charge, retry_key="r1")
     assert ask(ledger, 1, retry_key="r1").charged
 
 
@@ -402,11 +401,11 @@ def test_tampering_is_found_and_named(url, ledger, tampering, complaint):
 
 def test_the_database_refuses_what_the_code_would_let_through(ledger, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
-    ask(ledger, 0, charge_for(Epsilon(1)))
+    ask(ledger, 0, Epsilon(1).charge)
     with pytest.raises(LedgerError, match="break its rules"):
-        ask(ledger, 1, charge_for(Epsilon("1e-12")))
+        ask(ledger, 1, Epsilon("1e-12").charge)
     ledger.set_cap("ann", Epsilon("0.1"))
     with pytest.raises(LedgerError, match="break its rules"):
-        ask(ledger, 0, charge_for(Epsilon(1)), analyst="ann")
+        ask(ledger, 0, Epsilon(1).charge, analyst="ann")
     assert spent_epsilon(ledger) == 1
     ledger.verify()

@@ -5,7 +5,6 @@ from tests.ledger.asking import ROW, question
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import DeferredLedger
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
@@ -21,7 +20,7 @@ def deferred(folder, limit):
     ],
 )
 def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(limit, says, tmp_path):
-    asked = deferred(tmp_path, limit).releasing(question(), charge_for(Epsilon("0.3")), statement="x", unit=ROW)
+    asked = deferred(tmp_path, limit).releasing(question(), Epsilon("0.3").charge, statement="x", unit=ROW)
     with pytest.raises(BudgetError, match=says), asked:
         pytest.fail("nothing may be computed")
     assert not list(tmp_path.iterdir())
@@ -29,7 +28,7 @@ def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(
 
 def test_what_fits_makes_it(tmp_path):
     made = deferred(tmp_path, Epsilon("0.3"))
-    with made.releasing(question(), charge_for(Epsilon("0.3")), statement="x", unit=ROW) as reserved:
+    with made.releasing(question(), Epsilon("0.3").charge, statement="x", unit=ROW) as reserved:
         reserved.settle(b"a")
     assert reserved.answered().charged
     with made.open() as ledger:

@@ -17,9 +17,7 @@ from sfumato.ledger.account import (
     loss_text,
     spent_units,
 )
-from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Rho
 
 positive = st.fractions(min_value=Fraction(1, 10**15), max_value=10**9, max_denominator=10**15)
 deltas = st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(1, 10), max_denominator=10**12)
@@ -43,7 +41,7 @@ def test_the_second_belt_lets_through_whatever_fits(limit, amount):
         (Epsilon(limit), Charge(amount, amount**2 / 2, Fraction(0))),
         (Rho(limit), Charge(None, amount, Fraction(0))),
     ):
-        if admits(ceiling, NOTHING, charge):
+        if ceiling.admits(NOTHING, charge):
             assert spent_units(ceiling, charge)[0] <= limit_units(ceiling)[0]
         if amount >= limit + Fraction(2, 10**12) and limit < MOST // 10**12 - 1:
             assert spent_units(ceiling, charge)[0] > limit_units(ceiling)[0]
@@ -60,16 +58,16 @@ def test_the_second_belt_lets_through_whatever_fits_an_approximate_limit(epsilon
     charge = Charge(None, Account(limit, NOTHING).left, Fraction(0))
     delta = limit.delta * share
     for spent in (charge, Charge(None, charge.rho / 3, delta)):
-        if admits(limit, NOTHING, spent):
+        if limit.admits(NOTHING, spent):
             assert all(a <= b for a, b in zip(spent_units(limit, spent), limit_units(limit), strict=True))
 
 
 def test_what_is_left_fits_and_a_little_more_does_not():
-    spent = charge_for(Epsilon("0.3"))
+    spent = Epsilon("0.3").charge
     account = Account(Epsilon(1), spent)
     assert account.left == Fraction(7, 10)
-    assert account.admits(charge_for(Epsilon(account.left)))
-    assert not account.admits(charge_for(Epsilon(account.left + Fraction(1, 10**30))))
+    assert account.admits(Epsilon(account.left).charge)
+    assert not account.admits(Epsilon(account.left + Fraction(1, 10**30)).charge)
 
 
 def test_what_is_left_under_an_approximate_limit_fits():
@@ -83,7 +81,7 @@ def test_what_is_left_under_an_approximate_limit_fits():
 
 def test_delta_that_is_spent_leaves_rho_as_it_is_and_admits_no_more_delta():
     account = Account(EpsilonDelta(1, "1e-6"), Charge(None, Fraction(0), Fraction(1, 10**8)))
-    assert account.left == as_rho(EpsilonDelta(1, "1e-6")).value
+    assert account.left == EpsilonDelta(1, "1e-6").as_rho().value
     assert not account.admits(Charge(None, Fraction(1, 1000), Fraction(1, 10**12)))
 
 
@@ -110,17 +108,17 @@ def test_decimals_of_18_places_and_their_shares_are_counted_exactly(places, shar
 def test_accounts_never_grow_long_whatever_is_charged():
     account = Account(Epsilon(1), NOTHING)
     for number in range(200):
-        account = account.charged(charge_for(Epsilon(Fraction(1, 10**27 + 2 * number + 7))))
+        account = account.charged(Epsilon(Fraction(1, 10**27 + 2 * number + 7)).charge)
     assert all(GRID % part.denominator == 0 for part in parts(account.spent))
     assert account.spent.epsilon >= 200 * Fraction(1, 10**27 + 407)
 
 
 def test_an_account_speaks_in_the_measure_of_its_limit():
     assert str(Account(None, NOTHING)) == "no cap"
-    assert str(Account(Epsilon(1), charge_for(Epsilon("0.25")))) == "epsilon = 0.75 left of epsilon = 1"
-    assert str(Account(Rho(1), charge_for(Rho("0.25")))) == "rho = 0.75 left of rho = 1"
+    assert str(Account(Epsilon(1), Epsilon("0.25").charge)) == "epsilon = 0.75 left of epsilon = 1"
+    assert str(Account(Rho(1), Rho("0.25").charge)) == "rho = 0.75 left of rho = 1"
     # never more than there is, and with the digits that people compare
-    spent = Account(Epsilon(5), charge_for(Epsilon("64/75")))
+    spent = Account(Epsilon(5), Epsilon("64/75").charge)
     assert str(spent) == "epsilon = 4.14666 (311/75) left of epsilon = 5"
     both = Account(EpsilonDelta(9, "1e-6"), Charge(None, Fraction(1, 2), Fraction(1, 10**8)))
     assert str(both).startswith("rho = 0.78656093898 left of rho = 1.28656093898 and delta = 0 left of 1e-08")

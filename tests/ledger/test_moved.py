@@ -19,8 +19,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.loss import Charge, Epsilon
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from tests.ledger.asking import TENTH, question
 from sfumato.errors import InputError, LossError
 from sfumato.ledger import Question
 from sfumato.ledger.entry import Event, Kind
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 from sfumato.strict_documents import canonical
 
@@ -79,11 +78,11 @@ def test_one_question_at_two_charges_is_two_releases():
     def key(charge):
         return Event(Kind.RELEASE, question(), charge, None, "", None).key
 
-    assert len({key(None), key(TENTH), key(charge_for(Epsilon("0.2")))}) == 3
+    assert len({key(None), key(TENTH), key(Epsilon("0.2").charge)}) == 3
 
 
 def test_a_negative_charge_is_refused():
-    refund = copy(charge_for(Epsilon("0.1")))  # charges are shared, and this one is spoilt
+    refund = copy(Epsilon("0.1").charge)  # charges are shared, and this one is spoilt
     object.__setattr__(refund, "epsilon", -refund.epsilon)
     with pytest.raises(LossError, match="never negative"):
         Event(Kind.RELEASE, question(), refund, None, "", None)

@@ -17,11 +17,10 @@ from tests.processes import processes
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import admits, charge_for
 from sfumato.privacy.loss import Epsilon
 
 WRITERS = 16
-NEARLY_ALL = charge_for(Epsilon("0.9"))
+NEARLY_ALL = Epsilon("0.9").charge
 
 
 def open_people(url):
@@ -124,7 +123,7 @@ class CheckThenSpend(Ledger):
     everybody_looked = threading.Barrier(WRITERS)
 
     def reserve(self, question, charge, **terms):
-        if not admits(self.limit, self.remaining().spent, charge):
+        if not self.limit.admits(self.remaining().spent, charge):
             raise BudgetError("refused")
         self.everybody_looked.wait()
         return super().reserve(question, charge, **terms)

@@ -17,7 +17,6 @@ from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon, Rho
 
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
@@ -33,20 +32,20 @@ def test_a_saved_ledger_is_whole_repeats_free_and_goes_on_charging(saved, datase
         assert len(list(ledger.journal())) == told["entries"]
         before, analyst = ledger.remaining().spent, "ann" if dataset == "pure" else None
         terms = {"statement": "three", "unit": UNIT, "analyst": analyst}
-        again = release(ledger, question(3), charge_for(loss), lambda: b"other", **terms, retry_key="r3")
+        again = release(ledger, question(3), loss.charge, lambda: b"other", **terms, retry_key="r3")
         assert (again.answer, again.charged, again.charged_analyst) == (b"third", False, False)
         with pytest.raises(RetryKeyError):
-            ledger.reserve(question(9), charge_for(loss), **terms, retry_key="r3")
+            ledger.reserve(question(9), loss.charge, **terms, retry_key="r3")
         assert ledger.remaining().spent == before
         assert ledger.unit is None
-        assert release(ledger, question(9), charge_for(loss), lambda: b"new", **terms).charged
+        assert release(ledger, question(9), loss.charge, lambda: b"new", **terms).charged
         assert ledger.unit == UNIT
         assert [entry.number for entry in ledger.journal() if entry.event.fixes_unit] == [told["entries"] + 1]
         after = ledger.remaining().spent
-        assert after.rho == before.rho + charge_for(loss).rho
+        assert after.rho == before.rho + loss.charge.rho
         assert dataset != "pure" or after.epsilon == before.epsilon + Fraction(1, 4)
         with pytest.raises(BudgetError):
-            ledger.reserve(question(10), charge_for(type(loss)(100)), **terms)
+            ledger.reserve(question(10), type(loss)(100).charge, **terms)
         assert ledger.verify() != told["head"]
 
 
@@ -57,8 +56,8 @@ def test_an_analysts_cap_goes_on_holding(saved):
             "bob": Epsilon("0.3"),
         }
         with pytest.raises(BudgetError, match="your cap"):
-            ledger.reserve(question(9), charge_for(Epsilon("0.06")), statement="x", unit=UNIT, analyst="bob")
-        assert ledger.reserve(question(9), charge_for(Epsilon("0.05")), statement="x", unit=UNIT, analyst="bob").charged
+            ledger.reserve(question(9), Epsilon("0.06").charge, statement="x", unit=UNIT, analyst="bob")
+        assert ledger.reserve(question(9), Epsilon("0.05").charge, statement="x", unit=UNIT, analyst="bob").charged
         assert [entry.kind for entry in ledger.journal()].count(Kind.REPEAT) == 1
         ledger.verify()
 
@@ -88,7 +87,7 @@ def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
         assert ledger.verify() == TOLD["long"]["head"]
         assert ledger.remaining().spent.epsilon.denominator > 10**400
         for number, analyst in enumerate(("eve", "ann", None)):
-            charge = charge_for(Epsilon(Fraction(1, 10**27 + 99 + 2 * number)))
+            charge = Epsilon(Fraction(1, 10**27 + 99 + 2 * number)).charge
             assert ledger.reserve(question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
         entry = list(ledger.journal())[-1]
         assert entry.charge == charge, "the exact value stands beside what is counted"
@@ -124,11 +123,11 @@ def goes_on(url, head):
     with open_ledger(url, dataset="old", limit=None) as ledger:
         assert ledger.verify() == head
         terms = {"statement": "old", "unit": UNIT, "analyst": "ann", "retry_key": "r"}
-        again = release(ledger, question(1), charge_for(Epsilon("0.5")), lambda: b"new", **terms)
+        again = release(ledger, question(1), Epsilon("0.5").charge, lambda: b"new", **terms)
         assert (again.answer, again.charged) == (b"old", False)
-        assert ledger.reserve(question(2), charge_for(Epsilon("0.5")), statement="new", unit=UNIT).charged
+        assert ledger.reserve(question(2), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         with pytest.raises(BudgetError):
-            ledger.reserve(question(3), charge_for(Epsilon("0.1")), statement="new", unit=UNIT)
+            ledger.reserve(question(3), Epsilon("0.1").charge, statement="new", unit=UNIT)
         ledger.verify()
     with closing(Store(url)) as store:
         assert Registry(store).datasets() == ()
@@ -144,5 +143,5 @@ def test_what_a_server_kept_in_postgresql(saved_in_postgres):
         assert registry.jobs.rows(told["job"]) == b"rows"
     with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
         assert ledger.verify() == told["server"]
-        assert ledger.reserve(question(1), charge_for(Epsilon("0.5")), statement="new", unit=UNIT).charged
+        assert ledger.reserve(question(1), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         ledger.verify()

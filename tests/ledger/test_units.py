@@ -9,7 +9,6 @@ from tests.ledger.asking import release as released
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, LedgerError, LossError, UnitError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 
 PATIENT = Unit("patient", rows=3)
@@ -82,7 +81,7 @@ def test_a_ledger_founded_without_a_unit_gets_that_of_its_first_charge(url):
 def test_a_refused_first_charge_fixes_no_unit(url):
     with of_unit(url, None) as ledger:
         with pytest.raises(BudgetError):
-            ledger.reserve(question(), charge_for(Epsilon(2)), statement="x", unit=PATIENT)
+            ledger.reserve(question(), Epsilon(2).charge, statement="x", unit=PATIENT)
         assert ledger.unit is None
         assert release(ledger, 1, ROW).charged
         ledger.verify()

@@ -11,7 +11,6 @@ from tests.ledger.asking import TENTH, ask, spent_epsilon
 
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import charge_for
 from sfumato.privacy.loss import Epsilon
 
 
@@ -54,7 +53,7 @@ def test_those_who_wait_are_written_together(ledger):
 
 
 def test_in_one_group_each_is_refused_or_served_alone(ledger):
-    ask(ledger, 0, charge_for(Epsilon("0.75")))
+    ask(ledger, 0, Epsilon("0.75").charge)
     gate = Gate(ledger, waiting=7)
     outcomes = gate.run([lambda number=number: ask(ledger, number) for number in range(1, 9)])
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["BudgetError"] * 6 + ["Receipt"] * 2
@@ -74,7 +73,7 @@ def test_what_the_database_refuses_does_not_take_the_others_with_it(ledger, monk
     gate = Gate(ledger, waiting=3)
     monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
     asks = [lambda number=number: ask(ledger, number) for number in range(3)]
-    outcomes = gate.run([*asks, lambda: ask(ledger, 3, charge_for(Epsilon(5)))])
+    outcomes = gate.run([*asks, lambda: ask(ledger, 3, Epsilon(5).charge)])
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["LedgerError"] + ["Receipt"] * 3
     assert float(spent_epsilon(ledger)) == 0.3
     assert gate.groups == [1, 3, 1, 1, 1]

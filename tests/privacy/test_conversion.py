@@ -56,15 +56,14 @@ def test_epsilon_agrees_with_dp_accounting_from_above(rho, delta):
 def test_round_trip_loses_twelve_digits_at_most(rho, delta):
     epsilon = epsilon_of(rho, delta)
     assume(epsilon > 0)
-    back = rho_within(EpsilonDelta(epsilon, delta)).value
+    back = rho_within(epsilon, delta)
     assert epsilon_of(back, delta) <= epsilon
     assert back >= rho * (1 - Fraction(2, 10**11))
 
 
 @given(epsilons, deltas)
 def test_rho_within_is_the_largest_of_twelve_digits(epsilon, delta):
-    limit = EpsilonDelta(epsilon, delta)
-    rho = rho_within(limit).value
+    rho = rho_within(epsilon, delta)
     assert epsilon_of(rho, delta) <= epsilon
     assert epsilon_of(rho * (1 + Fraction(3, 10**11)), delta) > epsilon
     assert len(Decimal(rho.numerator).normalize().as_tuple().digits) <= 14 or rho.denominator != 1
@@ -103,10 +102,10 @@ def test_nothing_spent_is_nothing():
 
 def test_extremes_stay_finite():
     assert epsilon_of(Fraction(10) ** 400, Fraction(1, 10**6)) >= Fraction(10) ** 400
-    assert 0 < rho_within(EpsilonDelta("1e-30", "1e-300")).value < Fraction(1, 10**30)
+    assert 0 < EpsilonDelta("1e-30", "1e-300").as_rho().value < Fraction(1, 10**30)
     with pytest.raises(LossError):
-        rho_within(EpsilonDelta("1e-149", "1e-300"))
-    assert rho_within(EpsilonDelta("1e150", "1e-6")).value <= Fraction(10) ** 150
+        EpsilonDelta("1e-149", "1e-300").as_rho()
+    assert EpsilonDelta("1e150", "1e-6").as_rho().value <= Fraction(10) ** 150
     assert 0 < epsilon_of(Fraction(1), Fraction(1, 10**900)) < 100
 
 

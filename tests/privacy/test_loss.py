@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import LossError
-from sfumato.privacy.conversion import as_rho, rho_within
+from sfumato.privacy.conversion import rho_within
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho, exact, plain
 
 positive = st.fractions(Fraction(1, 10**6), 10**6)
@@ -74,7 +74,7 @@ def test_losses_beyond_what_doubles_can_plan_with_are_refused(loss, bad):
 @pytest.mark.parametrize("loss", [Epsilon("1e150"), Epsilon("1e-149"), Rho("1e300"), Rho("1e-300")])
 def test_the_largest_and_least_losses_are_read_shown_and_converted(loss):
     assert eval(repr(loss), {"Rho": Rho, "Epsilon": Epsilon}) == loss  # noqa: S307
-    assert 0 < float(as_rho(loss).value) < float("inf")
+    assert 0 < float(loss.as_rho().value) < float("inf")
 
 
 def test_numbers_beyond_doubles_are_spelled_out():
@@ -113,9 +113,9 @@ def test_ten_tenths_are_one():
 
 
 def test_rho_of_each_loss():
-    assert as_rho(Epsilon(1)) == Rho("0.5")
-    assert as_rho(Rho("0.5")) == Rho("0.5")
-    assert as_rho(EpsilonDelta(1, "1e-9")) == rho_within(EpsilonDelta(1, "0.99e-9"))
+    assert Epsilon(1).as_rho() == Rho("0.5")
+    assert Rho("0.5").as_rho() == Rho("0.5")
+    assert EpsilonDelta(1, "1e-9").as_rho() == Rho(rho_within(Fraction(1), Fraction("0.99e-9")))
 
 
 def test_a_loss_cannot_be_changed():

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
-from sfumato.privacy.accountant import NOTHING
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import accuracy, ask, cost, count, median, non_negative_integers, sql, table
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile

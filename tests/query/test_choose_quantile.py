@@ -8,8 +8,7 @@ import pytest
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, LossError, QueryError
-from sfumato.privacy.accountant import NOTHING
-from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.query import ask, choose_quantile
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.question import Query

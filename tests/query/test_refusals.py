@@ -16,8 +16,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import NOTHING
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile

@@ -7,9 +7,7 @@ import pytest
 
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger.account import Account
-from sfumato.privacy.accountant import NOTHING, charge_for
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, ask, count, mean, sql, table, total
 from sfumato.query.aggregate import Average, Total
 from sfumato.query.question import Query
@@ -61,7 +59,7 @@ def test_a_session_needs_a_question_and_divides_any_budget(simulated):
         Session(simulated, budget=Epsilon(1), queries=0)
     assert Session(simulated, budget=Rho(1), queries=4).loss == Rho("0.25")
     approximate = EpsilonDelta(1, "1e-6")
-    assert Session(simulated, budget=approximate, queries=4).loss == as_rho(approximate) / 4
+    assert Session(simulated, budget=approximate, queries=4).loss == approximate.as_rho() / 4
 
 
 def test_an_adaptive_session_stops_at_its_budget_to_the_last_digit(vault):
@@ -122,7 +120,7 @@ def test_all_parts_of_a_budget_fit_into_it_as_accounts_add_up(simulated, budget,
     session = Session(simulated, budget=budget, queries=queries)
     account = Account(budget, NOTHING)
     for _ in range(queries):
-        assert account.admits(charge_for(session.loss))
-        account = account.charged(charge_for(session.loss))
-    whole = as_rho(budget) if isinstance(budget, EpsilonDelta) else budget
+        assert account.admits(session.loss.charge)
+        account = account.charged(session.loss.charge)
+    whole = budget.as_rho() if isinstance(budget, EpsilonDelta) else budget
     assert session.loss.value * queries > whole.value * Fraction(999_999, 1_000_000)

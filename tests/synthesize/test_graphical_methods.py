@@ -12,7 +12,6 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.model.row_sampling import generator
-from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import marginal_selection
 from sfumato.synthesize.aim import adapt, aim, anneal, annealed
@@ -90,7 +89,7 @@ def test_the_losses_asked_of_the_mechanisms_add_up_exactly(steps, loss):
     vault = SimulatedVault(chain_table(), seed=1)
     mechanisms = Recorder(vault.mechanisms(loss))
     steps(mechanisms, loss, NoisyTotal())
-    whole = loss if isinstance(loss, Epsilon) else as_rho(loss)
+    whole = loss if isinstance(loss, Epsilon) else loss.as_rho()
     assert reduce(type(whole).__add__, mechanisms.asked) == whole
 
 

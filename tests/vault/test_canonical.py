@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted, where_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors

@@ -14,8 +14,7 @@ from tests.vault.tables import table
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import Kind, open_ledger
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
 from sfumato.vault.questions import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors

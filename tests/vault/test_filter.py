@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.accountant import NOTHING, Charge, charge_for, total
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Rho, total
 from sfumato.vault.mechanisms import PrivacyFilter
 
 PARTS = st.lists(st.fractions(Fraction(1, 1000), 2), min_size=1, max_size=8)
@@ -18,10 +16,10 @@ PARTS = st.lists(st.fractions(Fraction(1, 1000), 2), min_size=1, max_size=8)
 @given(PARTS, st.fractions(Fraction(1, 100), 4))
 def test_a_privacy_filter_never_gives_more_than_it_holds_and_refusals_take_nothing(parts, held) -> None:
     for measure in (Epsilon, Rho):
-        privacy_filter = PrivacyFilter(charge_for(measure(held)))
+        privacy_filter = PrivacyFilter(measure(held).charge)
         given_out = NOTHING
         for part in parts:
-            charge = charge_for(measure(part))
+            charge = measure(part).charge
             try:
                 privacy_filter.spend(charge)
             except BudgetError:
@@ -34,21 +32,21 @@ def test_a_privacy_filter_never_gives_more_than_it_holds_and_refusals_take_nothi
 
 
 def test_ten_tenths_are_one() -> None:
-    privacy_filter = PrivacyFilter(charge_for(Epsilon(1)))
+    privacy_filter = PrivacyFilter(Epsilon(1).charge)
     for _ in range(10):
-        privacy_filter.spend(charge_for(Epsilon(0.1)))
+        privacy_filter.spend(Epsilon(0.1).charge)
     with pytest.raises(BudgetError):
-        privacy_filter.spend(charge_for(Epsilon("1e-30")))
+        privacy_filter.spend(Epsilon("1e-30").charge)
 
 
 def test_a_pure_privacy_filter_gives_nothing_that_is_not_pure() -> None:
     with pytest.raises(BudgetError):
-        PrivacyFilter(charge_for(Epsilon(5))).spend(charge_for(Rho("0.001")))
+        PrivacyFilter(Epsilon(5).charge).spend(Rho("0.001").charge)
 
 
 def test_a_pure_event_fits_a_concentrated_privacy_filter() -> None:
-    privacy_filter = PrivacyFilter(charge_for(Rho("0.5")))
-    privacy_filter.spend(charge_for(Epsilon(1)))
+    privacy_filter = PrivacyFilter(Rho("0.5").charge)
+    privacy_filter.spend(Epsilon(1).charge)
     assert privacy_filter.spent.rho == Fraction(1, 2)
 
 
@@ -61,14 +59,14 @@ def test_a_delta_binds() -> None:
 
 def test_an_approximate_loss_is_reserved_as_the_rho_that_it_admits() -> None:
     loss = EpsilonDelta(1, "1e-9")
-    privacy_filter = PrivacyFilter(charge_for(loss))
-    privacy_filter.spend(charge_for(as_rho(loss) / 2))
-    privacy_filter.spend(charge_for(as_rho(loss) / 2))
-    assert total([charge_for(loss)]).rho == privacy_filter.spent.rho
+    privacy_filter = PrivacyFilter(loss.charge)
+    privacy_filter.spend((loss.as_rho() / 2).charge)
+    privacy_filter.spend((loss.as_rho() / 2).charge)
+    assert total([loss.charge]).rho == privacy_filter.spent.rho
 
 
 def test_less_rho_than_epsilon_implies_binds_as_well() -> None:
     choice = Charge(Fraction(1), Fraction(1, 8), Fraction(0))  # an exponential mechanism: bounded range
     PrivacyFilter(choice).spend(choice)
     with pytest.raises(BudgetError):
-        PrivacyFilter(choice).spend(charge_for(Epsilon(1)))  # pure epsilon alone costs a rho of 1/2
+        PrivacyFilter(choice).spend(Epsilon(1).charge)  # pure epsilon alone costs a rho of 1/2

@@ -10,8 +10,7 @@ import pytest
 
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.strict_documents import canonical as spelled
 from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted

@@ -16,9 +16,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.cell_statements import even_width
 from sfumato.errors import BudgetError, QueryError, SizeError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import NOTHING
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.mechanisms import selection

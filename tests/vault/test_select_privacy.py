@@ -11,8 +11,7 @@ from tests.vault.tables import neighbours, table
 
 from sfumato.errors import BudgetError, QueryError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault.questions import Counting, Distance
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
@@ -115,7 +114,7 @@ def test_threshold_hides_what_one_person_brings_but_for_delta() -> None:
 def test_threshold_needs_its_delta_reserved() -> None:
     loss = EpsilonDelta(1, "1e-6")
     with pytest.raises(BudgetError):
-        SimulatedVault(table([(0, 0)]), seed=0).mechanisms(charge_for(Epsilon(1))).threshold(("a",), loss)
+        SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Epsilon(1).charge).threshold(("a",), loss)
 
 
 def _threshold_charge(loss: EpsilonDelta):

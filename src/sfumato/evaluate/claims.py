@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sfumato.arguments import expect, whole
@@ -38,25 +37,6 @@ class Claim:
         if self.class_size is not None:
             words.append(f"k = {self.class_size}")
         return ", ".join(words) or "no guarantee"
-
-
-def advantage_bound(loss: Loss) -> float:
-    """Largest difference any attack on one person can have between members and others.
-
-    (e^eps - 1 + 2 delta)/(e^eps + 1) for (epsilon, delta) (Humphries et al. 2023, Theorem 3.1).  For rho the
-    total variation under KL <= rho: the smaller of Pinsker's and of Bretagnolle and Huber's bound.
-
-    >>> round(advantage_bound(Epsilon(1)), 4)
-    0.4621
-    """
-    match loss:
-        case Rho(value=rho):
-            return min(math.sqrt(float(rho) / 2), math.sqrt(-math.expm1(-float(rho))))
-        case Epsilon(value=epsilon):
-            return math.tanh(float(epsilon) / 2)
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            half = math.tanh(float(epsilon) / 2)
-            return min(1.0, half + float(delta) * (1 - half))
 
 
 def parse_claim(text: str) -> Claim:

@@ -23,7 +23,6 @@ from sfumato.evaluate.population_split import PopulationSplit, Progress, no_prog
 from sfumato.evaluate.released import MarginalSource, Released, keys
 from sfumato.evaluate.utility.query_errors import QueryErrors
 from sfumato.evaluate.utility.scorecard import Scorecard, scorecard
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
 """Edges of the groups of queries, as shares of the table."""
@@ -199,11 +198,8 @@ def _samples(
 
 def _epsilon(claim: Claim) -> float | None:
     """The claimed epsilon, where the claim is one; rho has no single epsilon."""
-    match claim.loss:
-        case Epsilon(value=epsilon) | EpsilonDelta(epsilon=epsilon):
-            return float(epsilon)
-        case _:
-            return None
+    stated = None if claim.loss is None else claim.loss.amounts.get("epsilon")
+    return None if stated is None else float(stated)
 
 
 def _proven(attacked: Attacks) -> float:

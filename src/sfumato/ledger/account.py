@@ -15,9 +15,7 @@ from functools import lru_cache
 
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LossError, UnitError
-from sfumato.privacy.accountant import Charge, Limit, admits, spendable_delta
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
 from sfumato.strict_documents import canonical
 
 PICO = 10**12
@@ -45,7 +43,7 @@ class Account:
         Raises:
             LossError: the limit does not have the measure of the charge.
         """
-        return self.limit is None or admits(self.limit, self.spent, charge)
+        return self.limit is None or self.limit.admits(self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
         """The account after the charge, which is counted on the grid of :func:`counted`."""
@@ -54,51 +52,30 @@ class Account:
     @property
     def left(self) -> Fraction | None:
         """What one more charge may cost: epsilon under an epsilon limit, otherwise rho; None without a limit."""
-        match self.limit:
-            case None:
-                return None
-            case Epsilon(value=value):
-                left = value - (value if self.spent.epsilon is None else self.spent.epsilon)
-            case Rho(value=value):
-                left = value - self.spent.rho
-            case EpsilonDelta():
-                left = as_rho(self.limit).value - self.spent.rho
-        return max(left, Fraction(0))
+        if self.limit is None:
+            return None
+        spent = self.limit.amount(self.spent)
+        return Fraction(0) if spent is None else max(self.limit.most - spent, Fraction(0))
 
     @property
     def left_delta(self) -> Fraction | None:
         """What mechanisms may still spend as delta; None where the limit has no delta."""
-        if not isinstance(self.limit, EpsilonDelta):
+        if self.limit is None or self.limit.spendable_delta is None:
             return None
-        return max(spendable_delta(self.limit) - self.spent.delta, Fraction(0))
+        return max(self.limit.spendable_delta - self.spent.delta, Fraction(0))
 
     def __str__(self) -> str:
         if self.left is None or self.limit is None:
             return "no cap"
-        if self.left_delta is None:
-            measure = "epsilon" if isinstance(self.limit, Epsilon) else "rho"
+        delta = self.limit.spendable_delta
+        if self.left_delta is None or delta is None:
+            (measure,) = self.limit.amounts
             return f"{measure} = {decimals(self.left, up=False)} left of {self.limit}"
-        assert isinstance(self.limit, EpsilonDelta)
-        most, delta = as_rho(self.limit), spendable_delta(self.limit)
         return (
-            f"rho = {decimals(self.left, up=False)} left of {most} "
+            f"rho = {decimals(self.left, up=False)} left of {self.limit.as_rho()} "
             f"and delta = {decimals(self.left_delta, up=False)} left of {decimals(delta, up=False)} for thresholds, "
             f"as {self.limit} is kept"
         )
-
-
-def in_words(limit: Limit, charge: Charge) -> str:
-    """A charge in the measure in which ``limit`` adds up.
-
-    >>> in_words(Epsilon(1), Charge(Fraction(1, 10), Fraction(1, 200), Fraction(0)))
-    'epsilon = 0.1'
-    """
-    match limit:
-        case Epsilon():
-            return "epsilon = " + ("infinite" if charge.epsilon is None else decimals(charge.epsilon, up=True))
-        case _:
-            delta = f" and delta = {decimals(charge.delta, up=True)}" if charge.delta else ""
-            return f"rho = {decimals(charge.rho, up=True)}{delta}"
 
 
 def loss_text(loss: Loss) -> str:
@@ -107,13 +84,7 @@ def loss_text(loss: Loss) -> str:
     >>> loss_text(Epsilon("0.1")), loss_text(EpsilonDelta(1, "1e-9"))
     ('{"epsilon":"1/10"}', '{"delta":"1/1000000000","epsilon":"1"}')
     """
-    match loss:
-        case Epsilon(value=value):
-            return canonical({"epsilon": str(value)})
-        case Rho(value=value):
-            return canonical({"rho": str(value)})
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return canonical({"epsilon": str(epsilon), "delta": str(delta)})
+    return canonical({name: str(amount) for name, amount in loss.amounts.items()})
 
 
 @contextmanager
@@ -220,7 +191,7 @@ def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
         )
 
 
-def spent_units(limit: Limit, spent: Charge) -> tuple[int, int]:
+def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:
     """What the measure of ``limit`` counts, in 1e-12, and delta, in 1e-18, rounded down.
 
     Rounded down, so that the database's check never refuses what fits exactly; ``admits`` decides.
@@ -228,17 +199,12 @@ def spent_units(limit: Limit, spent: Charge) -> tuple[int, int]:
     >>> spent_units(Epsilon(1), Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
     (333333333333, 0)
     """
-    amount = spent.epsilon if isinstance(limit, Epsilon) else spent.rho
+    amount = limit.amount(spent)
     if amount is None:
         return MOST, 0
     return min(math.floor(amount * PICO), MOST), min(math.floor(spent.delta * ATTO), MOST)
 
 
-def limit_units(limit: Limit) -> tuple[int, int]:
+def limit_units(limit: Loss) -> tuple[int, int]:
     """The most that :func:`spent_units` may come to, rounded up."""
-    match limit:
-        case Epsilon(value=value) | Rho(value=value):
-            return min(math.ceil(value * PICO), MOST), 0
-        case EpsilonDelta():
-            rho, delta = as_rho(limit).value, spendable_delta(limit)
-            return min(math.ceil(rho * PICO), MOST), math.ceil(delta * ATTO)
+    return min(math.ceil(limit.most * PICO), MOST), math.ceil((limit.spendable_delta or 0) * ATTO)

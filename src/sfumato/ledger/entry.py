@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from sfumato.domain import Unit
 from sfumato.errors import LossError
 from sfumato.ledger.account import charge_text, unit_text
-from sfumato.privacy.accountant import Charge
+from sfumato.privacy.loss import Charge
 from sfumato.strict_documents import JSON, canonical
 
 ADD_REMOVE = "add/remove"  # neighbouring tables differ by one unit, which is there or is not

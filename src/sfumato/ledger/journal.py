@@ -19,7 +19,7 @@ from sfumato.ledger import schema
 from sfumato.ledger.account import Account, charge_from, counted, limit_units, loss_from, spent_units, unit_from
 from sfumato.ledger.entry import Entry, Event, Kind, Question, entry_hash, genesis
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import NOTHING, Charge
+from sfumato.privacy.loss import NOTHING, Charge
 from sfumato.strict_documents import JSON
 
 _PAGE = 1000

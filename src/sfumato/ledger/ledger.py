@@ -27,8 +27,7 @@ from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
 from sfumato.ledger.writer import Ticket, Work, Writer
-from sfumato.privacy.accountant import Charge, Limit
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import Charge, Loss
 from sfumato.strict_documents import JSON
 
 _LONGEST_NAME = 200
@@ -127,7 +126,7 @@ class Ledger:
     forks must open its ledgers after the fork.  Use :func:`open_ledger` to make one.
     """
 
-    def __init__(self, store: Store, *, dataset: str, limit: Limit) -> None:
+    def __init__(self, store: Store, *, dataset: str, limit: Loss) -> None:
         self.dataset = dataset
         self.limit = limit
         self._store = store

@@ -20,8 +20,7 @@ from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
 from sfumato.ledger.reservation import afford
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns
-from sfumato.privacy.accountant import NOTHING, Charge, Limit
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 _LISTED = 10  # datasets that a message names
 
@@ -68,7 +67,7 @@ def held(url: str, dataset: str) -> bool:
     return True
 
 
-def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Limit:
+def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Loss:
     store.prepare(create=create)
     with store.reading() as connection:
         account = journal.dataset_account(connection, dataset)
@@ -102,7 +101,7 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
     )
 
 
-def insert_dataset(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> None:
+def insert_dataset(connection: Connection, name: str, limit: Loss, unit: Unit | None) -> None:
     """Enter a new dataset; one that is there already is left as it is."""
     present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
     if connection.execute(present).one_or_none() is not None:
@@ -124,7 +123,7 @@ def insert_dataset(connection: Connection, name: str, limit: Limit, unit: Unit |
     connection.execute(insert(schema.dataset).values(row))
 
 
-def create_or_check(connection: Connection, name: str, limit: Limit, unit: Unit | None) -> Limit:
+def create_or_check(connection: Connection, name: str, limit: Loss, unit: Unit | None) -> Loss:
     """Enter a dataset, or find that it has this limit and unit; returns the limit.
 
     Raises:
@@ -137,9 +136,7 @@ def create_or_check(connection: Connection, name: str, limit: Limit, unit: Unit 
     return limit
 
 
-def refuse_other_terms(
-    name: str, kept: Limit, kept_unit: str | None, *, limit: Limit | None, unit: Unit | None
-) -> None:
+def refuse_other_terms(name: str, kept: Loss, kept_unit: str | None, *, limit: Loss | None, unit: Unit | None) -> None:
     """Refuse another limit or unit than those of the transaction.
 
     Raises:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
-from sfumato.ledger.account import Account, counted, in_words, loss_text, refuse_unit
+from sfumato.ledger.account import Account, counted, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question, Receipt
 from sfumato.ledger.transaction import Stored, Transaction, Wanted
-from sfumato.privacy.accountant import NOTHING, Charge
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
     spent = transaction.analyst(analyst).spent
     if not Account(cap, NOTHING).admits(spent):
         raise InputError(
-            f"this analyst has spent {in_words(transaction.limit, spent)} already, more than the cap", culprit=cap
+            f"this analyst has spent {transaction.limit.in_words(spent)} already, more than the cap", culprit=cap
         )
     transaction.cap(analyst, cap)
     text = None if cap is None else loss_text(cap)
@@ -173,6 +172,6 @@ def afford(account: Account, charge: Charge, whose: str) -> None:
     delta = account.left_delta
     which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
     raise BudgetError(
-        f"{whose} has {account}, and this release asks for {in_words(account.limit, charge)}{which}; nothing was spent",
+        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent",
         culprit=charge,
     )

@@ -30,8 +30,7 @@ from sfumato.ledger.account import (
 )
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Event, Kind, entry_hash
-from sfumato.privacy.accountant import NOTHING, Charge, Limit
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.strict_documents import canonical
 
 _dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
@@ -283,7 +282,7 @@ class Transaction:
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
         self.founded, limit, unit, *spent, self.entries, self.head = rows[0]
-        self.limit: Limit = loss_from(limit)
+        self.limit: Loss = loss_from(limit)
         self.unit = None if unit is None else unit_from(unit)
         self.account = Account(self.limit, charge_from(*spent))
         self._found = fetch(driver, name, wanted)
@@ -432,7 +431,7 @@ class Transaction:
         }
 
 
-def spent_columns(limit: Limit, spent: Charge) -> dict[str, Any]:
+def spent_columns(limit: Loss, spent: Charge) -> dict[str, Any]:
     """The columns of a dataset's or an analyst's row that say what was spent."""
     epsilon, rho, delta = charge_text(spent)
     units, delta_units = spent_units(limit, spent)

@@ -1,8 +1,8 @@
-"""Privacy: exact losses, mechanisms with their loss maps, the sampler, the accountant.
+"""Privacy: exact losses, mechanisms with their loss maps, the sampler, accounting.
 
-Losses are in :mod:`loss`; noise in :mod:`noise`; choices in :mod:`selection`;
-keys that the data names in :mod:`stability`; accounting in :mod:`accountant`; conversion at the edge in
-:mod:`conversion`.  Names are imported on first use: a client over HTTP reads losses and draws no noise.
+Losses, charges and accounting are in :mod:`loss`; noise in :mod:`noise`; choices in :mod:`selection`;
+keys that the data names in :mod:`stability`; conversion at the edge in :mod:`conversion`.  Names
+are imported on first use: a client over HTTP reads losses and draws no noise.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.privacy.accountant import Charge
-    from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
+    from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
     from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
     from sfumato.privacy.selection import Exponential, PermuteAndFlip
     from sfumato.privacy.stability import StabilityThreshold
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Charge": "accountant",
+    "Charge": "loss",
     "DiscreteGaussian": "noise",
     "DiscreteLaplace": "noise",
     "Epsilon": "loss",

@@ -22,33 +22,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.errors import LossError
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
-
 _UP = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
 _DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=-(10**9), Emax=10**9)
 _RHO_DIGITS = 12
 _EPSILON_DIGITS = 15
 CONVERTED = Fraction(99, 100)  # of delta; a hundredth less costs about 0.1 % of rho at delta = 1e-9
 _WIDEST = 700.0  # exp of it is still a double
-
-
-def as_rho(loss: Loss) -> Rho:
-    """The zCDP that a loss implies.
-
-    Pure epsilon implies rho = epsilon^2 / 2 (Bun and Steinke 2016, Proposition 1.4).  Of (epsilon, delta) it is the
-    rho that it is kept as: its conversion at 99 % of delta stays within epsilon.
-
-    >>> as_rho(Epsilon(1)), as_rho(Rho("0.5"))
-    (Rho('0.5'), Rho('0.5'))
-    """
-    match loss:
-        case Epsilon(value=value):
-            return Rho(value**2 / 2)
-        case Rho():
-            return loss
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return rho_within(EpsilonDelta(epsilon, delta * CONVERTED))
 
 
 @lru_cache(maxsize=4096)
@@ -81,17 +60,16 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
-def rho_within(loss: EpsilonDelta) -> Rho:
-    """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, loss.delta) <= loss.epsilon``.
+def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction | None:
+    """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, delta) <= epsilon``.
 
-    Raises:
-        LossError: epsilon and delta are so small (some 1e-300) that floating point finds no alpha.
+    None where both are so small (some 1e-300) that floating point finds no alpha.
 
-    >>> rho_within(EpsilonDelta(1, "1e-9"))
-    Rho('0.0149730576735')
+    >>> float(rho_within(Fraction(1), Fraction(1, 10**9)))
+    0.0149730576735
     """
-    target = _log(1 / loss.delta)
-    wanted = _float(loss.epsilon)
+    target = _log(1 / delta)
+    wanted = _float(epsilon)
 
     def shortfall(log_x: float) -> float:
         # With rho = ln(1 / ((1 + x) delta)) / x^2 the formula is (1 + 2x) rho + ln(x / (1 + x)).
@@ -101,15 +79,15 @@ def rho_within(loss: EpsilonDelta) -> Rho:
     x = _x_of_log(_root(shortfall, target))
     alpha_up = _UP.add(1, x)
     ratio = _ln_up(_UP.divide(x, _DOWN.add(1, x)))
-    weight = _DOWN.multiply(_DOWN.add(1, x), _decimal(loss.delta, _DOWN))
+    weight = _DOWN.multiply(_DOWN.add(1, x), _decimal(delta, _DOWN))
     tail = _UP.divide(_ln_down(weight).copy_negate(), x)
-    left = _DOWN.subtract(_decimal(loss.epsilon, _DOWN), _UP.add(ratio, tail))
+    left = _DOWN.subtract(_decimal(epsilon, _DOWN), _UP.add(ratio, tail))
     rho = _rounded(_DOWN.divide(left, alpha_up), _RHO_DIGITS, ROUND_FLOOR)
     if rho <= 0:
-        raise LossError(f"{loss} is too small to be kept as zCDP", culprit=loss)
-    while epsilon_of(Fraction(rho), loss.delta) > loss.epsilon:
+        return None
+    while epsilon_of(Fraction(rho), delta) > epsilon:
         rho = _rounded(rho - Decimal((0, (1,), rho.adjusted() - _RHO_DIGITS + 1)), _RHO_DIGITS, ROUND_FLOOR)
-    return Rho(rho)
+    return Fraction(rho)
 
 
 def _root(falling: Callable[[float], float], widest: float) -> float:

@@ -1,22 +1,38 @@
-"""Privacy losses as exact numbers.
+"""Privacy losses as exact numbers, what they cost, and accounting as a fold over what was charged.
 
 A loss is always stated for a *unit* (see :class:`sfumato.domain.Unit`) under the add/remove relation.
 Numbers are kept as fractions: a string or an integer is taken as written, a float is read as the
 shortest decimal that prints it, so ``0.1`` is one tenth.
+
+Every charge carries the exact amounts that the three measures need.  Pure epsilon adds (sequential
+composition); rho adds (Bun and Steinke 2016, Lemma 1.7; with adaptively chosen losses: Whitehouse,
+Ramdas, Rogers and Wu 2023, Theorem 1); delta adds.  A pure-epsilon event also has a rho, epsilon^2/2,
+and may be charged to any ledger; a Gaussian event has no pure epsilon and is refused by a ledger that
+promises one.
+
+An (epsilon, delta) limit is kept as two limits, fixed when the ledger is opened: a rho, which converts to
+epsilon at 99 % of delta, and the other 1 % of delta for what mechanisms spend as delta (stability
+thresholds).  Whatever is chosen, in whatever order, is delta'-approximately rho-zCDP with both within
+their limits (Whitehouse et al., as above), which is (epsilon, delta)-DP.  A share that depended on what
+was spent would not be covered.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import TypeAlias
 
 from sfumato.errors import LossError
+from sfumato.privacy.conversion import CONVERTED, epsilon_of, rho_within
 
 Number: TypeAlias = int | float | str | Decimal | Fraction
 
@@ -93,93 +109,6 @@ def _positive(value: Number, name: str, *, most: Fraction) -> Fraction:
     return number
 
 
-@dataclass(frozen=True, order=True)
-class Epsilon:
-    """Pure differential privacy (Dwork, McSherry, Nissim, Smith 2006).
-
-    >>> Epsilon("0.5") + Epsilon(0.1)
-    Epsilon('0.6')
-    >>> Epsilon(1) / 3
-    Epsilon('1/3')
-    """
-
-    value: Fraction
-
-    def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _positive(value, "epsilon", most=_LARGEST_EPSILON))
-
-    def __add__(self, other: Epsilon) -> Epsilon:
-        return Epsilon(self.value + other.value)
-
-    def __mul__(self, share: int | Fraction) -> Epsilon:
-        return Epsilon(self.value * share)
-
-    def __truediv__(self, parts: int | Fraction) -> Epsilon:
-        return Epsilon(self.value / parts)
-
-    def __repr__(self) -> str:
-        return f"Epsilon({plain(self.value)!r})"
-
-    def __str__(self) -> str:
-        return f"epsilon = {plain(self.value)}"
-
-
-@dataclass(frozen=True, order=True)
-class Rho:
-    """Zero-concentrated differential privacy (Bun and Steinke 2016).
-
-    >>> Rho("0.25") * 2
-    Rho('0.5')
-    """
-
-    value: Fraction
-
-    def __init__(self, value: Number) -> None:
-        object.__setattr__(self, "value", _positive(value, "rho", most=_LARGEST))
-
-    def __add__(self, other: Rho) -> Rho:
-        return Rho(self.value + other.value)
-
-    def __mul__(self, share: int | Fraction) -> Rho:
-        return Rho(self.value * share)
-
-    def __truediv__(self, parts: int | Fraction) -> Rho:
-        return Rho(self.value / parts)
-
-    def __repr__(self) -> str:
-        return f"Rho({plain(self.value)!r})"
-
-    def __str__(self) -> str:
-        return f"rho = {plain(self.value)}"
-
-
-@dataclass(frozen=True)
-class EpsilonDelta:
-    """Approximate differential privacy, kept as zCDP inside and converted once, at the edge.
-
-    >>> EpsilonDelta(1, "1e-9")
-    EpsilonDelta('1', '1e-09')
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-
-    def __init__(self, epsilon: Number, delta: Number) -> None:
-        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon", most=_LARGEST_EPSILON))
-        object.__setattr__(self, "delta", _positive(delta, "delta", most=_LARGEST))
-        if self.delta >= 1:
-            raise LossError(f"delta must be below one, not {delta}", culprit=delta)
-
-    def __repr__(self) -> str:
-        return f"EpsilonDelta({plain(self.epsilon)!r}, {plain(self.delta)!r})"
-
-    def __str__(self) -> str:
-        return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
-
-
-Loss: TypeAlias = Epsilon | Rho | EpsilonDelta
-
-
 @lru_cache(maxsize=4096)
 def plain(number: Fraction) -> str:
     """The shortest exact spelling: a decimal where there is one, otherwise ``numerator/denominator``.
@@ -209,3 +138,343 @@ def decimals(number: Fraction, *, up: bool) -> str:
     rounded = digits.divide(Decimal(number.numerator), Decimal(number.denominator))
     text = f"{rounded:e}" if rounded.adjusted() < _SMALL else f"{rounded:f}"
     return f"{text} ({spelled})" if len(spelled) <= _SHORT else text
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one event costs: ``epsilon`` is None where no finite pure epsilon holds.
+
+    The event is delta-approximately rho-zCDP and, where ``epsilon`` is given, (epsilon, delta)-DP.
+
+    >>> Epsilon("0.1").charge + Epsilon("0.2").charge
+    Charge(epsilon=Fraction(3, 10), rho=Fraction(1, 40), delta=Fraction(0, 1))
+    """
+
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        amounts = (self.rho, self.delta) if self.epsilon is None else (self.epsilon, self.rho, self.delta)
+        if any(amount.numerator < 0 for amount in amounts):
+            raise LossError("a charge is never negative: what is spent is never refunded", culprit=self)
+
+    def __add__(self, other: Charge) -> Charge:
+        both = None if self.epsilon is None or other.epsilon is None else self.epsilon + other.epsilon
+        return Charge(both, self.rho + other.rho, self.delta + other.delta)
+
+    @property
+    def charge(self) -> Charge:
+        """The charge itself, as a loss has one."""
+        return self
+
+    @property
+    def amounts(self) -> dict[str, Fraction | None]:
+        """The exact numbers by name."""
+        return {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta}
+
+    @property
+    def promise(self) -> str:
+        """What is promised of an event of this charge, in words."""
+        if self.epsilon is not None:
+            return f"differential privacy with epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
+        kind = f"{plain(self.delta)}-approximate " if self.delta else ""
+        return f"{kind}zero-concentrated differential privacy with rho = {plain(self.rho)}"
+
+
+NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
+
+
+def total(charges: Iterable[Charge]) -> Charge:
+    """Everything charged so far."""
+    return reduce(Charge.__add__, charges, NOTHING)
+
+
+class Loss(ABC):
+    """A privacy loss: of one event, or the most that all events of a ledger may come to (a privacy budget)."""
+
+    @abstractmethod
+    def as_rho(self) -> Rho:
+        """The zCDP that the loss implies."""
+
+    @property
+    @abstractmethod
+    def charge(self) -> Charge:
+        """What an event of this loss costs in every measure."""
+
+    @property
+    @abstractmethod
+    def amounts(self) -> dict[str, Fraction]:
+        """The exact numbers by name."""
+
+    @property
+    def divisible(self) -> Epsilon | Rho:
+        """The loss in the measure in which a method divides it: pure epsilon as it is, anything else as rho."""
+        return self.as_rho()
+
+    @property
+    def most(self) -> Fraction:
+        """As a limit: the most of the measure in which it adds up, epsilon or rho."""
+        return self.as_rho().value
+
+    @property
+    def spendable_delta(self) -> Fraction | None:
+        """As a limit: what thresholds may spend as delta; None where it has no delta."""
+        return None
+
+    def amount(self, charge: Charge) -> Fraction | None:
+        """A charge in the measure in which this limit adds up; None where it has no finite size there."""
+        return charge.rho
+
+    @abstractmethod
+    def admits(self, spent: Charge, charge: Charge) -> bool:
+        """Whether ``charge`` still fits on top of ``spent`` under this limit, decided exactly.
+
+        Raises:
+            LossError: the limit promises a measure that the charge does not have at any size.
+        """
+
+    def in_words(self, charge: Charge) -> str:
+        """A charge in the measure in which this limit adds up.
+
+        >>> Epsilon(1).in_words(Epsilon("0.1").charge)
+        'epsilon = 0.1'
+        """
+        delta = f" and delta = {decimals(charge.delta, up=True)}" if charge.delta else ""
+        return f"rho = {decimals(charge.rho, up=True)}{delta}"
+
+    def guarantee(self, spent: Charge) -> str:
+        """What ``spent`` amounts to in the measure of this limit, in words, rounded upward."""
+        return self.in_words(spent)
+
+    @property
+    def promise(self) -> str:
+        """What is promised of an event of this loss, in words."""
+        return f"differential privacy with {self}"
+
+    @abstractmethod
+    def advantage_bound(self) -> float:
+        """Largest difference that any attack on one person can have between members and others."""
+
+
+@dataclass(frozen=True, order=True)
+class Epsilon(Loss):
+    """Pure differential privacy (Dwork, McSherry, Nissim, Smith 2006).
+
+    >>> Epsilon("0.5") + Epsilon(0.1)
+    Epsilon('0.6')
+    >>> Epsilon(1) / 3
+    Epsilon('1/3')
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Number) -> None:
+        object.__setattr__(self, "value", _positive(value, "epsilon", most=_LARGEST_EPSILON))
+
+    def __add__(self, other: Epsilon) -> Epsilon:
+        return Epsilon(self.value + other.value)
+
+    def __mul__(self, share: int | Fraction) -> Epsilon:
+        return Epsilon(self.value * share)
+
+    def __truediv__(self, parts: int | Fraction) -> Epsilon:
+        return Epsilon(self.value / parts)
+
+    def __repr__(self) -> str:
+        return f"Epsilon({plain(self.value)!r})"
+
+    def __str__(self) -> str:
+        return f"epsilon = {plain(self.value)}"
+
+    def as_rho(self) -> Rho:
+        """Half the square of epsilon (Bun and Steinke 2016, Proposition 1.4)."""
+        return Rho(self.value**2 / 2)
+
+    @cached_property
+    def charge(self) -> Charge:
+        """Epsilon, and the rho that it implies."""
+        return Charge(self.value, self.value**2 / 2, Fraction(0))
+
+    @property
+    def amounts(self) -> dict[str, Fraction]:
+        """Epsilon alone."""
+        return {"epsilon": self.value}
+
+    @property
+    def divisible(self) -> Epsilon:
+        """The loss as it is."""
+        return self
+
+    @property
+    def most(self) -> Fraction:
+        """Epsilon itself."""
+        return self.value
+
+    def amount(self, charge: Charge) -> Fraction | None:
+        """The pure epsilon of a charge."""
+        return charge.epsilon
+
+    def admits(self, spent: Charge, charge: Charge) -> bool:
+        """Whether the pure epsilons add up to no more than this one."""
+        if charge.epsilon is None or charge.delta:
+            raise LossError(
+                "this ledger promises pure epsilon and cannot take Gaussian noise or a delta; "
+                "use a pure mechanism or open a ledger with a (epsilon, delta) limit",
+                culprit=charge,
+            )
+        return spent.epsilon is not None and spent.epsilon + charge.epsilon <= self.value
+
+    def in_words(self, charge: Charge) -> str:
+        """The pure epsilon of a charge."""
+        return "epsilon = " + ("infinite" if charge.epsilon is None else decimals(charge.epsilon, up=True))
+
+    def advantage_bound(self) -> float:
+        """(e^epsilon - 1)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1).
+
+        >>> round(Epsilon(1).advantage_bound(), 4)
+        0.4621
+        """
+        return math.tanh(float(self.value) / 2)
+
+
+@dataclass(frozen=True, order=True)
+class Rho(Loss):
+    """Zero-concentrated differential privacy (Bun and Steinke 2016).
+
+    >>> Rho("0.25") * 2
+    Rho('0.5')
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Number) -> None:
+        object.__setattr__(self, "value", _positive(value, "rho", most=_LARGEST))
+
+    def __add__(self, other: Rho) -> Rho:
+        return Rho(self.value + other.value)
+
+    def __mul__(self, share: int | Fraction) -> Rho:
+        return Rho(self.value * share)
+
+    def __truediv__(self, parts: int | Fraction) -> Rho:
+        return Rho(self.value / parts)
+
+    def __repr__(self) -> str:
+        return f"Rho({plain(self.value)!r})"
+
+    def __str__(self) -> str:
+        return f"rho = {plain(self.value)}"
+
+    def as_rho(self) -> Rho:
+        """The loss itself."""
+        return self
+
+    @cached_property
+    def charge(self) -> Charge:
+        """The rho, which implies no pure epsilon."""
+        return Charge(None, self.value, Fraction(0))
+
+    @property
+    def amounts(self) -> dict[str, Fraction]:
+        """Rho alone."""
+        return {"rho": self.value}
+
+    def admits(self, spent: Charge, charge: Charge) -> bool:
+        """Whether the rhos add up to no more than this one."""
+        if charge.delta:
+            raise LossError("this ledger promises rho-zCDP and cannot take a delta", culprit=charge)
+        return spent.rho + charge.rho <= self.value
+
+    @property
+    def promise(self) -> str:
+        """Zero-concentrated differential privacy."""
+        return f"zero-concentrated differential privacy with {self}"
+
+    def advantage_bound(self) -> float:
+        """The total variation under KL <= rho: the smaller of Pinsker's and of Bretagnolle and Huber's bound."""
+        return min(math.sqrt(float(self.value) / 2), math.sqrt(-math.expm1(-float(self.value))))
+
+
+@dataclass(frozen=True)
+class EpsilonDelta(Loss):
+    """Approximate differential privacy, kept as zCDP inside and converted once, at the edge.
+
+    >>> EpsilonDelta(1, "1e-9")
+    EpsilonDelta('1', '1e-09')
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number) -> None:
+        object.__setattr__(self, "epsilon", _positive(epsilon, "epsilon", most=_LARGEST_EPSILON))
+        object.__setattr__(self, "delta", _positive(delta, "delta", most=_LARGEST))
+        if self.delta >= 1:
+            raise LossError(f"delta must be below one, not {delta}", culprit=delta)
+
+    def __repr__(self) -> str:
+        return f"EpsilonDelta({plain(self.epsilon)!r}, {plain(self.delta)!r})"
+
+    def __str__(self) -> str:
+        return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
+
+    def as_rho(self) -> Rho:
+        """The rho that it is kept as: its conversion at 99 % of delta stays within epsilon.
+
+        Raises:
+            LossError: epsilon and delta are so small (some 1e-300) that floating point finds no conversion.
+        """
+        rho = rho_within(self.epsilon, self.delta * CONVERTED)
+        if rho is None:
+            raise LossError(f"{self} is too small to be kept as zCDP", culprit=self)
+        return Rho(rho)
+
+    @cached_property
+    def charge(self) -> Charge:
+        """The zCDP that it is kept as."""
+        return Charge(None, self.as_rho().value, Fraction(0))
+
+    @property
+    def amounts(self) -> dict[str, Fraction]:
+        """Epsilon and delta."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+    @property
+    def spendable_delta(self) -> Fraction:
+        """The part of delta that no conversion uses."""
+        return self.delta * (1 - CONVERTED)
+
+    def admits(self, spent: Charge, charge: Charge) -> bool:
+        """Whether the rhos and the deltas each stay within their part of this limit."""
+        within = spent.rho + charge.rho <= self.as_rho().value
+        return within and spent.delta + charge.delta <= self.spendable_delta
+
+    def guarantee(self, spent: Charge) -> str:
+        """The epsilon that the spent rho converts to at this delta, or the sum of pure epsilons where that is less."""
+        if not spent.rho:
+            return f"epsilon = 0, delta = {plain(spent.delta)}"
+        converted = epsilon_of(spent.rho, self.delta * CONVERTED)
+        if spent.epsilon is not None and spent.epsilon < converted and spent.delta <= self.delta:
+            return (
+                f"epsilon = {decimals(spent.epsilon, up=True)}, delta = {plain(spent.delta)} by adding up; "
+                f"of the limit rho = {decimals(spent.rho, up=True)}, which by itself would be "
+                f"epsilon = {_six_digits(converted)}, delta = {plain(self.delta)}"
+            )
+        return f"epsilon = {_six_digits(converted)}, delta = {plain(self.delta)}"
+
+    @property
+    def promise(self) -> str:
+        """Approximate differential privacy, and the zCDP that it is kept as."""
+        return f"differential privacy with {self} (as zCDP with rho = {float(self.as_rho().value):.6g})"
+
+    def advantage_bound(self) -> float:
+        """(e^epsilon - 1 + 2 delta)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1)."""
+        half = math.tanh(float(self.epsilon) / 2)
+        return min(1.0, half + float(self.delta) * (1 - half))
+
+
+def _six_digits(number: Fraction) -> str:
+    """Rounded upward."""
+    up = Context(prec=_DECIMALS, rounding=ROUND_CEILING)
+    return f"{up.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(up):f}"

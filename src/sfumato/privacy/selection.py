@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError, LossError
-from sfumato.privacy.accountant import Charge
 from sfumato.privacy.enclosure import COARSE_BITS, EnclosureEnds, exp_enclosure, exp_enclosures
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.loss import Epsilon, Number, Rho, exact
+from sfumato.privacy.loss import Charge, Epsilon, Number, Rho, exact
 from sfumato.privacy.sampler import decide, one_below, uniform_below
 
 CandidateScores = NDArray[np.int64] | Sequence[int | Fraction]

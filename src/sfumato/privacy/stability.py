@@ -8,9 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.accountant import Charge
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.sampler import first_number
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
-from sfumato.privacy.accountant import Charge, charge_for
-from sfumato.privacy.loss import EpsilonDelta, Loss, Number
+from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.query.accuracy import drowned_in_plan, expected_errors
 from sfumato.query.aggregate import Certainty, numeric
@@ -113,7 +112,7 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
     Raises:
         LossError: values to be found in the data at a loss without a delta.
     """
-    return _threshold(_with_delta(loss), domain).charge if query.discovered else charge_for(loss)
+    return _threshold(_with_delta(loss), domain).charge if query.discovered else loss.charge
 
 
 def request(planned: QueryPlan) -> Request:

@@ -13,9 +13,7 @@ from fractions import Fraction
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
 from sfumato.ledger.account import GRID, Account
-from sfumato.privacy.accountant import NOTHING, Charge, admits, charge_for
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price, request
 from sfumato.query.question import Query, plan, refuse_no_query
@@ -45,7 +43,7 @@ class Session:
         refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
         self.loss = _part(budget, queries)
-        _refuse_beyond(vault, _times(charge_for(self.loss), queries))
+        _refuse_beyond(vault, _times(self.loss.charge, queries))
         self.queries = queries
         self._vault = vault
         self._asked: set[str] = set()
@@ -93,7 +91,7 @@ class Adaptive:
         refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
         if type(budget) is type(vault.limit):  # in another measure it depends on how it is divided
-            _refuse_beyond(vault, charge_for(budget))
+            _refuse_beyond(vault, budget.charge)
         self.budget = budget
         self.spent = NOTHING
         self._vault = vault
@@ -123,7 +121,7 @@ class Adaptive:
         with self._lock:
             new, before = key not in self._asked, self.spent
             if new:
-                if not admits(self.budget, self.spent, charge):
+                if not self.budget.admits(self.spent, charge):
                     raise BudgetError("this session's budget does not admit the loss; nothing was spent", culprit=loss)
                 self.spent += charge
                 self._asked.add(key)
@@ -150,7 +148,7 @@ def _refuse_no_loss(loss: Loss, name: str) -> None:
 
 def _refuse_beyond(vault: VaultInterface, charge: Charge) -> None:
     """Refuse a session that the ledger could never answer to its end, before the first query is charged."""
-    if vault.limit is not None and not admits(vault.limit, NOTHING, charge):
+    if vault.limit is not None and not vault.limit.admits(NOTHING, charge):
         raise BudgetError(
             f"this session's budget is more than {vault.limit}, the most that may ever be released", culprit=charge
         )
@@ -166,8 +164,7 @@ def _part(budget: Loss, queries: int) -> Loss:
 
     One that accounts cannot add up exactly is rounded down, so that the last query fits as well.
     """
-    whole = as_rho(budget) if isinstance(budget, EpsilonDelta) else budget
-    part = whole / queries
+    part = budget.divisible / queries
     if GRID % part.value.denominator == 0:
         return part
     digits = Context(prec=_DIGITS, rounding=ROUND_FLOOR)

@@ -113,7 +113,7 @@ def adapt(
     mechanisms: Mechanisms, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(row_count.divisible(loss))
+    allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     random = generator()
     state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
@@ -193,7 +193,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Margin
     What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
     noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
-    division = Division(row_count.divisible(loss), domain.unit.rows)
+    division = Division(loss.divisible, domain.unit.rows)
     most = max(ways for ways, _, _ in ROUNDS)
     cliques = wanted(workload, domain)
     if max(map(len, cliques)) > most:
@@ -294,7 +294,7 @@ def anneal(
     zeros: Sequence[Zeros] = (),
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(row_count.divisible(loss))
+    allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))

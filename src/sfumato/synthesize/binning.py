@@ -17,7 +17,6 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize.row_count import divisible
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.value_questions import Bins
 
@@ -70,7 +69,7 @@ def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...
 
 def split(mechanisms: Mechanisms, attribute: str, loss: Loss, *, bins: int) -> list[float]:
     """The method itself: levels of counts through ``mechanisms``, then neighbours merged to about equal counts."""
-    whole = divisible(loss)
+    whole = loss.divisible
     edges = _bounds(mechanisms.domain, attribute)
     counts: FloatArray = np.array([np.inf])
     deviation = 0.0

@@ -24,7 +24,7 @@ from sfumato.synthesize import cell_positions
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing, divisible
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
@@ -171,7 +171,7 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
     Raises:
         LossError: the loss, or a part of it, is beyond what its noise can be drawn for.
     """
-    whole = divisible(loss)
+    whole = loss.divisible
     with dividing(loss, "the steps of a graphical method"):
         _ = noises(domain, [Marginal(())], whole * _LEAST_PART, None)
         _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)

@@ -91,7 +91,7 @@ def span(
     mechanisms: Mechanisms, loss: Loss, total: RowCount, *, limits: Limits, zeros: Sequence[Zeros] = ()
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(row_count.divisible(loss))
+    allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     rest = 1 - count_share(total)
     state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros, crowded=UNBOUNDED)

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, plain
+from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.questions import Marginal
@@ -60,7 +59,7 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
         LossError: the loss is none, or too small to count rows.
         InputError: the total is no source of a row count.
     """
-    if not isinstance(loss, Epsilon | EpsilonDelta | Rho):
+    if not isinstance(loss, Loss):
         raise LossError("a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...), not a bare number", culprit=loss)
     if not isinstance(total, PublicTotal | BudgetShare | NoisyTotal):
         raise InputError(
@@ -69,7 +68,7 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
     if isinstance(total, PublicTotal):
         return
     try:
-        counted = divisible(loss) * (total.share if isinstance(total, BudgetShare) else 1)
+        counted = loss.divisible * (total.share if isinstance(total, BudgetShare) else 1)
         wide = noises(domain, [Marginal(())], counted, None)[0].variance > _WIDEST**2
     except LossError:
         wide = True
@@ -87,7 +86,7 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ..
     What is compared is the noise on one count at the whole loss, of which every table gets a part only: with a public
     number of rows, or a thousand where it is not public.
     """
-    (noise,) = noises(domain, [Marginal(())], divisible(loss), None)
+    (noise,) = noises(domain, [Marginal(())], loss.divisible, None)
     most = noise.quantile(Fraction(95, 100))
     if isinstance(total, PublicTotal) and most >= total.count:
         return (f"at this loss noise may outweigh all of {total.count:,} rows; a synthetic table would say nothing",)
@@ -106,18 +105,13 @@ def dividing(loss: Loss, over: str) -> Iterator[None]:
     try:
         yield
     except LossError as error:
-        size = "small" if divisible(loss).value < 1 else "large"
+        size = "small" if loss.divisible.value < 1 else "large"
         raise LossError(f"{loss} is too {size} to be divided over {over}; choose another", culprit=loss) from error
-
-
-def divisible(loss: Loss) -> Epsilon | Rho:
-    """The loss in the measure in which a method divides it: pure epsilon as it is, anything else as rho."""
-    return loss if isinstance(loss, Epsilon) else as_rho(loss)
 
 
 def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:
     """What remains of the loss after the row count was charged."""
-    whole = divisible(loss)
+    whole = loss.divisible
     return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
 
 
@@ -125,7 +119,7 @@ def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> i
     """The number of rows to use; what is left of the loss is ``after_count``."""
     if isinstance(total, PublicTotal):
         return total.count
-    (measured,) = mechanisms.measure([Marginal(())], divisible(loss) * total.share)
+    (measured,) = mechanisms.measure([Marginal(())], loss.divisible * total.share)
     return max(0, int(measured.values[0]))
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
 
 from sfumato.domain import Unit
 from sfumato.ledger import Entry, Kind, Receipt
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.conversion import as_rho
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
+from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
 
 def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
@@ -18,7 +15,7 @@ def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
     >>> guarantee_text(Epsilon("0.5"), Unit.row())
     'differential privacy with epsilon = 0.5 for adding or removing one row'
     """
-    return f"{_measure(loss)} for {unit}"
+    return f"{loss.promise} for {unit}"
 
 
 def cost(charge: Charge | None) -> str:
@@ -57,33 +54,6 @@ def entry_cost(entry: Entry) -> str:
             return "no cost"
 
 
-def _measure(loss: Loss | Charge) -> str:
-    match loss:
-        case Epsilon():
-            return f"differential privacy with {loss}"
-        case Rho():
-            return f"zero-concentrated differential privacy with {loss}"
-        case EpsilonDelta():
-            return f"differential privacy with {loss} (as zCDP with rho = {float(as_rho(loss).value):.6g})"
-        case Charge(epsilon=None):
-            kind = f"{plain(loss.delta)}-approximate " if loss.delta else ""
-            return f"{kind}zero-concentrated differential privacy with rho = {plain(loss.rho)}"
-        case Charge(epsilon=epsilon, delta=delta) if epsilon is not None:
-            return f"differential privacy with epsilon = {plain(epsilon)}, delta = {plain(delta)}"
-        case _:
-            assert_never(loss)  # type: ignore[arg-type]
-
-
 def loss_json(asked: Loss | Charge) -> Mapping[str, str | None]:
     """A loss, or an exact charge, as JSON values."""
-    match asked:
-        case Epsilon(value=value):
-            return {"epsilon": plain(value)}
-        case Rho(value=value):
-            return {"rho": plain(value)}
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return {"epsilon": plain(epsilon), "delta": plain(delta)}
-        case Charge(epsilon=pure, rho=rho, delta=delta):
-            return {"epsilon": None if pure is None else plain(pure), "rho": plain(rho), "delta": plain(delta)}
-        case _:
-            assert_never(asked)
+    return {name: None if amount is None else plain(amount) for name, amount in asked.amounts.items()}

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LedgerError
-from sfumato.privacy.accountant import Charge
-from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.strict_documents import read_json
 from sfumato.vault.questions import Measurable, Measurement
 from sfumato.vault.scores import Scores

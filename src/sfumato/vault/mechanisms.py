@@ -12,10 +12,8 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, LossError, QueryError
-from sfumato.privacy.accountant import Charge, charge_for, total
-from sfumato.privacy.conversion import as_rho
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential
 from sfumato.privacy.stability import StabilityThreshold
@@ -92,7 +90,7 @@ class TableMechanisms:
     ) -> tuple[Measurement, ...]:
         """See :meth:`sfumato.vault.interface.Mechanisms.measure`."""
         added = noises(self.domain, questions, loss, shares)
-        self._filter.spend(charge_for(loss))
+        self._filter.spend(loss.charge)
         exact = self._exactly.answers(questions)
         return tuple(
             Measurement(question, noise.add(answer, self._entropy), noise)
@@ -150,7 +148,7 @@ def selection(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
 
 def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
     """What one selection at a loss costs: of an epsilon, a quarter of the rho that it implies in general."""
-    return mechanism.charge if isinstance(loss, Epsilon) else charge_for(loss)
+    return mechanism.charge if isinstance(loss, Epsilon) else loss.charge
 
 
 def _sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
@@ -173,12 +171,11 @@ def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
     try:
         if isinstance(loss, Epsilon):
             return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
-        return DiscreteGaussian.for_loss(as_rho(loss) * share, squared_sensitivity=l2_squared)
+        return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
     except LossError as error:
         raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
 
 
 @lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again
 def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:
-    divisible = loss if isinstance(loss, Epsilon) else as_rho(loss)
-    return Exponential.for_loss(divisible, sensitivity=sensitivity, monotone=False)
+    return Exponential.for_loss(loss.divisible, sensitivity=sensitivity, monotone=False)

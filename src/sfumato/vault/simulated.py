@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from sfumato.domain import Domain
 from sfumato.engine.arrays import ArrayTable
-from sfumato.privacy.accountant import NOTHING, Charge, charge_for
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.guarantee import cost, guarantee_text
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
@@ -48,7 +47,7 @@ class SimulatedVault:
 
     def mechanisms(self, loss: Loss | Charge) -> TableMechanisms:
         """Mechanisms that may spend ``loss``."""
-        charge = loss if isinstance(loss, Charge) else charge_for(loss)
+        charge = loss.charge
         self.reserved.append(charge)
         return TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=self._entropy)
 
@@ -62,7 +61,7 @@ class SimulatedVault:
         retry_key: str | None = None,  # noqa: ARG002  (nothing is stored, so nothing is repeated)
     ) -> Settled:
         """Run a method with fresh mechanisms; every call is a new release."""
-        within = PrivacyFilter(charge or (loss if isinstance(loss, Charge) else charge_for(loss)))
+        within = PrivacyFilter(charge or loss.charge)
         self.reserved.append(within.reserved)
         payload = run(TableMechanisms(self._exactly, within=within, entropy=self._entropy))
         self.spent += within.spent

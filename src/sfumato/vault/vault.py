@@ -22,9 +22,8 @@ from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger import JSON, Account, Answered, Question
-from sfumato.privacy.accountant import Charge, charge_for, guarantee
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
-from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.stability import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.guarantee import charged_text, cost, guarantee_text, loss_json
@@ -115,7 +114,7 @@ class Vault:
             account = self.remaining
         except SfumatoError:
             return {"Left": "its ledger is not open"}
-        spent = guarantee(account.spent, account.limit) if account.limit is not None else cost(account.spent)
+        spent = account.limit.guarantee(account.spent) if account.limit is not None else cost(account.spent)
         return {"Guarantee of all releases together": spent, "Spent": cost(account.spent), "Left": str(account)}
 
     def asked_by(self, analyst: str) -> Vault:
@@ -156,7 +155,7 @@ class Vault:
         Raises:
             BudgetError: the ledger refuses the charge, or the method asks for more than it reserved.
         """
-        charge = charge or (loss if isinstance(loss, Charge) else charge_for(loss))
+        charge = charge or loss.charge
         noise = DrawnEntropy(self.entropy)
         statement = guarantee_text(loss, self.domain.unit)
         parameters = {**request.parameters, "loss": loss_json(loss)}

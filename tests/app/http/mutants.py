@@ -22,7 +22,7 @@ from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, Question, reservation
 from sfumato.ledger.ledger import Reserved
 from sfumato.ledger.store import Store
-from sfumato.privacy.accountant import Charge, admits
+from sfumato.privacy.loss import Charge
 
 HALT = "SFUMATO_TEST_HALT"  # names the step at which the first release halts, and a file that gets the worker's number
 LEASE = timedelta(seconds=5)
@@ -35,7 +35,7 @@ def without_lock() -> FastAPI:
 
     @contextmanager
     def look_then_spend(self: Ledger, question: Question, charge: Charge | None, **terms: Any) -> Iterator[Reserved]:
-        if charge is not None and not admits(self.limit, self.remaining().spent, charge):
+        if charge is not None and not self.limit.admits(self.remaining().spent, charge):
             raise BudgetError("refused")
         time.sleep(_THINKING)
         with releasing(self, question, charge, **terms) as reserved:

@@ -6,7 +6,7 @@ import pytest
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.attacks.suite import attack_rows
-from sfumato.evaluate.claims import Claim, advantage_bound, parse_claim
+from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.intervals import advantage, newcombe, worst
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, spread
@@ -91,11 +91,11 @@ def test_the_headline_is_the_worst_and_pays_for_the_choice():
 
 
 def test_advantage_bounds():
-    assert advantage_bound(Epsilon(2)) == pytest.approx((np.e**2 - 1) / (np.e**2 + 1))
-    assert advantage_bound(EpsilonDelta(2, "0.1")) == pytest.approx((np.e**2 - 1 + 0.2) / (np.e**2 + 1))
-    assert advantage_bound(EpsilonDelta(2, "0.9")) == pytest.approx(1, abs=0.03)
-    assert advantage_bound(Rho("0.02")) == pytest.approx(0.1)
-    assert advantage_bound(Rho(50)) == pytest.approx(1)
+    assert Epsilon(2).advantage_bound() == pytest.approx((np.e**2 - 1) / (np.e**2 + 1))
+    assert EpsilonDelta(2, "0.1").advantage_bound() == pytest.approx((np.e**2 - 1 + 0.2) / (np.e**2 + 1))
+    assert EpsilonDelta(2, "0.9").advantage_bound() == pytest.approx(1, abs=0.03)
+    assert Rho("0.02").advantage_bound() == pytest.approx(0.1)
+    assert Rho(50).advantage_bound() == pytest.approx(1)
     assert str(Claim(Epsilon(1), 5)) == "epsilon = 1, k = 5"
     assert str(Claim()) == "no guarantee"
     with pytest.raises(InputError):

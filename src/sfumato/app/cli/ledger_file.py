@@ -48,12 +48,10 @@ def create(
 @app.command()
 def show(ledger: Url, dataset: DatasetOption = "default", as_json: JsonOption = False) -> None:
     """Show the journal: every release, what it promised and cost, and what is left."""
-    from sfumato.privacy.accountant import guarantee
-
     with existing(ledger, dataset) as opened:
         entries = [_entry(entry) for entry in opened.journal()]
         account = opened.remaining()
-        spent = guarantee(account.spent, opened.limit)
+        spent = opened.limit.guarantee(account.spent)
         analysts = {name: str(each) for name, each in opened.caps().items()}
     shown = [
         {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}

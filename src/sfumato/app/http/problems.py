@@ -33,7 +33,6 @@ from sfumato.errors import (
     TableError,
 )
 from sfumato.ledger import Ledger
-from sfumato.ledger.account import in_words
 from sfumato.query.sql_condition import Place
 
 MEDIA = "application/problem+json"
@@ -137,7 +136,7 @@ def spent_by(ledger: Ledger) -> dict[str, str]:
 
     An analyst is charged for what others asked first as well, so that the amounts may sum to more than the dataset's.
     """
-    return {name: in_words(ledger.limit, account.spent) for name, account in ledger.caps().items()}
+    return {name: ledger.limit.in_words(account.spent) for name, account in ledger.caps().items()}
 
 
 @contextmanager

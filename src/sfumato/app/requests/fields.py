@@ -93,8 +93,7 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
             raise LossError("a delta alone does not say what the release may cost; give epsilon with it")
         case _:
             raise LossError("say what the release may cost: epsilon, epsilon with delta, or rho")
-    size = loss.epsilon if isinstance(loss, EpsilonDelta) else loss.value
-    if not _LEAST <= size <= _MOST:
+    if not _LEAST <= next(iter(loss.amounts.values())) <= _MOST:
         raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
     return loss
 

@@ -22,7 +22,7 @@ from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, InputError
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
+from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.strict_documents import read_yaml
 
 router = APIRouter(include_in_schema=False)
@@ -190,4 +190,4 @@ def cap_of(limit: Loss, text: str) -> Loss:
         found = limit_of(text)
         assert found is not None  # as there is a text
         return found
-    return Epsilon(text) if isinstance(limit, Epsilon) else Rho(text)
+    return type(limit.divisible)(text)

@@ -19,7 +19,7 @@ from sfumato.evaluate.attacks.row_attacks import (
     test_row_attacks,
 )
 from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
-from sfumato.evaluate.claims import Claim, advantage_bound
+from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
 from sfumato.evaluate.released import MarginalSource, Perturbed, Released, Rows
@@ -124,7 +124,7 @@ def _bounded(result: Advantage, claim: Claim) -> Advantage:
     """
     bounds = []
     if claim.loss is not None and result.attack != "singling out":
-        bounds.append(advantage_bound(claim.loss))
+        bounds.append(claim.loss.advantage_bound())
     if claim.class_size is not None and result.attack == "linkage":
         bounds.append(1 / claim.class_size)
     return replace(result, bound=min(bounds)) if bounds else result

@@ -79,13 +79,10 @@ def measure_of(claim: Loss, mu: float | None) -> Measure:
     """What is bounded for a claimed loss; ``mu`` where Gaussian noise is claimed."""
     if mu is not None:
         return Gaussian(mu)
-    match claim:
-        case Epsilon(value=epsilon):
-            return PureOrApproximate(float(epsilon), delta=0.0)
-        case EpsilonDelta(epsilon=epsilon, delta=delta):
-            return PureOrApproximate(float(epsilon), float(delta))
-        case Rho(value=rho):
-            return Concentrated(float(rho))
+    if isinstance(claim, Rho):
+        return Concentrated(float(claim.value))
+    stated = claim.amounts
+    return PureOrApproximate(float(stated["epsilon"]), float(stated.get("delta", 0)))
 
 
 def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, draws: int, *, error: float) -> Bounds:
@@ -161,8 +158,7 @@ def audit_one_run(
         raise InputError("a run returns one score a canary", culprit=scores.shape)
     sure = np.lexsort((generator.random(canaries), -np.abs(scores)))[:guesses]
     correct = int(np.count_nonzero((scores[sure] > 0) == included[sure]))
-    delta = float(claim.delta) if isinstance(claim, EpsilonDelta) else 0.0
-    claimed = float(claim.epsilon if isinstance(claim, EpsilonDelta) else claim.value)
+    claimed, delta = (float(claim.amounts.get(name, 0)) for name in ("epsilon", "delta"))
     proven = _proven(correct, guesses, canaries, delta=delta, error=error)
     return OneRun(guesses, correct, claimed, proven)
 
