@@ -102,7 +102,11 @@ def test_threads_read_a_column_once():
 
     held = arrays.KeptColumns(DOMAIN, 1000, column)
     threads = [
-        threading.Thread(target=held.powers, args=("income", ("sex",), Fraction(1), 1, (0, 5000), None))
+        threading.Thread(
+            target=held.powers,
+            args=("income", ("sex",)),
+            kwargs={"unit": Fraction(1), "degree": 1, "bounds": (0, 5000), "where": None},
+        )
         for _ in range(8)
     ]
     for thread in threads:

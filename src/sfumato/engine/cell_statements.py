@@ -10,19 +10,18 @@ Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
 from typing import Any as Anything
-from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.predicate import All, Among, Any, Not, Predicate
+from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, vanishing
 from sfumato.errors import QueryError, SizeError
@@ -35,25 +34,28 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
         QueryError: a code outside its attribute.
         DomainError: an attribute outside the domain.
     """
-    match predicate:
-        case None:
-            return "1 = 1"
-        case Among(attribute=name, codes=codes):
-            place = domain.index(name)
-            if any(code < 0 or code >= domain.attributes[place].size for code in codes):
-                raise QueryError(f"a condition names a cell that {name!r} does not have", culprit=predicate)
-            listed = ", ".join(str(code) for code in sorted(codes))
-            return f"c{place} IN ({listed})" if codes else "1 = 0"
-        case All(parts=parts):
-            return _joined(" AND ", parts, domain) if parts else "1 = 1"
-        case Any(parts=parts):
-            return _joined(" OR ", parts, domain) if parts else "1 = 0"
-        case Not(part=part):
-            return f"NOT ({condition(part, domain)})"
+    if predicate is None:
+        return "1 = 1"
+
+    def listed(part: Among) -> str:
+        place, codes = domain.index(part.attribute), part.codes
+        if any(code < 0 or code >= domain.attributes[place].size for code in codes):
+            raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
+        return f"c{place} IN ({', '.join(str(code) for code in sorted(codes))})" if codes else "1 = 0"
+
+    return predicate.fold(
+        Fold(
+            among=listed,
+            every=lambda parts: _joined(" AND ", parts) or "1 = 1",
+            some=lambda parts: _joined(" OR ", parts) or "1 = 0",
+            negated=lambda part: f"NOT ({part})",
+        )
+    )
 
 
-def _joined(word: str, parts: tuple[Predicate, ...], domain: Domain) -> str:
-    return "(" + word.join(condition(part, domain) for part in parts) + ")"
+def _joined(word: str, parts: Iterator[str]) -> str:
+    joined = word.join(parts)
+    return joined and f"({joined})"
 
 
 def holds(
@@ -69,19 +71,20 @@ def holds(
     Returns:
         Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
     """
-    match predicate:
-        case Among(attribute=name, codes=among):
-            table = np.zeros(domain[name].size, dtype=np.bool_)
-            table[list(among)] = True
-            return table.take(codes(name))
-        case All(parts=parts):
-            return reduce(np.logical_and, (holds(part, domain, codes) for part in parts), np.array(True))
-        case Any(parts=parts):
-            return reduce(np.logical_or, (holds(part, domain, codes) for part in parts), np.array(False))
-        case Not(part=part):
-            return np.logical_not(holds(part, domain, codes))
-        case _:
-            assert_never(predicate)
+
+    def true(part: Among) -> NDArray[np.bool_]:
+        table = np.zeros(domain[part.attribute].size, dtype=np.bool_)
+        table[list(part.codes)] = True
+        return table.take(codes(part.attribute))
+
+    return predicate.fold(
+        Fold(
+            among=true,
+            every=lambda parts: reduce(np.logical_and, parts, np.array(True)),
+            some=lambda parts: reduce(np.logical_or, parts, np.array(False)),
+            negated=np.logical_not,
+        )
+    )
 
 
 _MANY_BINS = 32

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any as Json
 
 from sfumato.domain import Domain, Unknown
-from sfumato.domain.predicate import All, Among, Any, Not, Predicate
+from sfumato.domain.predicate import Among, Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
@@ -279,7 +279,7 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
         if not all(isinstance(part, Predicate) for part in level):
             raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
         found += [part for part in level if isinstance(part, Among)]
-        level = [part for each in level for part in _parts(each)]
+        level = [part for each in level for part in each.inner]
     if not all(_is_set_of_codes(leaf.codes) for leaf in found):
         raise QueryError("a condition names the codes of an attribute as a frozenset of integers", culprit=where)
     return found
@@ -287,13 +287,3 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
 
 def _is_set_of_codes(codes: object) -> bool:
     return isinstance(codes, frozenset) and all(issubclass(kind, int) for kind in set(map(type, codes)))
-
-
-def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
-    match predicate:
-        case Among():
-            return ()
-        case Not(part=part):
-            return (part,)
-        case All(parts=parts) | Any(parts=parts):
-            return parts

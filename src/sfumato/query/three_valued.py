@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import assert_never
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
-from sfumato.domain.predicate import All, Among, Any, Not, Predicate
+from sfumato.domain.predicate import All, Among, Any, Fold, Not, Predicate
 from sfumato.errors import QueryError
 
 Literal = str | bool | Fraction
@@ -193,12 +192,10 @@ def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predica
             return None if kept == every else Among(name, kept) if kept else _NOBODY
         case Not(part=part):
             return _simplify(part, domain, negated=not negated)
-        case All(parts=parts) | Any(parts=parts):
-            simplified = [_simplify(part, domain, negated=negated) for part in parts]
+        case _:
+            simplified = [_simplify(part, domain, negated=negated) for part in predicate.inner]
             conjunction = isinstance(predicate, All) != negated
             return _conjunction(simplified, domain) if conjunction else _disjunction(simplified, domain)
-        case _:
-            assert_never(predicate)
 
 
 def _conjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
@@ -243,30 +240,33 @@ def _joined(kind: type[All | Any], parts: list[Predicate], domain: Domain) -> Pr
 
 
 def _order(part: Predicate, domain: Domain) -> str:
-    match part:
-        case Among(attribute=name, codes=codes):
-            return f"0 {domain.index(name):06d} {sorted(codes)}"
-        case All(parts=parts) | Any(parts=parts):
-            inside = " ".join(_order(each, domain) for each in parts)
-            return f"{1 if isinstance(part, All) else 2} ({inside})"
-        case Not():
-            return f"3 {_order(part.part, domain)}"
+    return part.fold(
+        Fold(
+            among=lambda each: f"0 {domain.index(each.attribute):06d} {sorted(each.codes)}",
+            every=lambda parts: f"1 ({' '.join(parts)})",
+            some=lambda parts: f"2 ({' '.join(parts)})",
+            negated=lambda each: f"3 {each}",
+        )
+    )
 
 
 def describe_condition(where: Predicate, domain: Domain) -> str:
     """A predicate in words, for whoever reads the journal: public names and declared values only."""
-    match where:
-        case Among(attribute=name, codes=codes):
-            return _among(domain[name], codes)
-        case Any(parts=()):
-            return "nothing holds"
-        case All(parts=parts) | Any(parts=parts):
-            joined = [describe_condition(part, domain) for part in parts[:_LISTED]]
-            word = " and " if isinstance(where, All) else " or "
-            more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
-            return f"({word.join(joined)}{more})"
-        case Not(part=part):
-            return f"not {describe_condition(part, domain)}"
+    return where.fold(
+        Fold(
+            among=lambda part: _among(domain[part.attribute], part.codes),
+            every=lambda parts: _listed(" and ", list(parts)),
+            some=lambda parts: _listed(" or ", list(parts)),
+            negated=lambda part: f"not {part}",
+        )
+    )
+
+
+def _listed(word: str, parts: Sequence[str]) -> str:
+    if word == " or " and not parts:
+        return "nothing holds"
+    more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
+    return f"({word.join(parts[:_LISTED])}{more})"
 
 
 def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:

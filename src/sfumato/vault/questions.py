@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, assert_never
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -417,19 +417,15 @@ def public_integers(values: IntegerArray, count: int) -> None:
 
 def where_json(condition: Predicate | None) -> Any:  # noqa: ANN401  (JSON)
     """A condition as JSON values, parts of conjunctions and disjunctions in a fixed order."""
-    match condition:
-        case None:
-            return None
-        case p.Among(attribute=attribute, codes=codes):
-            return {"among": [attribute, sorted(codes)]}
-        case p.All(parts=parts):
-            return {"all": sorted((where_json(part) for part in parts), key=repr)}
-        case p.Any(parts=parts):
-            return {"any": sorted((where_json(part) for part in parts), key=repr)}
-        case p.Not(part=part):
-            return {"not": where_json(part)}
-        case _:
-            assert_never(condition)
+    return None if condition is None else condition.fold(_JSON)
+
+
+_JSON: p.Fold[dict[str, Any]] = p.Fold(
+    among=lambda part: {"among": [part.attribute, sorted(part.codes)]},
+    every=lambda parts: {"all": sorted(parts, key=repr)},
+    some=lambda parts: {"any": sorted(parts, key=repr)},
+    negated=lambda part: {"not": part},
+)
 
 
 def digest(array: NDArray[Any]) -> dict[str, Any]:
