@@ -57,12 +57,10 @@ def people(count: int):
 
 
 def ours(release, members, controls, attacks: int) -> dict[str, object]:
-    from sfumato.evaluate.attacks.row_attacks import test_row_attacks
-    from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
+    from sfumato.evaluate.attacks.row_attacks import Similarity, draw_targets, test_row_attacks
     from sfumato.evaluate.attacks.suite import attack_rows
-    from sfumato.evaluate.claims import Claim
     from sfumato.evaluate.intervals import advantage
-    from sfumato.evaluate.released import Released
+    from sfumato.evaluate.released import Claim, Released
     from sfumato.model.row_sampling import generator
 
     rows = Released.of(release)
@@ -141,8 +139,7 @@ def audited(draws: int) -> dict[str, object]:
     """The audit of what the peer drew: its claim is epsilon 1."""
     import numpy as np
 
-    from sfumato.evaluate.audit.audit import audit
-    from sfumato.evaluate.audit.subjects import Subject
+    from sfumato.evaluate.audit.audit import Subject, audit
     from sfumato.privacy.loss import Epsilon
 
     here = [peer("diffprivlib"), str(Path(__file__)), "--diffprivlib", str(draws)]

@@ -75,7 +75,7 @@ def people():
 def main() -> None:
     import numpy as np
 
-    from sfumato.evaluate.candidate_grid import aim
+    from sfumato.evaluate.frontier import aim
     from sfumato.evaluate.population_split import independent
     from sfumato.evaluate.released import Released
     from sfumato.evaluate.utility.marginal_scores import marginal_score, rescaled

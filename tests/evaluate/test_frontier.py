@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InfeasibleError, InputError
-from sfumato.evaluate.candidate_grid import grid
-from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.evaluation_result import ClaimedRelease, EvaluationResult, judge
-from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, told, without_exact_shares
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, grid, told, without_exact_shares
 from sfumato.evaluate.population_split import split_population
-from sfumato.evaluate.released import Released, Rows
+from sfumato.evaluate.released import Claim, Released, Rows
 from sfumato.privacy.loss import Epsilon
 
 

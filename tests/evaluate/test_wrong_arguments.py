@@ -12,9 +12,8 @@ import pytest
 from sfumato import evaluate
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError, TableError
-from sfumato.evaluate.claims import parse_claim
 from sfumato.evaluate.evaluation_result import ClaimedRelease
-from sfumato.evaluate.released import Released, Rows
+from sfumato.evaluate.released import Released, Rows, parse_claim
 from sfumato.privacy.loss import Epsilon, Rho
 
 ODD = (None, 5, 10**400, -1, 1.5, float("nan"), True, "", "x", b"x", [], [None], {}, {1: 2}, np.ones(1), ...)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import InputError, LossError
-from sfumato.privacy.enclosure import exp_enclosure
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.privacy.sampler import exp_enclosure
 
 scales = st.fractions(Fraction(1, 50), 200, max_denominator=1000)
 NOTHING = Fraction(1, 1 << 150)

@@ -8,7 +8,7 @@ from sfumato.errors import LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.privacy.stability import StabilityThreshold
+from sfumato.privacy.selection import StabilityThreshold
 
 
 @pytest.mark.parametrize("delta", ["0.3", "0.01", "1e-9"])

@@ -16,7 +16,7 @@ from sfumato.query import all_ranges, answer_batch, ask, cells_of, choose_quanti
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
-from sfumato.vault.guarantee import loss_json
+from sfumato.vault.release import loss_json
 
 DOMAIN = Domain(
     (

@@ -10,8 +10,8 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query.ask import ask
-from sfumato.query.batch import answer_batch, strategies
 from sfumato.query.question import table
+from sfumato.query.session import answer_batch, strategies
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 

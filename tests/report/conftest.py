@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
-from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.frontier import Candidate, Frontier, frontier
 from sfumato.evaluate.population_split import split_population
-from sfumato.evaluate.released import Released, Rows
+from sfumato.evaluate.released import Claim, Released, Rows
 from sfumato.privacy.loss import Epsilon
 
 DOMAIN = Domain(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
-from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted, where_json
+from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 

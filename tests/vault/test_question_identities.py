@@ -12,8 +12,8 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.strict_documents import canonical as spelled
-from sfumato.vault.guarantee import loss_json
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
+from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
 from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 

@@ -118,6 +118,6 @@ def test_threshold_needs_its_delta_reserved() -> None:
 
 
 def _threshold_charge(loss: EpsilonDelta):
-    from sfumato.privacy.stability import StabilityThreshold
+    from sfumato.privacy.selection import StabilityThreshold
 
     return StabilityThreshold(loss, keys_per_unit=1).charge

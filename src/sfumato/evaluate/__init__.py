@@ -4,15 +4,13 @@ Everything here is computed from the protected table without noise: results are 
 """
 
 from sfumato.evaluate.attacks.suite import attack
-from sfumato.evaluate.audit.audit import audit_all
+from sfumato.evaluate.audit.audit import Subject, audit_all, subject_of
 from sfumato.evaluate.audit.loss_bounds import audit_one_run
-from sfumato.evaluate.audit.subjects import Subject, subject_of
-from sfumato.evaluate.candidate_grid import grid
-from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.evaluation_result import judge
-from sfumato.evaluate.frontier import Candidate, frontier
+from sfumato.evaluate.frontier import Candidate, frontier, grid
 from sfumato.evaluate.population_split import PopulationSplit, open_population_split, split_population
 from sfumato.evaluate.release_files import read_hierarchy, read_release
+from sfumato.evaluate.released import Claim
 from sfumato.evaluate.utility.scorecard import scorecard
 
 __all__ = [

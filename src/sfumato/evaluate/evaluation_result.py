@@ -17,12 +17,10 @@ from sfumato.arguments import expect
 from sfumato.evaluate.attacks.row_attacks import Roc
 from sfumato.evaluate.attacks.suite import Attacks, attack
 from sfumato.evaluate.audit.loss_bounds import PureOrApproximate, lower_bounds
-from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.intervals import Advantage, Interval, Share
 from sfumato.evaluate.population_split import PopulationSplit, Progress, no_progress
-from sfumato.evaluate.released import MarginalSource, Released, keys
-from sfumato.evaluate.utility.query_errors import QueryErrors
-from sfumato.evaluate.utility.scorecard import Scorecard, scorecard
+from sfumato.evaluate.released import Claim, MarginalSource, Released, keys
+from sfumato.evaluate.utility.scorecard import QueryErrors, Scorecard, scorecard
 
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
 """Edges of the groups of queries, as shares of the table."""

@@ -21,8 +21,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.claims import Claim, parse_claim
-from sfumato.evaluate.released import Released, Rows, spread
+from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 
 Leaves = frozenset[int]
 

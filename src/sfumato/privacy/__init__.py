@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
     from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-    from sfumato.privacy.selection import Exponential, PermuteAndFlip
-    from sfumato.privacy.stability import StabilityThreshold
+    from sfumato.privacy.selection import Exponential, PermuteAndFlip, StabilityThreshold
 
 __all__ = [
     "Charge",

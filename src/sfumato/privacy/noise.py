@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError, LossError, SizeError
-from sfumato.privacy.enclosure import exp_enclosure, exp_sequence
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact
-from sfumato.privacy.sampler import Exponent, NoiseTable, first_number
+from sfumato.privacy.sampler import Exponent, NoiseTable, exp_enclosure, exp_sequence, first_number
 
 _LARGEST_WIDTH = 1 << 50  # the noise then stays below 2^62 but for one draw in exp(4096)
 _LARGEST = 1 << 62

@@ -5,11 +5,10 @@ from sfumato.query.accuracy import accuracy, cost, drowned_queries
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, choose_quantile, sql
-from sfumato.query.batch import BatchAnswer, answer_batch, strategies
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 from sfumato.query.release_interval import ReleaseInterval, Share, interval
-from sfumato.query.session import Adaptive, Session
+from sfumato.query.session import Adaptive, BatchAnswer, Session, answer_batch, strategies
 from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 
 __all__ = [

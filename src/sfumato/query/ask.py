@@ -19,17 +19,16 @@ from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
-from sfumato.privacy.stability import StabilityThreshold
+from sfumato.privacy.selection import StabilityThreshold
 from sfumato.query.accuracy import drowned_in_plan, expected_errors
 from sfumato.query.aggregate import Certainty, numeric
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
-from sfumato.vault.guarantee import loss_json
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import Additive, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
-from sfumato.vault.release import Release
+from sfumato.vault.release import Release, loss_json
 from sfumato.vault.scores import RankErrors
 
 CONFIDENCE = Fraction(95, 100)

@@ -1,24 +1,40 @@
-"""Sessions: a budget divided over a number of queries fixed in advance, or spent as the analyst goes along.
+"""Several questions under one budget: sessions, and batches of counts that are answered together.
 
-A session bounds what its own queries cost, on top of the ledger's limits, which bound everybody together.  It lives
-in one process; caps that outlive it are the ledger's, by analyst.
+A session divides a budget over a number of queries fixed in advance, or spends it as the analyst goes along.  It bounds
+what its own queries cost, on top of the ledger's limits, which bound everybody together, and lives in memory.  A batch
+is answered from one optimised set of noisy counts (the matrix mechanism); which strategy is measured is decided by its
+expected error, computed with the very noise that it would get, so that choosing costs nothing.  Its answers come from
+one least-squares table, so that sums and differences of queries agree.  Caps that outlive a process are the ledger's,
+by analyst.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
+import numpy as np
+
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SizeError
 from sfumato.ledger.account import GRID, Account
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price, request
 from sfumato.query.question import Query, plan, refuse_no_query
-from sfumato.vault.guarantee import loss_json as loss_in_words
-from sfumato.vault.interface import VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.questions import Marginal
+from sfumato.vault.release import Release
+from sfumato.vault.release import loss_json as loss_in_words
+from sfumato.workload import Workload
+from sfumato.workload.matrix_mechanism import StrategyOption, by_attribute
+from sfumato.workload.matrix_mechanism import plan as plan_workload
 
 _DIGITS, _PLACES = 15, Decimal("1e-18")  # of a part that has to be rounded; as many as a float prints
 REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
@@ -170,3 +186,86 @@ def _part(budget: Loss, queries: int) -> Loss:
     digits = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
     short = digits.divide(Decimal(part.value.numerator), Decimal(part.value.denominator))
     return type(part)(short.quantize(_PLACES, rounding=ROUND_FLOOR))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BatchAnswer(Release):
+    """Consistent answers to a batch.
+
+    Attributes:
+        answers: shape ``(queries,)``.
+        standard_errors: of the noise on each answer, shape ``(queries,)``, known without the data.
+        cells: the least-squares table that all answers are sums of, flat in C order.
+        strategy: what was measured.
+        considered: expected root mean squared error of an answer by strategy.
+    """
+
+    answers: FloatArray
+    standard_errors: FloatArray
+    cells: FloatArray
+    strategy: str
+    considered: Mapping[str, float]
+
+    @property
+    def headline(self) -> str:
+        """How many answers, and how they were measured."""
+        return f"{len(self.answers):,} counts by {self.strategy}"
+
+
+def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[StrategyOption, ...]:
+    """Strategies for a workload, the best first, by expected error; nothing is spent and no data is looked at.
+
+    Raises:
+        QueryError, SizeError: the workload does not fit the domain, or is too large.
+    """
+    expect(domain, Domain, "a batch is of a Domain")
+    return plan_workload(domain, loss, workload, by_attribute(domain, workload))
+
+
+def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> BatchAnswer:
+    """Answer all queries of a workload for one loss, by the strategy of the least expected error.
+
+    Where single cells are best, the batch shares its table with any query that counts these cells.
+
+    Raises:
+        QueryError, SizeError: the workload does not fit the domain, or is too large; nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    options = strategies(vault.domain, workload, loss)
+    best, rows = options[0], workload.matrix(vault.domain)
+    question = best.question
+
+    def run(mechanisms: Mechanisms) -> Payload:
+        (measured,) = mechanisms.measure([question], loss)
+        if isinstance(question, Marginal):
+            return {"0": measured.values}
+        return {"cells": best.strategy.estimate(measured.values.astype(np.float64))}
+
+    settled = vault.release(_request(workload, vault.domain, best), loss, run)
+    stored = settled.payload
+    cells = stored["0"].astype(np.float64) if "0" in stored else stored["cells"]
+    return BatchAnswer(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={"root mean squared error of an answer": best.error},
+        provenance={**settled.provenance, "strategy": best.strategy.name},
+        answers=rows.astype(np.float64) @ cells,
+        standard_errors=best.standard_errors(rows),
+        cells=cells,
+        strategy=best.strategy.name,
+        considered={option.strategy.name: option.error for option in options},
+    )
+
+
+def _request(workload: Workload, domain: Domain, best: StrategyOption) -> Request:
+    """Named by the workload and not by the optimised weights, whose last bits may differ between machines."""
+    name, names = best.strategy.name, list(best.attributes)
+    words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
+    if isinstance(best.question, Marginal):
+        counted = {"questions": [best.question.canonical()], "shares": ["1"]}
+        return Request("query", "tally", counted, words)
+    rows = workload.matrix(domain)
+    digest = hashlib.sha256(np.packbits(rows).tobytes()).hexdigest()
+    asked = {"shape": list(rows.shape), "sha256": digest}
+    return Request("query", "strategy", {"attributes": names, "strategy": name, "workload": asked}, words)

@@ -27,7 +27,7 @@ from sfumato.report.utility_pictures import (
     pair_picture,
     query_picture,
 )
-from sfumato.vault.guarantee import cost
+from sfumato.vault.release import cost
 
 _DIGITS = 4
 _INTERNAL = (

@@ -15,8 +15,7 @@ from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential
-from sfumato.privacy.stability import StabilityThreshold
+from sfumato.privacy.selection import Exponential, StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.questions import Marginal, Measurable, Measurement, check_size
 from sfumato.vault.scores import Scores

@@ -14,9 +14,9 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.guarantee import cost, guarantee_text
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
+from sfumato.vault.release import cost, guarantee_text
 
 
 class SimulatedVault:

@@ -24,12 +24,12 @@ from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger import JSON, Account, Answered, Question
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
-from sfumato.privacy.stability import StabilityThreshold
+from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.guarantee import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
+from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ import pytest
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.attacks.suite import attack_rows
-from sfumato.evaluate.claims import Claim, parse_claim
 from sfumato.evaluate.intervals import advantage, newcombe, worst
 from sfumato.evaluate.population_split import independent
-from sfumato.evaluate.released import Released, Rows, spread
+from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.histogram import histogram
 from sfumato.synthesize.row_count import NoisyTotal

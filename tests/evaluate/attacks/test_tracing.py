@@ -4,8 +4,7 @@ import numpy as np
 
 from sfumato.evaluate.attacks import homer_distance
 from sfumato.evaluate.attacks.suite import attack_marginals
-from sfumato.evaluate.claims import Claim
-from sfumato.evaluate.released import AnsweredWorkload, Released
+from sfumato.evaluate.released import AnsweredWorkload, Claim, Released
 
 
 def test_homer_tells_members_of_a_small_study_from_their_means():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.audit import FALSE_ALARMS, audit, audit_all
-from sfumato.evaluate.audit.subjects import Subject, subject_of
+from sfumato.evaluate.audit.audit import FALSE_ALARMS, Subject, audit, audit_all, subject_of
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace

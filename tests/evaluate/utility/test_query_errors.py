@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.evaluate.released import AnsweredWorkload, KeptMarginals, Released
-from sfumato.evaluate.utility.query_errors import draw_conjunctions, query_errors
+from sfumato.evaluate.utility.scorecard import draw_conjunctions, query_errors
 
 
 def test_answers_are_shares_of_rows_that_meet_every_condition(everyone):

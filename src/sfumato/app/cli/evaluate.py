@@ -198,9 +198,8 @@ def audit(
     All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
     """
     from sfumato.app.requests.fields import loss_of
-    from sfumato.evaluate.audit.audit import audit_all
+    from sfumato.evaluate.audit.audit import audit_all, subject_from_text
     from sfumato.evaluate.audit.shipped import chosen, subjects
-    from sfumato.evaluate.audit.subjects import subject_from_text
     from sfumato.privacy.entropy import OsEntropy
 
     if not mechanisms:
@@ -259,8 +258,8 @@ def frontier(
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
-    from sfumato.evaluate.candidate_grid import grid
     from sfumato.evaluate.frontier import frontier as run
+    from sfumato.evaluate.frontier import grid
     from sfumato.evaluate.population_split import open_population_split
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.report.evaluation_page import evaluation_page

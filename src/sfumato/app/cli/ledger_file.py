@@ -149,7 +149,7 @@ def cap(
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    from sfumato.vault.guarantee import entry_cost
+    from sfumato.vault.release import entry_cost
 
     return {
         "number": entry.number,

@@ -1,4 +1,4 @@
-"""The application that uvicorn runs, one a worker process."""
+"""The application that uvicorn runs, one a worker process, and the OpenAPI document that describes it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sfumato.app.http import datasets, openapi, problems, release_jobs, stewards
+from sfumato.app.http import datasets, problems, release_jobs, stewards
 from sfumato.app.http.access import KeyLookup, Worker
-from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.problems import MEDIA, RefusalError
 from sfumato.app.http.processes import REQUESTS, end_with_parent, exposition, log, to_standard_error
 from sfumato.app.http.service import Service
 
@@ -67,7 +69,7 @@ def create(service: Service) -> FastAPI:
         """Figures in the text format of Prometheus."""
         return Response(exposition(), media_type="text/plain; version=0.0.4")
 
-    openapi.install(app)
+    describe_itself(app)
     app.add_middleware(Porter)
     return app
 
@@ -171,3 +173,100 @@ _HEADERS = [
         ),
     ),
 ]
+
+
+_PROBLEM = {
+    "title": "Problem",
+    "description": "Why a request was refused or failed (RFC 9457); `type` is stable.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "charged"],
+    "properties": {
+        "type": {"type": "string", "examples": ["/problems/budget-exceeded"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "charged": {
+            "type": ["boolean", "null"],
+            "description": "Whether something was spent; null: unknown, and the same question asked again is free.",
+        },
+        "line": {"type": "integer", "description": "Of a refused statement."},
+        "column": {"type": "integer", "description": "Of a refused statement."},
+        "errors": {
+            "type": "array",
+            "description": "What is wrong with the form of a request.",
+            "items": {
+                "type": "object",
+                "required": ["place", "reason"],
+                "properties": {"place": {"type": "string"}, "reason": {"type": "string"}},
+            },
+        },
+        "spent_by": {
+            "type": "object",
+            "description": "For stewards: what each analyst spent of a budget that is used up.",
+            "additionalProperties": {"type": "string"},
+        },
+    },
+}
+_KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward issued."}
+_ALWAYS = (401, 403, 413, 422, 500, 503)
+_OPEN = (413, 500)  # of operations that need no key
+_TEXTS = {"/metrics": "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
+_BACKGROUND = ("/releases", "/anonymizations")
+_MEANINGS = {
+    401: "No key, or one that opens nothing",
+    403: "A budget that does not admit this, or something for stewards only",
+    404: "No such dataset, release or key",
+    409: "A name or key that is taken, a table that has changed, or a release that is not ready",
+    413: "A body that is too large",
+    422: "A request, question or loss that is refused",
+    429: "Too many releases of yours that are not done yet",
+    500: "The server failed",
+    503: "The ledger or the data cannot be reached now",
+}
+
+
+def describe_itself(app: FastAPI) -> None:
+    """Let an application describe its refusals."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(plain())
+        return app.openapi_schema
+
+    app.openapi_schema = None
+    app.openapi = described  # type: ignore[method-assign]  # as FastAPI's own documentation does it
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = _PROBLEM
+    components["securitySchemes"] = {"key": _KEY}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path.startswith("/v1/"):
+                operation["security"] = [{"key": []}]
+            if path in _TEXTS:
+                operation["responses"]["200"]["content"] = {_TEXTS[path]: {"schema": {"type": "string"}}}
+            for status in _statuses(path, method):
+                operation["responses"][str(status)] = _response(status)
+    return document
+
+
+def _statuses(path: str, method: str) -> tuple[int, ...]:
+    if not path.startswith("/v1/"):
+        return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
+    named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
+    taken = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
+    many = (HTTPStatus.TOO_MANY_REQUESTS,) if method == "post" and path.endswith(_BACKGROUND) else ()
+    return (*_ALWAYS, *named, *taken, *many)
+
+
+def _response(status: int) -> dict[str, Any]:
+    return {
+        "description": _MEANINGS[status],
+        "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }

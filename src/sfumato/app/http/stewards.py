@@ -14,7 +14,7 @@ from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest
 from sfumato.ledger import Entry
-from sfumato.vault.guarantee import entry_cost
+from sfumato.vault.release import entry_cost
 
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 

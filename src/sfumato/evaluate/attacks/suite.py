@@ -12,17 +12,17 @@ from sfumato.evaluate.attacks.row_attacks import (
     MEMBERSHIP_KNOWLEDGE,
     SINGLING_OUT_KNOWLEDGE,
     Roc,
+    Similarity,
+    draw_targets,
     fit_row_attacks,
     guess_members,
     roc,
     singled_out,
     test_row_attacks,
 )
-from sfumato.evaluate.attacks.similarity import Similarity, draw_targets
-from sfumato.evaluate.claims import Claim
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
-from sfumato.evaluate.released import MarginalSource, Perturbed, Released, Rows
+from sfumato.evaluate.released import Claim, MarginalSource, Perturbed, Released, Rows
 from sfumato.model.row_sampling import generator, seeded
 
 _PEOPLE = 1000  # of each kind: half of them fit, half of them test

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.subjects import Draw, Subject
+from sfumato.evaluate.audit.audit import Draw, Subject
 from sfumato.local.randomizers.randomizer import FrequencyOracle, ReportArray
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
@@ -17,8 +17,7 @@ from sfumato.local.specs.frequency import Method, oracle, symmetric
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential, PermuteAndFlip
-from sfumato.privacy.stability import StabilityThreshold
+from sfumato.privacy.selection import Exponential, PermuteAndFlip, StabilityThreshold
 
 _COUNTS = 10  # cells of the vector that one person moves in one place
 _CANDIDATES = 8
