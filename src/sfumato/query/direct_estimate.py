@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.predicate import All, Among, Any, Not, Predicate, named
+from sfumato.domain.predicate import Among, Fold, Predicate, named
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.query.aggregate import Certainty, numeric
@@ -240,29 +240,22 @@ def term_weights(view: View, term: Term, names: tuple[str, ...], domain: Domain)
 
 def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
     """At which codes of ``names`` a condition holds: one axis an attribute, of length 1 where it does not matter."""
-    match where:
-        case None:
-            return np.ones((1,) * len(names), dtype=np.bool_)
-        case Among(attribute=name, codes=codes):
-            found = np.isin(np.arange(domain[name].size), list(codes))
-            return found.reshape([-1 if each == name else 1 for each in names])
-        case Not(part=part):
-            return ~_holds(part, names, domain)
-        case All(parts=parts):
-            return _joined(np.logical_and, parts, names, domain)
-        case Any(parts=parts):
-            return _joined(np.logical_or, parts, names, domain)
-        case _:
-            assert_never(where)
+    whole = np.ones((1,) * len(names), dtype=np.bool_)
+    if where is None:
+        return whole
 
+    def among(part: Among) -> NDArray[np.bool_]:
+        found = np.isin(np.arange(domain[part.attribute].size), list(part.codes))
+        return found.reshape([-1 if each == part.attribute else 1 for each in names])
 
-def _joined(
-    operator: np.ufunc, parts: Sequence[Predicate], names: tuple[str, ...], domain: Domain
-) -> NDArray[np.bool_]:
-    found = np.full((1,) * len(names), operator is np.logical_and)
-    for part in parts:
-        found = operator(found, _holds(part, names, domain))
-    return found
+    return where.fold(
+        Fold(
+            among=among,
+            every=lambda parts: reduce(np.logical_and, parts, whole),
+            some=lambda parts: reduce(np.logical_or, parts, ~whole),
+            negated=np.logical_not,
+        )
+    )
 
 
 def _on_groups(holds: NDArray[np.bool_], view: View) -> FloatArray | None:
