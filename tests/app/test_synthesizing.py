@@ -117,53 +117,79 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
     assert "No row fits" not in said
 
 
-def test_the_page_shows_the_rows_that_were_written(workspace: Path) -> None:
-    from sfumato.report.page import release_page
+def test_the_codebook_counts_the_rows_that_were_written(workspace: Path) -> None:
     from sfumato.synthesize.synthetic import load
 
     release(workspace, *RHO, "--html", "page.html", "--model", "model")
     rows = pq.read_table(workspace / "out.parquet").to_pandas()
-    page = release_page("Synthetic table", load(workspace / "model"))
-    for name, table in page.tables.items():
-        if name == "expected_error":
-            continue
-        written = rows[name].value_counts(dropna=False)
-        assert sum(row["rows"] for row in table) == len(rows)
-        for row in table:
-            if row[name] in ("(missing)", "(other)") or ".." in row[name]:
-                continue
-            value = int(row[name]) if name == "age" else row[name]
-            assert row["rows"] == written.get(value, 0), (name, value)
-    assert set(page.tables) == {"expected_error", "age", "married", "town"}
-    assert len(page.plots) == 3
-    assert json.dumps(page.terms)
+    book = load(workspace / "model").codebook
+    assert [column.name for column in book.columns] == ["age", "married", "town"]
+    for column in book.columns:
+        written = rows[column.name].value_counts(dropna=False)
+        assert sum(value.rows for value in column.values) == len(rows)
+        for value in column.values:
+            if value.label not in ("(missing)", "(other)"):
+                found = int(value.label) if column.name == "age" else value.label
+                assert value.rows == written.get(found, 0), (column.name, found)
+    page = (workspace / "page.html").read_text()
+    assert "synthetic: these rows were drawn from a model" in page
+    assert all(f"Values of {column.name}" in page for column in book.columns)
 
 
-def test_a_page_groups_many_cells_and_leaves_out_no_attribute(tmp_path: Path) -> None:
+def test_a_codebook_groups_many_cells_and_leaves_out_no_attribute() -> None:
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.engine.arrays import ArrayTable
     from sfumato.privacy.loss import Rho
-    from sfumato.report.page import release_page
     from sfumato.synthesize import PublicTotal, mst
     from sfumato.vault.simulated import SimulatedVault
 
     random = np.random.default_rng(1)
-    many = Categorical(name="many", values=tuple(f"v{code}" for code in range(150)), unknown=Unknown.DROP)
+    many = Categorical(name="many", values=tuple(f"v{code}" for code in range(650)), unknown=Unknown.DROP)
     fine = Integer(name="fine", minimum=0, maximum=999, unknown=Unknown.CLAMP, nullable=True)
     small = [Categorical(name=f"s{number}", values=("x", "y"), unknown=Unknown.DROP) for number in range(14)]
     domain = Domain((many, fine, *small))
     codes = np.stack([random.integers(0, size, 3000) for size in domain.shape], axis=1)
-    page = release_page(
-        "t", mst(SimulatedVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=PublicTotal(3000))
-    )
-    assert [plot.name for plot in page.plots] == list(domain.names)
-    for name in domain.names:
-        table = page.tables[name]
-        assert len(table) <= 60
-        assert sum(row["rows"] for row in table) == 3000
-    assert page.tables["fine"][0]["fine"] == "0..16"
-    assert page.tables["fine"][-1]["fine"] == "(missing)"
-    assert "others" in str(page.tables["many"][-1]["many"])
+    release = mst(SimulatedVault(ArrayTable(domain, codes), seed=1), loss=Rho(1), total=PublicTotal(3000))
+    columns = {column.name: column for column in release.codebook.columns}
+    assert list(columns) == list(domain.names)
+    for column in columns.values():
+        assert len(column.values) <= 500
+        assert sum(value.rows for value in column.values) == 3000
+        assert sum(value.values for value in column.values) == column.size
+    assert columns["fine"].values[0].label == "0..2"
+    assert columns["fine"].values[-1].label == "(missing)"
+    assert "others" in columns["many"].values[-1].label
+
+
+def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(workspace: Path) -> None:
+    told = json.loads(release(workspace, *RHO, "--json").stdout)
+    assert told["codebook"]["guarantee"]["loss"] == {"rho": "0.5"}
+    assert told["codebook"]["guarantee"]["neighbours"] == "adding or removing one row"
+    beside = (workspace / "out.codebook.md").read_text()
+    assert beside.startswith("# Codebook of a synthetic table")
+    described = sfumato("describe", "out.parquet", "--markdown", "again.md", "--html", "again.html", cwd=workspace)
+    assert "synthetic" in described.stdout.splitlines()[0]
+    for said in ("rho = 0.5", "Good for:", "Not good for:", "modelled", "single value off by"):
+        assert said in described.stdout
+    assert (workspace / "again.md").read_text() == beside
+    assert json.loads(sfumato("describe", "out.parquet", "--json", cwd=workspace).stdout) == told["codebook"]
+    assert b"synthetic" in pq.read_schema(workspace / "out.parquet").metadata[b"sfumato.notice"]
+
+    release(workspace, *RHO[:2], "--out", "c.csv", "--json")
+    assert "read c.codebook.md beside it" in sfumato("describe", "c.csv", cwd=workspace, code=2).stderr
+    pq.write_table(pa.table({"a": [1]}), workspace / "plain.parquet")
+    assert "carries no codebook" in sfumato("describe", "plain.parquet", cwd=workspace, code=2).stderr
+    assert "no such file" in sfumato("describe", "absent.parquet", cwd=workspace, code=2).stderr
+    (workspace / "text.parquet").write_text("no")
+    assert "no Parquet file" in sfumato("describe", "text.parquet", cwd=workspace, code=2).stderr
+    assert "no Parquet or Arrow file" in sfumato("describe", "people.yaml", cwd=workspace, code=2).stderr
+
+
+def test_a_codebook_that_stands_in_the_way_is_refused_before_the_charge(workspace: Path) -> None:
+    (workspace / "out.codebook.md").write_text("mine")
+    assert "out.codebook.md exists" in release(workspace, *RHO, code=2).stderr
+    assert not (workspace / "people.ledger").exists()
+    assert (workspace / "out.codebook.md").read_text() == "mine"
 
 
 def test_samples_say_what_is_wrong_and_why_there_are_none(workspace: Path) -> None:

@@ -1,10 +1,9 @@
-"""A page of terms, tables and plots in one HTML file that works offline, its plots as files; the page of a release."""
+"""A page of terms, tables and plots in one HTML file that works offline, its plots as files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,17 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from sfumato.domain import Attribute, Categorical, Integer
 from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
 from sfumato.vault.release import whole
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sfumato.synthesize.synthetic import Synthetic
+    from markupsafe import Markup
 
 Row: TypeAlias = Mapping[str, str | int | float | bool | None]
 ShownTable: TypeAlias = tuple[Row, ...]
@@ -33,10 +27,6 @@ ShownTable: TypeAlias = tuple[Row, ...]
 _PNG_SCALE = 2.0
 _ROWS = 2000  # of a table; longer ones end with a remark
 _CLOSED = "</"
-_MOST_BARS = 60
-
-Bar: TypeAlias = tuple[str, int]
-
 
 PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6a51a3")
 """Distinct without red against green, and readable on white and on near-black."""
@@ -77,6 +67,14 @@ class Plot:
         return self.charts if self.chart is None else (Chart("", self.chart.to_dict()),)
 
 
+@dataclass(frozen=True)
+class Section:
+    """A part of a page that is written as HTML: whoever writes it has escaped what it shows."""
+
+    heading: str
+    markup: Markup
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """What a page shows.
@@ -86,6 +84,7 @@ class Page:
         warning: shown across the top, where there is one.
         terms: with their definitions.
         notes: sentences before everything else.
+        sections: parts with markup of their own, before the tables.
         overview: tables before the plots, by their headings.
         details: tables that are folded away below the overview, by their summaries.
         plots: the pictures.
@@ -97,6 +96,7 @@ class Page:
     warning: str = ""
     terms: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
     overview: Mapping[str, ShownTable] = field(default_factory=dict)
     details: Mapping[str, ShownTable] = field(default_factory=dict)
     plots: tuple[Plot, ...] = ()
@@ -274,77 +274,3 @@ def family_colour(families: Sequence[str]) -> Any:  # noqa: ANN401
     named = list(dict.fromkeys(families))
     scale = alt.Scale(domain=named, range=list(PALETTE[: len(named)]))
     return alt.Color("family:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=3))
-
-
-def release_page(title: str, release: Synthetic) -> Page:
-    """A page of what is public anyway: statement, expected errors, one-way counts of the rows released."""
-    provenance = release.provenance
-    codes = release.codes()
-    counts = {
-        attribute.name: _bars(attribute, np.bincount(codes[:, column], minlength=attribute.size))
-        for column, attribute in enumerate(release.model.domain)
-    }
-    return Page(
-        title=title,
-        terms={
-            "Guarantee": release.guarantee,
-            "Cost": release.cost,
-            "Method": str(provenance.get("method")),
-            "Journal entry": str(provenance.get("journal_entry")),
-            "Rows": f"{len(codes):,}",
-        },
-        notes=(
-            "Everything on this page is released: it may be shown to anyone, and looking at it costs nothing.",
-            *(str(reason) for reason in provenance.get("chosen_among", ())),
-        ),
-        plots=tuple(_plot(attribute, counts[attribute.name]) for attribute in release.model.domain),
-        tables={
-            "expected_error": tuple({"of": name, "rows": error} for name, error in release.expected_error.items()),
-            **{name: _table(name, bars) for name, bars in counts.items()},
-        },
-    )
-
-
-def _bars(attribute: Attribute, counts: NDArray[np.int64]) -> list[Bar]:
-    """One bar a cell; where there are too many, neighbours of a number together, or the rarest values of a list."""
-    cells = list(zip(attribute.labels(), counts.tolist(), strict=True))
-    if len(cells) <= _MOST_BARS:
-        return cells
-    if isinstance(attribute, Categorical):
-        kept = set(np.argsort(-counts, kind="stable")[: _MOST_BARS - 1].tolist())
-        rest = [count for code, (_, count) in enumerate(cells) if code not in kept]
-        return [*(cells[code] for code in sorted(kept)), (f"({len(rest)} others)", sum(rest))]
-    beside = cells[attribute.declared :]  # missing and unknown values
-    width = math.ceil(attribute.declared / (_MOST_BARS - len(beside)))
-    starts = range(0, attribute.declared, width)
-    sums = np.add.reduceat(counts[: attribute.declared], list(starts)).tolist()
-    labels = [_run(attribute, start, min(start + width, attribute.declared) - 1) for start in starts]
-    return [*zip(labels, sums, strict=True), *beside]
-
-
-def _run(attribute: Attribute, first: int, last: int) -> str:
-    assert not isinstance(attribute, Categorical)
-    low, high = attribute.bounds(first)[0], attribute.bounds(last)[1]
-    if isinstance(attribute, Integer):
-        return f"{low}..{high}"
-    return f"[{low}, {high}{']' if last == attribute.declared - 1 else ')'}"
-
-
-def _table(name: str, bars: list[Bar]) -> ShownTable:
-    return tuple({name: label, "rows": count} for label, count in bars)
-
-
-def _plot(attribute: Attribute, bars: list[Bar]) -> Plot:
-    import altair as alt
-
-    values: list[dict[str, Any]] = [{"value": label, "rows": count} for label, count in bars]
-    grouped = f", its {attribute.size:,} cells in {len(bars)} groups" if len(bars) < attribute.size else ""
-    chart = (
-        alt.Chart(alt.InlineData(values=values), width=520, height=220)
-        .mark_bar()
-        .encode(
-            x=alt.X("value:N", sort=None, title=attribute.name, axis=alt.Axis(labelAngle=-40)),
-            y=alt.Y("rows:Q", title="synthetic rows"),
-        )
-    )
-    return Plot(attribute.name, f"Synthetic rows by {attribute.name}{grouped}.", chart)

@@ -3,6 +3,7 @@
 from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.auto import Synthesizer, auto, options
 from sfumato.synthesize.binning import private_edges
+from sfumato.synthesize.codebook import Codebook, read_codebook
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
@@ -14,6 +15,7 @@ from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, pref
 
 __all__ = [
     "BudgetShare",
+    "Codebook",
     "Explicit",
     "Limits",
     "NoisyTotal",
@@ -41,6 +43,7 @@ __all__ = [
     "prefixes",
     "private_edges",
     "ranges",
+    "read_codebook",
     "read_zeros",
     "rectangles",
     "save",

@@ -107,7 +107,7 @@ class Graphical:
             with np.errstate(divide="ignore"):
                 log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
-        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares), tables=())
+        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares), measured=(), tables=())
 
     def payload(self) -> dict[str, Any]:
         """Named arrays and JSON values; :meth:`restore` reads them back."""
@@ -177,9 +177,8 @@ def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
     found: dict[int, list[float]] = {}
     for table in measured:
         found.setdefault(len(table.attributes), []).append(table.deviation)
+    noise = "standard deviation of the noise on a measured cell"
     return {
-        f"standard deviation of a cell, median of {len(deviations)} measured {ways}-way tables": float(
-            np.median(deviations)
-        )
+        f"{noise}, median of {len(deviations)} {ways}-way tables": float(np.median(deviations))
         for ways, deviations in sorted(found.items())
     }

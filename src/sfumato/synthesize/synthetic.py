@@ -22,6 +22,8 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.cell_positions import Position
+from sfumato.synthesize.codebook import Codebook
+from sfumato.synthesize.codebook_entries import codebook_of
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product, refuse_large, to_arrow
 from sfumato.vault.interface import Settled, decode, encode
@@ -93,6 +95,19 @@ class Synthetic(Release):
         Raises:
             SizeError: noise at a tiny loss made the number of rows larger than is sampled at once.
         """
+        return self._file[0]
+
+    @property
+    def codebook(self) -> Codebook:
+        """What whoever is handed ``rows`` has to know of them: columns, guarantee, what was measured, and the errors.
+
+        Raises:
+            SizeError: as ``rows``.
+        """
+        return self._file[1]
+
+    @cached_property
+    def _file(self) -> tuple[ReleasedRows, Codebook]:
         return self._drawn(None, generator(self.seed))
 
     def codes(self) -> CodeArray:
@@ -111,12 +126,22 @@ class Synthetic(Release):
             InputError: no number of rows.
             SizeError: more rows than are sampled at once.
         """
+        return self.sample_with_codebook(rows)[0]
+
+    def sample_with_codebook(self, rows: int | None = None) -> tuple[ReleasedRows, Codebook]:
+        """Another sample, and the codebook that it carries; errors are those of these rows.
+
+        Raises:
+            InputError, SizeError: as :meth:`sample` says.
+        """
         return self._drawn(rows, generator())
 
-    def _drawn(self, rows: int | None, random: np.random.Generator) -> ReleasedRows:
+    def _drawn(self, rows: int | None, random: np.random.Generator) -> tuple[ReleasedRows, Codebook]:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
         codes = self.model.sample(random, rows)
-        return ReleasedRows(to_arrow(self.model.domain, codes, random, positions=self.model.positions))
+        book = codebook_of(self, codes)
+        table = to_arrow(self.model.domain, codes, random, positions=self.model.positions)
+        return ReleasedRows(table.replace_schema_metadata(book.metadata())), book
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

@@ -17,7 +17,7 @@ from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
 from sfumato.app.cli.interval import interval
 from sfumato.app.cli.published_data import data, demo, lab
 from sfumato.app.cli.query import query, serve
-from sfumato.app.cli.synthesize import sample, synthesize
+from sfumato.app.cli.synthesize import describe, sample, synthesize
 from sfumato.errors import SfumatoError
 
 _INTERRUPTED = 130
@@ -40,6 +40,7 @@ app.command()(query)
 app.command()(serve)
 app.command()(synthesize)
 app.command()(sample)
+app.command()(describe)
 app.command()(interval)
 app.command()(anonymize)
 app.command()(apply)

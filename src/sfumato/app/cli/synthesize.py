@@ -1,7 +1,10 @@
-"""``sfumato synthesize`` and ``sfumato sample``: release a synthetic table, and draw more rows of its saved model."""
+"""``sfumato synthesize``, ``sample`` and ``describe``: release a synthetic table, draw more rows of its saved model,
+and say what a file of synthetic rows is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +24,7 @@ from sfumato.app.cli.conventions import (
     RhoOption,
     Source,
     TableArgument,
+    columns,
     refuse_clashes,
     remark,
     result,
@@ -32,9 +36,11 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
+    from sfumato.synthesize.codebook import Codebook
     from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_LISTED = 20
+_MOST_SHOWN = 100  # lines of a table of a codebook
 _NO_COMBINING = (
     "Copies differ by what drawing adds and by nothing else: combining rules for several copies, such as Rubin's, are "
     "not valid here, as they count neither the noise nor what the model leaves out; 'sfumato interval' gives intervals."
@@ -87,6 +93,7 @@ def synthesize(
     from sfumato.app.requests.fields import LossFields, filled
     from sfumato.app.requests.releases import SynthesizeRequest
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
+    from sfumato.synthesize.codebook import codebook_path
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.release import save_text, writable
 
@@ -102,7 +109,8 @@ def synthesize(
     source = Source(
         table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
     )
-    refuse_clashes([out, html, model], inputs=[*source.files(), zeros], overwrite=overwrite)
+    outputs = [out, codebook_path(out), html, model]
+    refuse_clashes(outputs, inputs=[*source.files(), zeros], overwrite=overwrite)
     vault = source.vault(first=loss)
     if rows is not None:
         refuse_large(rows, len(vault.domain))
@@ -112,23 +120,26 @@ def synthesize(
         release = request.release(vault)
         sample = release.rows
     sample.write(out, overwrite=overwrite)
+    save_text(codebook_path(out), release.codebook.to_markdown(), overwrite=overwrite)
     if model is not None:
         from sfumato.synthesize.synthetic import save
 
         save(release, model, overwrite=overwrite)
         remark(f"Wrote the model {model}.")
     if html is not None:
-        from sfumato.report.page import release_page, render
+        from sfumato.report.page import render
+        from sfumato.report.release_page import release_page
 
-        save_text(html, render(release_page(f"Synthetic table {out.name}", release)), overwrite=overwrite)
+        save_text(html, render(release_page(f"Synthetic table {out.name}", release.codebook)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
-    remark(f"Wrote {len(sample):,} rows to {out}.")
+    remark(f"Wrote {len(sample):,} rows to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
         remark(
             "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
-    result({"out": str(out), "rows": len(sample), **release.statement()}, _told(release), as_json=as_json)
+    said = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
+    result(said, _told(release), as_json=as_json)
 
 
 def _told(release: Synthetic) -> str:
@@ -137,8 +148,92 @@ def _told(release: Synthetic) -> str:
     return (
         f"Method: {release.provenance['method']}"
         + (f"\nChosen without the data, by the least expected error, among:{chosen}" if chosen else "")
-        + f"\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
+        + f"\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}\n"
+        + _errors(release.codebook)
     )
+
+
+def _errors(book: Codebook) -> str:
+    """The worst of the stated errors of a file, and what has none."""
+    from sfumato.synthesize.codebook import crossed, printable
+
+    known = [column for column in book.columns if column.worst is not None]
+    pairs = [pair for pair in book.pairs if pair.worst_of_values is not None]
+    lines = ["Error of the rows written, with 95 %, the worst:"]
+    if known:
+        worst = max(known, key=lambda column: column.worst or 0)
+        lines.append(f"  single values: {worst.worst:,} of {book.table_rows:,} rows, in {printable(worst.name)}")
+    if pairs:
+        one = max(pairs, key=lambda pair: pair.worst_of_values or 0)
+        lines.append(f"  values of measured pairs: {one.worst_of_values:,} rows, in {printable(crossed(one))}")
+    modelled = sum(not pair.measured for pair in book.pairs) + book.pairs_left_out
+    lines.append(
+        f"  {modelled:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: their error is not known"
+    )
+    return "\n".join(lines)
+
+
+def describe(
+    file: Annotated[Path, typer.Argument(help="Synthetic rows that 'sfumato synthesize' wrote: .parquet or .arrow.")],
+    html: Annotated[Path | None, typer.Option(help="Also write the codebook as a page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the codebook as Markdown.")] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses."""
+    from sfumato.synthesize.codebook import read_codebook
+    from sfumato.vault.release import save_text
+
+    if html is not None:
+        require("plots", "the page of a codebook")
+    refuse_clashes([html, markdown], inputs=[file], overwrite=overwrite)
+    book = read_codebook(file)
+    if markdown is not None:
+        save_text(markdown, book.to_markdown(), overwrite=overwrite)
+        remark(f"Wrote the codebook {markdown}.")
+    if html is not None:
+        from sfumato.report.page import render
+        from sfumato.report.release_page import release_page
+
+        save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
+        remark(f"Wrote the page {html}.")
+    result(book.to_json(), _described(book), as_json=as_json)
+
+
+def _described(book: Codebook) -> str:
+    """A codebook for a terminal, without its single values; nothing in it can move the cursor."""
+    from sfumato.synthesize.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, crossed, facts, printable
+
+    def lines(rows: Iterable[Mapping[str, object]]) -> str:
+        every = [{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
+        more = f"\n... and {len(every) - _MOST_SHOWN:,} more" if len(every) > _MOST_SHOWN else ""
+        return columns(every[:_MOST_SHOWN]) + more
+
+    said = [printable(book.notice), *(f"{printable(name)}: {printable(str(fact))}" for name, fact in facts(book))]
+    said += ["", "Good for:", *(f"  {printable(each)}" for each in book.good_for)]
+    said += ["", "Not good for:", *(f"  {printable(each)}" for each in book.not_for)]
+    held = [
+        {"column": c.name, "type": c.kind, "values": c.size, "cells": c.cells, "noise": c.deviation, "off by": c.worst}
+        for c in book.columns
+    ]
+    tables = [
+        {"measured": crossed(t), "cells": t.cells, "noise": t.noise, "deviation": t.deviation} for t in book.measured
+    ]
+    pairs = [
+        {
+            "pair": crossed(pair),
+            "is": "measured" if pair.measured else "modelled",
+            "strength": pair.strength,
+            "cell off by": pair.worst,
+            "single value off by": pair.worst_of_values,
+            "misplaced": pair.share,
+        }
+        for pair in book.pairs
+    ]
+    said += ["", COLUMNS_TEXT, lines(held), "", TABLES_TEXT, lines(tables), "", PAIRS_TEXT, lines(pairs)]
+    if book.pairs_left_out:
+        said.append(f"{book.pairs_left_out:,} more pairs are not listed")
+    return "\n".join([*said, "", "Every value with its error: --json, --markdown FILE or --html FILE."])
 
 
 def sample(
@@ -164,20 +259,22 @@ def sample(
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
+    from sfumato.synthesize.codebook import codebook_path
     from sfumato.synthesize.synthetic import load
-    from sfumato.vault.release import writable
+    from sfumato.vault.release import save_text, writable
 
     files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
     for file in files:
         writable(file, overwrite=overwrite)
-    refuse_clashes(files, inputs=[model], overwrite=overwrite)
+    refuse_clashes([*files, *map(codebook_path, files)], inputs=[model], overwrite=overwrite)
     release = load(model)
     drawing = _restricted(release, given) if given else release
     for file in files:
         with working("Sampling"):
-            drawn = drawing.sample(rows)
+            drawn, book = drawing.sample_with_codebook(rows)
         drawn.write(file, overwrite=overwrite)
-        remark(f"Wrote {len(drawn):,} rows to {file}.")
+        save_text(codebook_path(file), book.to_markdown(), overwrite=overwrite)
+        remark(f"Wrote {len(drawn):,} rows to {file}, and what they are to {codebook_path(file)}.")
     if copies is not None:
         remark(_NO_COMBINING)
     if not len(drawn):

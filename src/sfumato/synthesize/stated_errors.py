@@ -1,0 +1,222 @@
+"""How far the counts of a synthetic file can be from those of the protected table, for declared values and for pairs.
+
+Everything is read off the noisy tables that the release keeps and the file itself: noise of known size lies on each of
+their counts, so that the table's own count is known up to it, whatever the model made of it.  The table is not looked
+at again.  Of what was not measured nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.model.factor import FloatArray
+from sfumato.model.noisy_table import CountNoise, NoisyTable
+from sfumato.model.row_sampling import CodeArray
+
+CONFIDENCE = Fraction(95, 100)
+"""Of every error that is stated."""
+
+_SMALL_VARIANCE = 4.0
+_ROUNDING = 1e-12  # of a sum of probabilities
+_MEAN = 0.8  # of the size of noise, in standard deviations, at most: .798 of a Gaussian, .707 of Laplace noise
+_ASSOCIATION_ROWS = 50_000  # of a file, in random order, by which the strength of an association is judged
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """A noisy table summed over all but some of its attributes.
+
+    Attributes:
+        counts: one axis an attribute.
+        groups: the group of each code of an attribute, shape ``(codes,)``.
+        noise: of one cell of the table.
+        summed: cells of the table in each count.
+    """
+
+    counts: NDArray[np.int64]
+    groups: tuple[NDArray[np.int64], ...]
+    noise: CountNoise
+    summed: int
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on one count."""
+        return math.sqrt(self.noise.variance * self.summed)
+
+    def reach(self, *, counts: int = 1, together: int = 1) -> int:
+        """How far the noise on a sum of so many counts reaches, with 95 %; of ``together`` such sums, all at once."""
+        return _quantile(self.noise, self.summed * counts, together)
+
+
+def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> Margin | None:
+    """The noisy table that tells most of these attributes, summed over its others; None where none holds them.
+
+    That with the finest groups is taken, of several the one with least noise: neither depends on what the noise was.
+    """
+    held = [table for table in tables if set(attributes) <= set(table.attributes)]
+    sums = [_summed(table, tuple(attributes), domain) for table in held]
+    return min(sums, key=lambda one: (-one.counts.size, one.deviation), default=None)
+
+
+def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> Margin:
+    others = tuple(axis for axis, name in enumerate(table.attributes) if name not in attributes)
+    left = [name for name in table.attributes if name in attributes]
+    counts = table.values.sum(axis=others).transpose([left.index(name) for name in attributes])
+    groups = tuple(table.group_numbers(name, domain) for name in attributes)
+    return Margin(counts, groups, table.noise, table.values.size // max(1, counts.size))
+
+
+@lru_cache(maxsize=4096)
+def _quantile(noise: CountNoise, summed: int, together: int) -> int:
+    """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
+
+    A sum of m is taken to reach root m times as far as one: a sum of discrete Gaussians is nearly one of m times the
+    variance (Canonne, Kamath and Steinke 2020), and sums of Laplace noise have lighter tails than one has, each in its
+    own standard deviations.  Where noise is so small that single integers count, its distribution is added up.
+    """
+    missed = (1 - CONFIDENCE) / together
+    if summed == 1:
+        return noise.quantile(1 - missed)
+    if noise.variance >= _SMALL_VARIANCE:
+        return math.ceil(noise.quantile(1 - missed) * math.sqrt(summed))
+    return int(np.argmax(2 * _tails(noise, summed) <= max(float(missed), _ROUNDING))) - 1
+
+
+def _tails(noise: CountNoise, summed: int) -> FloatArray:
+    """P(sum >= k) for k from 0, of so many independent draws: their characteristic functions multiply."""
+    reach = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
+    probabilities = np.zeros(2 * reach)
+    for k in range(-reach + 1, reach):
+        if abs(k) <= 128:  # noqa: PLR2004  (beyond, noise of such a variance has no probability)
+            probabilities[k] = noise.pmf(abs(k))
+    sums = np.maximum(np.fft.irfft(np.fft.rfft(probabilities) ** summed, 2 * reach)[:reach], 0.0)
+    tails: FloatArray = np.cumsum(sums[::-1])[::-1]
+    return tails
+
+
+@dataclass(frozen=True, eq=False)
+class ValueErrors:
+    """What is known of the table's own counts of an attribute's values beside those of a file.
+
+    Attributes:
+        rows: of the file, by value, times table rows a file row: shape ``(values,)``.
+        low, high: between these lies the table's own count, each with 95 %.
+        worst: no value of the file is further off, with 95 % for all at once.
+    """
+
+    rows: FloatArray
+    low: FloatArray
+    high: FloatArray
+    worst: float
+
+    @property
+    def off_by(self) -> FloatArray:
+        """How far each count of the file is from the table's at most, each with 95 %."""
+        return _farthest(self.rows, self.low, self.high)
+
+
+def value_errors(measured: Margin, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
+    """The errors of an attribute whose codes are shown in runs, ``runs`` a number a code, ``rows`` a count a run.
+
+    What was measured by itself is known up to its noise.  Of a run inside a group only the group was measured: the run
+    has from none to all of its rows.
+    """
+    (groups,) = measured.groups
+    (run, group), inside = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
+    complete = inside == np.bincount(groups)[group]
+
+    def end(chosen: NDArray[np.bool_], side: int, together: int) -> FloatArray:
+        sums = np.bincount(run[chosen], weights=measured.counts[group[chosen]], minlength=len(rows))
+        number, place = np.unique(np.bincount(run[chosen], minlength=len(rows)), return_inverse=True)
+        reach = [measured.reach(counts=int(many), together=together) if many else 0 for many in number]
+        return np.maximum(sums + side * np.array(reach, dtype=np.float64)[place], 0.0)
+
+    every = np.ones(len(run), dtype=np.bool_)
+    low, high = end(complete, -1, 1), end(every, 1, 1)
+    worst = _farthest(rows, end(complete, -1, len(rows)), end(every, 1, len(rows))).max()
+    return ValueErrors(rows, low, high, float(worst))
+
+
+@dataclass(frozen=True)
+class PairErrors:
+    """How far the counts of a pair of attributes in a file are from the table's.
+
+    Attributes:
+        cells: of the table that was measured.
+        grouped: whether some of them are groups of values.
+        deviation: standard deviation of the noise on one of them.
+        worst: none of them is further off, with 95 % for all at once.
+        worst_of_values: no combination of single values is: of one inside a group only the group was measured, so it
+            may be off by all the rows of the group.
+        misplaced: at most this share of the rows is in a wrong cell, with 95 %.
+    """
+
+    cells: int
+    grouped: bool
+    deviation: float
+    worst: float
+    worst_of_values: float
+    misplaced: float
+
+
+def pair_errors(measured: Margin, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
+    """The errors of a measured pair in a file of these codes, each of which stands for ``scale`` rows of the table."""
+    rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
+    cells = measured.counts.size
+    reach = measured.reach(together=cells)
+    most = np.maximum(measured.counts + reach, 0.0)
+    off_by = _farthest(rows, np.maximum(measured.counts - reach, 0.0), most)
+    alone = np.logical_and.outer(*(np.bincount(groups) == 1 for groups in measured.groups))
+    of_values = np.where(alone, off_by, np.maximum(most, rows))
+    # the sizes of independent noise add up to their means, and past them by root as many times what one is past its
+    mean = _MEAN * measured.deviation
+    noise = cells * mean + math.sqrt(cells) * max(measured.reach() - mean, 0.0)
+    misplaced = (np.abs(rows - measured.counts).sum() + noise) / (2 * max(float(rows.sum()), 1.0))
+    return PairErrors(
+        cells=cells,
+        grouped=not alone.all(),
+        deviation=measured.deviation,
+        worst=float(off_by.max()),
+        worst_of_values=float(of_values.max()),
+        misplaced=min(float(misplaced), 1.0),
+    )
+
+
+def tally(
+    codes: tuple[CodeArray, CodeArray], groups: tuple[NDArray[np.int64], ...], shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Rows by the groups of two attributes."""
+    one, other = (number[code] for number, code in zip(groups, codes, strict=True))
+    counts: NDArray[np.int64] = np.bincount(one * shape[1] + other, minlength=shape[0] * shape[1])
+    return counts.reshape(shape)
+
+
+def association(codes: tuple[CodeArray, CodeArray], groups: tuple[NDArray[np.int64], ...]) -> float:
+    """Strength of the association of two attributes in a file, 0 to 1: Cramer's V, corrected for chance (Bergsma 2013).
+
+    It is judged by the first 50 000 rows, which are in random order.
+    """
+    one, other = (number[code[:_ASSOCIATION_ROWS]] for number, code in zip(groups, codes, strict=True))
+    size, width = len(one), int(groups[1].max()) + 1
+    cells, counts = np.unique(one * width + other, return_counts=True)
+    sides = np.bincount(one), np.bincount(other)
+    rows, columns = (int((side > 0).sum()) for side in sides)
+    if min(rows, columns, size - 1) <= 1:
+        return 0.0
+    squared = float((counts**2 / (sides[0][cells // width] * sides[1][cells % width])).sum()) - 1
+    corrected = max(0.0, squared - (rows - 1) * (columns - 1) / (size - 1))
+    least = min(side - (side - 1) ** 2 / (size - 1) for side in (rows, columns)) - 1
+    return min(1.0, math.sqrt(corrected / least)) if least > 0 else 0.0
+
+
+def _farthest(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """How far a count is from any between low and high at most."""
+    return np.maximum(rows - low, high - rows)

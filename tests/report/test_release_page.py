@@ -1,0 +1,115 @@
+"""The page of a synthetic file: whole in one file, readable by everybody, and of a forged codebook nothing but text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.app.ui.test_page import ARGUMENTS, accessible
+from tests.report.test_page import Elements
+from tests.services import require
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import Rho
+from sfumato.report.page import render
+from sfumato.report.release_page import release_page
+from sfumato.synthesize import PublicTotal, mst
+from sfumato.synthesize.codebook import NOTICE, Codebook, Column, Pair
+from sfumato.vault.simulated import SimulatedVault
+
+HOSTILE = "</title></script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"
+
+
+@pytest.fixture(scope="module")
+def book() -> Codebook:
+    generator = np.random.default_rng(1)
+    domain = Domain(
+        (
+            Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),
+            Categorical(name="town", values=(HOSTILE, *(f"town {place}" for place in range(6))), unknown=Unknown.DROP),
+            Categorical(name="rich", values=("no", "yes"), unknown=Unknown.DROP),
+        )
+    )
+    age = generator.integers(0, 100, 3000)
+    town = np.minimum(generator.geometric(0.5, 3000) - 1, 6)
+    codes = np.column_stack([age, town, age + generator.integers(0, 60, 3000) > 90])
+    vault = SimulatedVault(ArrayTable(domain, codes), seed=1)
+    found = mst(vault, loss=Rho("0.05"), total=PublicTotal(3000)).codebook
+    return replace(found, considered=("mst: because", HOSTILE))
+
+
+def test_the_page_says_what_is_known_and_what_is_not(book) -> None:
+    text = render(release_page("Synthetic table", book))
+    elements = Elements(text)
+    assert "script" not in elements.tags
+    assert "img" not in elements.tags
+    assert all(address and address.startswith("#") for address in elements.loaded)
+    for shown in (NOTICE, "Good for", "Not good for", "modelled", "Values of age", "Methods that were considered"):
+        assert shown in text
+    for column in book.columns:
+        assert f"No value is off by more than {column.worst:,} rows" in text
+    for pair in book.pairs:
+        if pair.measured:
+            assert f"<small>\N{PLUS-MINUS SIGN}{pair.worst_of_values:,}</small>" in text
+    assert text.count("<small>modelled</small>") == sum(not pair.measured for pair in book.pairs)
+    assert len(text) < 200_000
+
+
+def test_an_error_bar_reaches_from_the_least_to_the_most(book) -> None:
+    """The drawing of a column of two values, point by point."""
+    column = next(column for column in book.columns if column.name == "rich")
+    drawn = render(release_page("t", replace(book, columns=(column,), pairs=())))
+    highest = max(max(value.rows, value.high) for value in column.values)
+    for value in column.values:
+        ends = [8 + 130 * (1 - end / highest) for end in (value.low, value.high)]
+        assert f" {ends[0]:.1f}V{ends[1]:.1f}M" in drawn
+        assert f'height="{130 * value.rows / highest:.1f}"' in drawn
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": (), "pairs": ()},
+        {"rows": 0, "table_rows": 0},
+        {"rows": -5, "table_rows": 1 << 52},
+        {"pairs": (Pair(attributes=(HOSTILE,), measured=True, strength=-9.0),)},
+        {"pairs": (Pair(attributes=(), measured=False, strength=1e15),), "pairs_left_out": -1},
+        {"columns": tuple(Column(HOSTILE, HOSTILE, -1, -1, (), None, None, ()) for _ in range(900))},
+    ],
+)
+def test_a_forged_codebook_is_shown_as_text(change, book) -> None:
+    forged = replace(book, **change)
+    elements = Elements(render(release_page(HOSTILE, forged)))
+    assert not elements.tags & {"script", "img"}
+    assert "<script" not in forged.to_markdown()
+
+
+def test_values_point_at_groups_that_are_not_there(book) -> None:
+    column = book.columns[0]
+    lost = replace(column, groups=(), values=tuple(replace(value, group=77, rows=-3) for value in column.values))
+    assert "Values of age" in render(release_page("t", replace(book, columns=(lost,))))
+    assert "age" in replace(book, columns=(lost,)).to_markdown()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_is_readable_by_everybody_at_any_width_and_asks_for_nothing(width, book, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    place = tmp_path / "page.html"
+    place.write_text(render(release_page(f"Synthetic {HOSTILE}", book)), encoding="utf-8")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        page = opened.new_context(viewport={"width": width, "height": 900}).new_page()
+        page.on("request", lambda asked: asked.url == place.as_uri() or pytest.fail(asked.url))
+        page.goto(place.as_uri())
+        assert page.evaluate("window.hurt") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        accessible(page)
+        for summary in page.locator("summary").all():
+            summary.click()
+        accessible(page)
+        assert page.locator("svg[role=img]").count() == len(book.columns)
+        opened.close()

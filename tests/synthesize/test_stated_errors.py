@@ -1,0 +1,213 @@
+"""What is said of a file's errors holds of what was declared: each value, each combination of two, the worst of them.
+
+False alarms: statements hold with 95 %; a test of N releases allows as many misses as a binomial of N and 5 % has with
+a probability of 1e-9, shared by all cells that it looks at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.synthesize.conftest import table_of
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.model.noisy_table import NoisyTable
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes
+from sfumato.synthesize.mwem import Schedule
+from sfumato.synthesize.row_count import PublicTotal
+from sfumato.synthesize.stated_errors import Margin, association, margin, pair_errors, value_errors
+from sfumato.vault.simulated import SimulatedVault
+
+RELEASES = 100
+ALARM = 1e-9
+
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=0, maximum=23, unknown=Unknown.CLAMP),
+        Categorical(name="town", values=tuple("abcdefgh"), unknown=Unknown.DROP),
+        Categorical(name="married", values=("no", "yes"), unknown=Unknown.DROP),
+    )
+)
+
+
+def people() -> np.ndarray:
+    """Counts in which children are of one kind, and one rare age and one rare town stand out of their groups."""
+    ages = np.r_[np.full(12, 9.0), 60.0, np.full(11, 11.0)]
+    towns = np.array([400.0, 300.0, 30.0, 3.0, 2.0, 25.0, 1.0, 2.0])
+    grown = np.arange(24) >= 14
+    married = np.stack([np.where(grown, 0.2, 1.0), np.where(grown, 0.8, 0.0)], axis=1)
+    return np.rint(
+        3000 * (ages / ages.sum())[:, None, None] * (towns / towns.sum())[:, None] * married[:, None, :]
+    ).astype(np.int64)
+
+
+COUNTS = people()
+
+
+def most_misses(trials: int, cells: int) -> int:
+    """Misses that a statement of 95 % may have before it is taken for false: 1e-9 for a false alarm."""
+    return int(stats.binom.isf(ALARM / cells, trials, 0.05))
+
+
+@pytest.fixture(scope="module")
+def releases():
+    def released(seed: int):
+        vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=seed)
+        return mst(vault, loss=Rho("0.02"), total=PublicTotal(int(COUNTS.sum())))
+
+    return [released(seed) for seed in range(RELEASES)]
+
+
+def test_the_interval_and_the_error_of_each_declared_value_hold_of_the_worst_value(releases) -> None:
+    size = sum(DOMAIN.shape)
+    outside, beyond, beyond_all, grouped = np.zeros(size), np.zeros(size), np.zeros(len(DOMAIN)), 0
+    for release in releases:
+        start = 0
+        for axis, column in enumerate(release.codebook.columns):
+            exact = COUNTS.sum(axis=tuple({0, 1, 2} - {axis}))
+            low, high, off_by, rows = (
+                np.array([getattr(value, name) for value in column.values])
+                for name in ("low", "high", "off_by", "rows")
+            )
+            place = slice(start, start + len(exact))
+            outside[place] += (exact < low) | (exact > high)
+            beyond[place] += np.abs(rows - exact) > off_by
+            beyond_all[axis] += (np.abs(rows - exact) > column.worst).any()
+            grouped += sum(value.group is not None for value in column.values)
+            start += len(exact)
+    assert grouped > RELEASES  # groups were formed, so that the statement is about values inside them as well
+    assert outside.max() <= most_misses(RELEASES, size)
+    assert beyond.max() <= most_misses(RELEASES, size)
+    assert beyond_all.max() <= most_misses(RELEASES, len(DOMAIN))
+    assert outside.max() > 0  # no bound so wide that it says nothing
+
+
+def test_the_error_of_a_pair_holds_of_the_worst_combination_of_declared_values(releases) -> None:
+    seen: dict[tuple[str, ...], list[tuple[bool, bool]]] = {}
+    off_in_groups = 0
+    for release in releases:
+        codes = release.codes()
+        for pair in release.codebook.pairs:
+            if not pair.measured:
+                assert (pair.cells, pair.worst, pair.worst_of_values, pair.misplaced) == (None,) * 4
+                continue
+            one, other = (DOMAIN.index(name) for name in pair.attributes)
+            exact = COUNTS.sum(axis=({0, 1, 2} - {one, other}).pop())
+            rows = np.zeros_like(exact)
+            np.add.at(rows, (codes[:, one], codes[:, other]), 1)
+            off = int(np.abs(rows - exact).max())
+            table = margin(release.tables, pair.attributes, DOMAIN)
+            moved = np.zeros(table.counts.shape)
+            np.add.at(moved, np.ix_(*table.groups), (rows - exact).astype(float))
+            misplaced = np.abs(moved).sum() / 2 / len(codes) > pair.misplaced
+            seen.setdefault(pair.attributes, []).append((off > pair.worst_of_values, bool(misplaced)))
+            off_in_groups += off > pair.worst
+    assert len(seen) >= 2
+    for misses in seen.values():
+        assert np.sum(misses, axis=0).max() <= most_misses(len(misses), 2 * len(seen))
+    # single values are off by more than the groups that were measured: what is said of these is not true of those
+    assert off_in_groups > 0
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(3), DiscreteLaplace("0.2"), DiscreteGaussian(9), DiscreteGaussian("0.1")]
+)
+@pytest.mark.parametrize("summed", [1, 2, 3, 20])
+@pytest.mark.parametrize("together", [1, 40])
+def test_the_reach_of_a_sum_is_no_less_than_its_quantile_and_not_much_more(noise, summed, together) -> None:
+    """By adding up the distribution itself, term by term."""
+    single = np.array([noise.pmf(abs(k)) for k in range(-120, 121)])
+    sums = np.ones(1)
+    for _ in range(summed):
+        sums = np.convolve(sums, single)
+    size = np.abs(np.arange(len(sums)) - len(sums) // 2)
+    table = Margin(np.zeros(1, dtype=np.int64), (np.zeros(1, dtype=np.int64),), noise, summed)
+    reach, missed = table.reach(together=together), 0.05 / together
+    assert sums[size > reach].sum() <= missed * (1 + 1e-9)
+    assert sums[size > 0.6 * reach - 1].sum() > missed
+    assert table.reach(counts=4, together=together) == Margin(table.counts, table.groups, noise, 4 * summed).reach(
+        together=together
+    )
+
+
+def noisy(values: np.ndarray, groups: tuple, variance: int = 4) -> NoisyTable:
+    return NoisyTable(("a", "b"), groups, values, DiscreteGaussian(variance), fresh=True)
+
+
+def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
+    table = Margin(np.array([100, 50]), (np.array([0, 1, 1, 1]),), DiscreteGaussian(4), 1)
+    errors = value_errors(table, np.array([90.0, 20.0, 20.0, 20.0]), np.arange(4))
+    assert errors.low.tolist() == [96.0, 0.0, 0.0, 0.0]
+    assert errors.high.tolist() == [104.0, 54.0, 54.0, 54.0]
+    assert errors.off_by.tolist() == [14.0, 34.0, 34.0, 34.0]
+    runs = value_errors(table, np.array([90.0, 60.0]), np.array([0, 1, 1, 1]))  # the group as a whole is known
+    assert (runs.low[1], runs.high[1]) == (46.0, 54.0)
+    both = value_errors(table, np.array([110.0, 40.0]), np.array([0, 0, 1, 1]))  # a whole group and a part of another
+    assert (both.low[0], both.high[0]) == (96.0, 156.0)
+    assert errors.worst > errors.off_by.max()
+
+
+def test_a_pair_in_groups_may_be_off_by_all_of_a_group() -> None:
+    table = Margin(np.array([[100, 0], [0, 40]]), (np.array([0, 1, 1]), np.array([0, 1])), DiscreteGaussian(4), 1)
+    codes = np.repeat([0, 1, 2], [100, 20, 20]), np.repeat([0, 1], [100, 40])
+    errors = pair_errors(table, codes, 1.0)
+    reach = table.reach(together=4)
+    assert errors.grouped
+    assert errors.worst == reach
+    assert errors.worst_of_values == 40 + reach
+    assert errors.misplaced < 0.06
+    moved = pair_errors(table, (codes[0][::-1].copy(), codes[1]), 1.0)
+    assert moved.misplaced > 0.25
+    assert pair_errors(table, (codes[0][:0], codes[1][:0]), 0.0).worst == 100 + reach
+
+
+def test_a_margin_is_that_of_the_table_that_tells_most_and_carries_the_noise_of_all_that_it_sums() -> None:
+    domain = Domain(
+        (
+            Integer(name="a", minimum=0, maximum=2, unknown=Unknown.DROP),
+            Integer(name="b", minimum=0, maximum=1, unknown=Unknown.DROP),
+        )
+    )
+    fine = noisy(np.array([[1, 2], [3, 4], [5, 6]]), (None, None), variance=100)
+    coarse = noisy(np.array([[1, 2], [8, 10]]), ((0, 1, 1), None), variance=1)
+    found = margin([coarse, fine], ("a",), domain)
+    assert found.counts.tolist() == [3, 7, 11]
+    assert (found.summed, found.deviation) == (2, pytest.approx(np.sqrt(200)))
+    turned = margin([fine], ("b", "a"), domain)
+    assert turned.counts.tolist() == [[1, 3, 5], [2, 4, 6]]
+    assert margin([coarse, fine], ("b",), domain).noise == DiscreteGaussian(1)
+    assert margin([], ("a",), domain) is None
+
+
+def test_strength_is_none_of_independent_columns_and_whole_of_equal_ones() -> None:
+    generator = np.random.default_rng(1)
+    one, other = generator.integers(0, 30, 3000), generator.integers(0, 30, 3000)
+    each = np.arange(30)
+    assert association((one, one), (each, each)) == pytest.approx(1, abs=0.01)
+    assert association((one, other), (each, each)) < 0.05
+    assert association((one, np.zeros_like(one)), (each, each)) == 0.0
+    assert association((one[:0], one[:0]), (each, each)) == 0.0
+
+
+@pytest.mark.parametrize("method", ["histogram", "mst", "mwem"])
+def test_every_method_says_what_it_knows(method: str) -> None:
+    vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
+    if method == "histogram":
+        release = histogram(vault, loss=Epsilon(1), total=NoisyTotal(), attributes=("age", "married"))
+    elif method == "mst":
+        release = mst(vault, loss=Rho(1), total=PublicTotal(int(COUNTS.sum())))
+    else:
+        schedule = Schedule(rounds=3, repetitions=3)
+        release = mwem(vault, loss=Rho(1), total=PublicTotal(3000), workload=prefixes(DOMAIN, "age"), schedule=schedule)
+    book = release.codebook
+    assert [column.name for column in book.columns] == list(release.model.domain.names)
+    if method == "mwem":  # it measures queries, not tables
+        assert book.columns[0].worst is None
+        assert not book.measured
+        assert any("no error of them is known" in sentence for sentence in book.not_for)
+    else:
+        assert all(column.worst is not None for column in book.columns)
+        assert any(pair.measured for pair in book.pairs)
