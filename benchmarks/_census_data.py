@@ -5,15 +5,14 @@ Every binning is stated here and was fixed before any method was run on it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow.csv as pc
+from _real_data import folder as real_data
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data")
 
 Codes = NDArray[np.int64]
 Column = tuple[Codes, int, bool]  # codes, number of cells, whether the cells have an order
@@ -31,7 +30,7 @@ def adult() -> dict[str, Column]:
     age - 16 in 85 cells, hours - 1 in 99, final weight, capital gain and capital loss in 100 bins of equal
     width from the smallest to the largest value.
     """
-    tables = [_read(DATA / "adult" / name) for name in ("adult.csv", "adult_test.csv")]
+    tables = [_read(real_data("adult") / name) for name in ("adult.csv", "adult_test.csv")]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     del columns["education"]
     shifts = {"age": (16, 85), "education_num": (1, 16), "hours_per_week": (1, 99)}
@@ -50,7 +49,7 @@ def adult() -> dict[str, Column]:
 def nist() -> dict[str, Column]:
     """27 253 rows, 24 columns; PINCP, POVPIP, DENSITY and both weights in 64 bins of equal width, "N" a category."""
     found: dict[str, Column] = {}
-    for name, values in _read(DATA / "nist" / "national2019.csv").items():
+    for name, values in _read(real_data("nist") / "national2019.csv").items():
         missing = values == "N"
         if name in ("AGEP", "NPF"):
             numbers = np.where(missing, "0", values).astype(np.float64).astype(np.int64)
@@ -66,7 +65,7 @@ def nist() -> dict[str, Column]:
 
 def fire() -> dict[str, Column]:
     """305 119 rows, 32 columns of codes as they come; every code that occurs is a cell, none has an order."""
-    return {name: _categories(values) for name, values in _read(DATA / "fire" / "fire.csv.gz").items()}
+    return {name: _categories(values) for name, values in _read(real_data("fire") / "fire.csv.gz").items()}
 
 
 def _read(path: Path) -> dict[str, NDArray[np.str_]]:

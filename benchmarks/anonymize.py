@@ -5,7 +5,7 @@
 
 The second makes the table of k-member alone, which takes many minutes; the first leaves that table as it is.
 
-Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA`` (or ``../shared/data``).  Peers are
+Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``.  Peers are
 installed once, each into an environment of its own under ``.bench/``.  All times are CPU seconds.
 """
 
@@ -23,8 +23,10 @@ import time
 import venv
 from pathlib import Path
 
+from _real_data import folder as real_data
+
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
+DATA = real_data("adult")
 BENCH = ROOT / ".bench"
 PAGE = ROOT / "docs" / "benchmarks" / "anonymize.md"
 FOUR = ("age", "gender", "race", "marital_status")
@@ -417,8 +419,6 @@ def main() -> None:
     )
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if not DATA.is_dir():
-        sys.exit(f"no UCI Adult in {DATA}; set SFUMATO_DATA")
     if options.part == "search":
         print(json.dumps(search()))
         return

@@ -21,6 +21,8 @@ import time
 import venv
 from pathlib import Path
 
+from _real_data import folder as real_data
+
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "evaluate.md"
 RESULTS = TABLE.with_suffix(".json")
@@ -48,7 +50,7 @@ def people(count: int):
     from sfumato.evaluate.released import Rows, open_rows
 
     described = domain("adult")
-    folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
+    folder = real_data("adult")
     parts = [open_rows(folder / name, described).codes for name in ("adult.csv", "adult_test.csv")]
     kept = [name for name in described.names if name != "final_weight"]  # a sampling weight, nearly unique
     rows = Rows(described.project(kept), np.concatenate(parts)[:, [described.index(name) for name in kept]])

@@ -2,7 +2,7 @@
 
     python benchmarks/kmarginal.py [--epsilons 1 10]
 
-Needs the real data (``SFUMATO_DATA``, or ``shared/data`` beside the checkout).  Columns and bins are public:
+Needs the real data (``SFUMATO_DATA``).  Columns and bins are public:
 they are those of the data dictionary, without weights, density and the 271 industry codes.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from fractions import Fraction
 from pathlib import Path
+
+from _real_data import folder as real_data
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "kmarginal.md"
@@ -59,7 +60,7 @@ def people():
     from sfumato.evaluate.release_files import read_release
     from sfumato.evaluate.released import Rows
 
-    folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "nist"
+    folder = real_data("nist")
     meaning = json.loads((folder / "data_dictionary.json").read_text(encoding="utf-8"))
     listed = [
         Categorical(name=name, values=tuple(meaning[name]["values"]), unknown=Unknown.CATEGORY) for name in LISTED

@@ -2,7 +2,7 @@
 
     python benchmarks/start.py [--runs 5] [--rows 1000000]
 
-Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA`` (or ``../shared/data``).  CPU seconds of
+Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``.  CPU seconds of
 the operating system's accounting for a finished process and its threads, the least of some runs after a warm-up: a
 busy machine only ever adds to them.  polars stands beside the first question where it is installed.
 """
@@ -14,15 +14,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from _real_data import folder as real_data
+
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
+DATA = real_data("adult")
 PAGE = ROOT / "docs" / "benchmarks" / "start.md"
 QUASI = "age,gender,race,marital_status,education,work_class,occupation,native_country,class"
 STATEMENT = "SELECT gender, COUNT(*) FROM t GROUP BY gender"

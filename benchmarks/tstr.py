@@ -9,13 +9,13 @@ The training file (32 561 rows, domain of the package) is released by each metho
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
+from _real_data import folder as real_data
 
 from sfumato import data, synthesize
 from sfumato.engine.arrays import ArrayTable
@@ -28,7 +28,7 @@ from sfumato.workload.counting_queries import Marginals
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "tstr.md"
-DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult"
+DATA = real_data("adult")
 TARGET = "class"
 DELTA = "1e-9"
 AIMED = "aim, workload of triples with the class"

@@ -1,18 +1,18 @@
 """The optimal search over all 15 columns of Adult: the best recoding and the bound after some seconds, without a proof.
 
 Every column gets a hierarchy of pairs, pairs of pairs and so on; numbers of many values go into 64 bins first.  The
-search runs as it is, and with the local search that comes first left out.  Needs UCI Adult under ``$SFUMATO_DATA``
-(or ``../shared/data``).  Run with ``python benchmarks/wide_lattice.py``.
+search runs as it is, and with the local search that comes first left out.  Needs UCI Adult under
+``$SFUMATO_DATA``.  Run with ``python benchmarks/wide_lattice.py``.
 """
 
 from __future__ import annotations
 
 import csv
-import os
 import time
 from pathlib import Path
 
 import numpy as np
+from _real_data import folder as real_data
 
 from sfumato.anonymize import KAnonymity
 from sfumato.anonymize.hierarchy.builders import order
@@ -21,7 +21,7 @@ from sfumato.anonymize.search import lattice_search
 from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data") / "adult" / "adult.csv"
+DATA = real_data("adult") / "adult.csv"
 REPORT = ROOT / "docs" / "benchmarks" / "wide_lattice.md"
 SECONDS = (1.0, 5.0, 20.0)
 BINS = 64

@@ -11,8 +11,6 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)  # how long an example takes says nothing about the code
 settings.load_profile("untimed")
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,8 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data: ``SFUMATO_DATA``, or ``shared/data`` beside the checkout."""
-    folder = Path(os.environ.get("SFUMATO_DATA") or ROOT.parent / "shared" / "data")
-    if not (folder / "MANIFEST.csv").is_file():
-        pytest.skip(f"real data not found in {folder}; set SFUMATO_DATA")
-    return folder
+    """The folder of real data, which ``SFUMATO_DATA`` names."""
+    named = os.environ.get("SFUMATO_DATA")
+    if not named or not (Path(named) / "MANIFEST.csv").is_file():
+        pytest.skip("no real data; SFUMATO_DATA names their folder")
+    return Path(named)

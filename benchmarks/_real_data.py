@@ -1,0 +1,18 @@
+"""Where the benchmarks find tables of real people: the folder that ``SFUMATO_DATA`` names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def folder(name: str) -> Path:
+    """One table's folder; the program ends with a sentence where there is none."""
+    named = os.environ.get("SFUMATO_DATA")
+    if not named:
+        sys.exit("this benchmark needs real data: name its folder by SFUMATO_DATA")
+    found = Path(named) / name
+    if not found.is_dir():
+        sys.exit(f"no folder {name} in {named}; SFUMATO_DATA names the folder of real data")
+    return found
