@@ -144,10 +144,24 @@ def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
         program = experiment.program
         selection, measurement = program.selection_loss(epsilon), program.measurement_loss(epsilon)
         remark = "not private: the loss of its noise, were its domain and row count public"
-        rows.append(_loss("printed", epsilon, half + measurement, selection, measurement, remark))
-        rows += [_loss(method, epsilon, epsilon, half, half, _PUBLIC) for method in ("mwem", "mwem_average")]
-        rows.append(_loss("histogram", epsilon, epsilon, 0.0, epsilon, "private; the row count comes from the cells"))
-        rows.append(_loss("auto", epsilon, epsilon, 0.0, epsilon, _PUBLIC))
+        rows.append(
+            _loss("printed", epsilon, remark, nominal=half + measurement, selection=selection, measurement=measurement)
+        )
+        rows += [
+            _loss(method, epsilon, _PUBLIC, nominal=epsilon, selection=half, measurement=half)
+            for method in ("mwem", "mwem_average")
+        ]
+        rows.append(
+            _loss(
+                "histogram",
+                epsilon,
+                "private; the row count comes from the cells",
+                nominal=epsilon,
+                selection=0.0,
+                measurement=epsilon,
+            )
+        )
+        rows.append(_loss("auto", epsilon, _PUBLIC, nominal=epsilon, selection=0.0, measurement=epsilon))
     return tuple(rows)
 
 
@@ -240,7 +254,7 @@ def _row(
     return {"method": method, "epsilon": float(epsilon), **means, "mean_error_sd": spread, "runs": runs}
 
 
-def _loss(procedure: str, epsilon: float, nominal: float, selection: float, measurement: float, remark: str) -> Row:
+def _loss(procedure: str, epsilon: float, remark: str, *, nominal: float, selection: float, measurement: float) -> Row:
     return {
         "procedure": procedure,
         "stated_epsilon": epsilon,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
+from pyarrow import feather, parquet
 
 from sfumato.errors import InputError, SfumatoError
 from sfumato.vault.release import ReleasedRows, free, save_text, whole, writable
@@ -24,9 +23,9 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("rows.parquet", pa.parquet.read_table),
+        ("rows.parquet", parquet.read_table),
         ("rows.CSV", pa.csv.read_csv),
-        ("rows.arrow", pa.feather.read_table),
+        ("rows.arrow", feather.read_table),
     ],
 )
 def test_rows_come_back_as_they_were(name, read, tmp_path) -> None:

@@ -70,7 +70,7 @@ def ask(
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(vault.domain, query, planned, added, settled, certainty)
+    return _read(settled, planned, query, domain=vault.domain, added=added, certainty=certainty)
 
 
 def sql(
@@ -120,11 +120,12 @@ def request(planned: QueryPlan) -> Request:
 
 
 def _read(
-    domain: Domain,
-    query: Query,
-    planned: QueryPlan,
-    added: Sequence[Additive],
     settled: Settled,
+    planned: QueryPlan,
+    query: Query,
+    *,
+    domain: Domain,
+    added: Sequence[Additive],
     certainty: Certainty,
 ) -> Answer:
     columns = []
