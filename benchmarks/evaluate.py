@@ -212,11 +212,11 @@ def written(found: dict) -> str:
 
 
 def _advantage(counts: list[int] | None) -> str:
-    from sfumato.evaluate.intervals import Share, newcombe
+    from sfumato.evaluate.intervals import Proportion, newcombe
 
     if counts is None:
         return "-"
-    members, controls = Share(*counts[:2]), Share(*counts[2:])
+    members, controls = Proportion(*counts[:2]), Proportion(*counts[2:])
     interval = newcombe(members, controls, error=0.05)
     return f"{members.value - controls.value:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
 

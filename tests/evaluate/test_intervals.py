@@ -5,22 +5,22 @@ from math import comb
 
 import pytest
 
-from sfumato.evaluate.intervals import Share, clopper_pearson_low, newcombe, wilson
+from sfumato.evaluate.intervals import Proportion, clopper_pearson_low, newcombe, wilson
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (31, 400)])
 def test_clopper_pearson_leaves_exactly_its_error_in_the_tail(successes, trials):
-    share = Share(successes, trials)
+    share = Proportion(successes, trials)
     if successes:
         low = clopper_pearson_low(share, error=0.01)
         assert _at_least(successes, trials, low) == pytest.approx(0.01)
     if successes < trials:
-        high = 1 - clopper_pearson_low(Share(trials - successes, trials), error=0.01)
+        high = 1 - clopper_pearson_low(Proportion(trials - successes, trials), error=0.01)
         assert 1 - _at_least(successes + 1, trials, high) == pytest.approx(0.01)
 
 
 def test_clopper_pearson_at_the_ends():
-    assert clopper_pearson_low(Share(0, 5), error=0.1) == 0
+    assert clopper_pearson_low(Proportion(0, 5), error=0.1) == 0
 
 
 # Newcombe 1998, Table II, method 10
@@ -35,7 +35,7 @@ def test_clopper_pearson_at_the_ends():
     ],
 )
 def test_newcombe_gives_the_published_intervals(first, second, low, high):
-    interval = newcombe(Share(*first), Share(*second), error=0.05)
+    interval = newcombe(Proportion(*first), Proportion(*second), error=0.05)
     assert (interval.low, interval.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
@@ -45,13 +45,13 @@ def test_newcombe_covers_almost_as_often_as_it_says_by_enumeration():
         covered = sum(
             _mass(a, trials, one) * _mass(b, trials, two)
             for a, b in product(range(trials + 1), repeat=2)
-            if one - two in newcombe(Share(a, trials), Share(b, trials), error=0.05)
+            if one - two in newcombe(Proportion(a, trials), Proportion(b, trials), error=0.05)
         )
         assert covered > 0.93
 
 
 def test_wilson_narrows_with_more_trials():
-    few, many = (wilson(Share(n // 2, n), error=0.05) for n in (20, 2000))
+    few, many = (wilson(Proportion(n // 2, n), error=0.05) for n in (20, 2000))
     assert many.high - many.low < (few.high - few.low) / 5
 
 

@@ -12,10 +12,10 @@ from sfumato.errors import TableError
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """Successes out of independent trials.
 
-    >>> Share(3, 4).value
+    >>> Proportion(3, 4).value
     0.75
     """
 
@@ -39,10 +39,10 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def wilson(share: Share, *, error: float) -> Interval:
+def wilson(share: Proportion, *, error: float) -> Interval:
     """Score interval of one proportion (Wilson 1927) with two-sided error probability ``error``.
 
-    >>> wilson(Share(0, 10), error=0.05).low
+    >>> wilson(Proportion(0, 10), error=0.05).low
     0.0
     """
     z = _normal_quantile(1 - error / 2)
@@ -53,10 +53,10 @@ def wilson(share: Share, *, error: float) -> Interval:
     return Interval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
 
 
-def newcombe(first: Share, second: Share, *, error: float) -> Interval:
+def newcombe(first: Proportion, second: Proportion, *, error: float) -> Interval:
     """Interval of ``first - second`` for independent proportions (Newcombe 1998, method 10).
 
-    >>> interval = newcombe(Share(56, 70), Share(48, 80), error=0.05)
+    >>> interval = newcombe(Proportion(56, 70), Proportion(48, 80), error=0.05)
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.0524, 0.3339)
     """
@@ -68,7 +68,7 @@ def newcombe(first: Share, second: Share, *, error: float) -> Interval:
     )
 
 
-def clopper_pearson_low(share: Share, *, error: float) -> float:
+def clopper_pearson_low(share: Proportion, *, error: float) -> float:
     """Exact lower confidence bound of a proportion, one-sided (Clopper and Pearson 1934)."""
     if share.successes == 0:
         return 0.0
@@ -96,8 +96,8 @@ class Advantage:
 
     attack: str
     knowledge: str  # what the attacker has besides the release
-    members: Share
-    controls: Share
+    members: Proportion
+    controls: Proportion
     interval: Interval
     bound: float | None = None
 
@@ -121,7 +121,7 @@ def advantage(
         raise TableError(
             f"too few rows for an interval: {attack} needs at least {FEWEST_TESTED} of each kind", culprit=attack
         )
-    won, guessed = (Share(int(outcome.sum()), len(outcome)) for outcome in (members, controls))
+    won, guessed = (Proportion(int(outcome.sum()), len(outcome)) for outcome in (members, controls))
     return Advantage(attack, knowledge, won, guessed, newcombe(won, guessed, error=error))
 
 

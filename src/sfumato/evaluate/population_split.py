@@ -16,7 +16,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.intervals import Share, newcombe
+from sfumato.evaluate.intervals import Proportion, newcombe
 from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys, open_rows
 from sfumato.model.row_sampling import generator, seeded
 
@@ -113,8 +113,8 @@ def _refuse_overlap(members: Rows, holdout: Rows) -> None:
     """
     numbers = keys(np.concatenate([members.codes, holdout.codes]), members.domain.shape)
     counts = np.bincount(numbers[: len(members)], minlength=int(numbers.max()) + 1)
-    again = Share(int(counts[counts > 1].sum()), len(members))
-    shared = Share(int(np.count_nonzero(counts[numbers[len(members) :]])), len(holdout))
+    again = Proportion(int(counts[counts > 1].sum()), len(members))
+    shared = Proportion(int(np.count_nonzero(counts[numbers[len(members) :]])), len(holdout))
     if newcombe(shared, again, error=_CERTAINTY).low > 0:
         raise TableError(
             "the holdout repeats people of the table far more often than chance; give people who are not in it",

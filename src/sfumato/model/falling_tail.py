@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.model.coarsening import RARE, Coarsening
-
-FloatArray = NDArray[np.float64]
+from sfumato.model.factor import FloatArray
 
 STRAY = 4.5
 """Standard deviations below which cells beyond a rare group are noise as well: of so many cells, one passes three."""

@@ -84,7 +84,7 @@ class TermWeights:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DirectEstimate:
     """An estimate with the standard errors and half-widths of the table and of a population."""
 
     value: float
@@ -107,7 +107,7 @@ class Estimate:
 
 def estimate(
     tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, certainty: Certainty
-) -> tuple[Estimate | str, list[NoisyTable]]:
+) -> tuple[DirectEstimate | str, list[NoisyTable]]:
     """The signed sum of the terms and the tables it was read off, or why it has no interval."""
     used: list[NoisyTable] = []
     views: list[View] = []
@@ -143,7 +143,7 @@ def estimate(
     spread = max(view.spread for view in views)
     errors = (math.sqrt(noise), math.sqrt(noise + sampling))
     value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
-    return Estimate(value, errors, (spread * errors[0] + widened, spread * errors[1] + widened), widened), used
+    return DirectEstimate(value, errors, (spread * errors[0] + widened, spread * errors[1] + widened), widened), used
 
 
 def _rows(tables: Sequence[NoisyTable], domain: Domain, certainty: Certainty) -> float:

@@ -41,7 +41,7 @@ _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
 _PART = 0.01  # of the largest possible answer: the half-width that is priced where none is named
 
 
-class Model(Protocol):
+class FittedModel(Protocol):
     """The model of a synthetic release."""
 
     @property
@@ -63,7 +63,7 @@ class KeptRelease(Protocol):
     """A synthetic release with the noisy tables that it was made of."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> FittedModel:
         """What its rows are drawn from."""
         ...
 
@@ -234,7 +234,7 @@ def _both(where: Predicate | None, also: Predicate) -> Predicate:
     return also if where is None else All((where, also))
 
 
-def _by_model(model: Model, names: tuple[str, ...], terms: Sequence[Term]) -> float | None:
+def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term]) -> float | None:
     """The model's own answer; None where it cannot be computed."""
     domain = model.domain
     try:
@@ -254,7 +254,7 @@ def _by_model(model: Model, names: tuple[str, ...], terms: Sequence[Term]) -> fl
 
 
 def _price(
-    terms: Sequence[Term], domain: Domain, model: Model, half_width: float | None, certainty: Certainty
+    terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, certainty: Certainty
 ) -> tuple[str, ...]:
     """What a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
     rho = z^2 D^2 / (2 half-width^2), where D is the most that the rows of one unit move the answer.

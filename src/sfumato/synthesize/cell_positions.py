@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Measurement
 from sfumato.vault.value_questions import Positions
-
-FloatArray = NDArray[np.float64]
 
 SHARE = Fraction(1, 100)
 """Share of the loss for the positions of all attributes of wide cells together; nothing where there are none."""

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from sfumato.evaluate.audit.loss_bounds import Concentrated, Gaussian, PureOrApproximate, lower_bounds, measure_of
-from sfumato.evaluate.intervals import Share, clopper_pearson_low
+from sfumato.evaluate.intervals import Proportion, clopper_pearson_low
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 
 def test_the_epsilon_bound_is_the_formula_of_two_clopper_pearson_bounds():
     found = lower_bounds(PureOrApproximate(1.0, 0.01), np.array([300]), np.array([40]), 400, error=0.01)
-    low = clopper_pearson_low(Share(300, 400), error=0.005)
-    high = 1 - clopper_pearson_low(Share(360, 400), error=0.005)
+    low = clopper_pearson_low(Proportion(300, 400), error=0.005)
+    high = 1 - clopper_pearson_low(Proportion(360, 400), error=0.005)
     assert found[0] == pytest.approx(math.log((low - 0.01) / high))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import InfeasibleError, SizeError
-from sfumato.evaluate.intervals import Share
+from sfumato.evaluate.intervals import Proportion
 from sfumato.evaluate.released import Codes, MarginalSource, Released, Rows
 
 TRACING_KNOWLEDGE = "the whole row of the target, and rows of other people of the population"
@@ -66,9 +66,9 @@ class Reconstruction:
 
     guesses: NDArray[np.bool_]
 
-    def against(self, truth: NDArray[np.bool_]) -> Share:
+    def against(self, truth: NDArray[np.bool_]) -> Proportion:
         """How many guesses are right."""
-        return Share(int((self.guesses == truth).sum()), len(truth))
+        return Proportion(int((self.guesses == truth).sum()), len(truth))
 
 
 def averaging(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
@@ -135,11 +135,11 @@ class Rebuilt:
     domain: Domain
     counts: NDArray[np.int64]
 
-    def against(self, truth: Rows) -> Share:
+    def against(self, truth: Rows) -> Proportion:
         """How many people were rebuilt: the overlap of the two multisets of rows."""
         flat = np.ravel_multi_index(tuple(truth.codes.T), self.domain.shape)
         real = np.bincount(flat, minlength=self.domain.size)
-        return Share(int(np.minimum(self.counts, real).sum()), len(truth))
+        return Proportion(int(np.minimum(self.counts, real).sum()), len(truth))
 
 
 def rebuild(domain: Domain, tables: Mapping[tuple[str, ...], NDArray[np.number]]) -> Rebuilt:

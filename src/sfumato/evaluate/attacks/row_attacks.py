@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
-from sfumato.evaluate.intervals import FEWEST_TESTED, Share
+from sfumato.evaluate.intervals import FEWEST_TESTED, Proportion
 from sfumato.evaluate.released import Codes, Released, Rows, Weights
 
 _CHUNK = 1 << 19  # similarities held at once: few enough for a processor's cache
@@ -345,8 +345,8 @@ def _matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[
 class Downcoding:
     """Generalised cells that were undone: by reading minimality, and by guessing within the cell."""
 
-    minimality: Share
-    guessing: Share
+    minimality: Proportion
+    guessing: Proportion
 
 
 def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generator: np.random.Generator) -> Downcoding:
@@ -382,7 +382,7 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
                 read += _overlap(filled, real)
                 guessed += _overlap(generator.choice(leaves, size=len(members)), real)
                 cells += len(members)
-    return Downcoding(Share(read, cells), Share(guessed, cells))
+    return Downcoding(Proportion(read, cells), Proportion(guessed, cells))
 
 
 def _certain(leaves: NDArray[np.intp], members: int, *, ordered: bool) -> NDArray[np.intp]:
