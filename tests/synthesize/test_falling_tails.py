@@ -7,8 +7,8 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import PublicTotal, aim, mst
+from sfumato.privacy.loss import EpsilonDelta, Rho
+from sfumato.synthesize import NoisyTotal, PublicTotal, aim, mst
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import all_marginals
 
@@ -47,3 +47,22 @@ def test_the_mean_of_visits_is_kept(method):
         means.append(mean_visits(release))
     assert abs(np.mean(means) / VISITS.mean() - 1) < 0.15
     assert max(means) < 1.5 * VISITS.mean()
+
+
+def test_a_tail_that_nobody_is_expected_in_leaves_the_rest_of_the_fit_alone() -> None:
+    """One attribute ends in cells of hardly anybody; another has most of its people in one cell."""
+    domain = Domain(
+        (
+            Integer(name="gain", minimum=0, maximum=99, unknown=Unknown.CLAMP),
+            Integer(name="hours", minimum=0, maximum=40, unknown=Unknown.CLAMP),
+        )
+    )
+    random = np.random.default_rng(4)
+    codes = np.zeros((40_000, 2), dtype=np.int64)
+    codes[:800, 0] = random.geometric(0.4, 800).clip(0, 99)
+    codes[:, 1] = np.where(random.random(40_000) < 0.6, 20, random.integers(0, 41, 40_000))
+    for seed in range(3):
+        vault = SimulatedVault(ArrayTable(domain, codes), seed=seed)
+        release = aim(vault, loss=Rho("0.0005"), total=NoisyTotal(), workload=all_marginals(2))
+        hours = release.model.cells(("hours",))
+        assert hours[20] == pytest.approx((codes[:, 1] == 20).sum(), rel=0.1)

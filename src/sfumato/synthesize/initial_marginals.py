@@ -35,6 +35,7 @@ _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
 _LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss, what is asked for would be none
 _LEAST_PART = Fraction(1, 10**9)  # of a loss that one step, or one of its tables, asks for, as good as never less
+_SUREST = 1e-2  # of the noise's variance: what is expected of a tail is no surer, and a fit with much surer cells fails
 _LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
 
 
@@ -219,7 +220,7 @@ def _with_tails(
     shared, estimates = with_falling_tails(found, counts, _variance(measurement), widths)
     held, variances = observation.counts.copy(), np.array(observation.variance)
     for group, (expected, variance) in estimates.items():
-        held[group], variances[group] = expected, max(variance, _LEAST_VARIANCE)
+        held[group], variances[group] = expected, max(variance, _SUREST * _variance(measurement))
     return shared, Observation(observation.attributes, held, variances)
 
 
