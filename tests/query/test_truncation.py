@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import pyarrow as pa
 import pytest
 from tests.query.conftest import DOMAIN
 
-from sfumato.domain import Domain, Unit
+from sfumato.domain import Categorical, Domain, Unit, Unknown
 from sfumato.engine.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
@@ -30,7 +31,9 @@ def cut(table):
 
 def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulated) -> None:
     answer = ask(SimulatedVault(cut, seed=1), count(), loss=MUCH)
-    said = "intervals are of the bounded table: at most 1 rows of one id, the rest is left out"
+    said = (
+        "intervals are of the bounded table: at most 1 rows of one id, the rest is left out, and so are rows without id"
+    )
     assert answer.value.interval == (2000, 2000), "of 4000 rows"
     assert said in answer.remarks
     assert said in answer.to_json()["remarks"]
@@ -89,8 +92,17 @@ def test_nothing_is_counted_where_no_bound_leaves_anything_out(vault) -> None:
 def test_the_owner_is_told_exactly_what_a_bound_leaves_out(table) -> None:
     found = dropped_rows(open_table(table), Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
     assert found is not None
-    assert (found.rows, found.dropped, found.units) == (4000, 2000, 2000)
+    assert (found.rows, found.dropped, found.units, found.without_id) == (4000, 2000, 2000, 0)
     assert dropped_rows(open_table(table), DOMAIN) is None
+
+
+def test_the_owner_is_told_how_many_rows_are_nobodys() -> None:
+    ids = pa.array(["a"] * 3 + ["b"] + [None] * 5, pa.string())
+    people = pa.table({"id": ids, "sex": ["F", "M", "x", None, "F", "M", "F", "x", None]})
+    strict = Domain((Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),), unit=Unit("id", rows=2))
+    found = dropped_rows(open_table(people), strict)
+    assert found is not None
+    assert found.without_id == 5, "whatever the domain drops for its values"
 
 
 def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(simulated) -> None:

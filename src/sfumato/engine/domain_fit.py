@@ -261,11 +261,15 @@ class AttributeFit:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """What the bound on rows of a unit leaves out of a table: ``dropped`` of its ``rows``, of ``units`` of them."""
+    """What the bound on rows of a unit leaves out of a table: ``dropped`` of its ``rows``, of ``units`` of them.
+
+    ``without_id`` more rows are nobody's, and left out of everything.
+    """
 
     rows: int
     dropped: int
     units: int
+    without_id: int
 
 
 def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
@@ -282,7 +286,9 @@ def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
     kept, dropped, units = (
         int(reveal(exact)[0]) for exact in (encoded.marginals([()])[0], encoded.dropped(_ALL), encoded.dropped(1))
     )
-    return DroppedRows(kept + dropped, dropped, units)
+    loose = table.encode(_loose(domain))
+    owned = int(reveal(loose.marginals([()])[0])[0]) + int(reveal(loose.dropped(_ALL))[0])
+    return DroppedRows(kept + dropped, dropped, units, int(reveal(loose.unbounded())) - owned)
 
 
 def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...]:
@@ -291,13 +297,16 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
     Raises:
         TableError: the table has no such columns.
     """
-    loose = Domain(
-        tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain), unit=domain.unit
-    )
-    sealed = table.encode(loose).marginals([(name,) for name in domain.names])
+    sealed = table.encode(_loose(domain)).marginals([(name,) for name in domain.names])
     found = []
     for attribute, exact in zip(domain, sealed, strict=True):
         counts = reveal(exact)
         declared, missing, unknown = counts[: attribute.declared].sum(), counts[attribute.declared], counts[-1]
         found.append(AttributeFit(attribute.name, int(declared), int(missing), int(unknown)))
     return tuple(found)
+
+
+def _loose(domain: Domain) -> Domain:
+    """The domain with a cell for every value, so that it drops no row for one."""
+    attributes = tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain)
+    return Domain(attributes, unit=domain.unit)

@@ -135,7 +135,10 @@ class Query:
         if unit.column is not None and self.discovered:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif unit.column is not None:
-            said.append(f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out")
+            said.append(
+                f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out, "
+                f"and so are rows without {unit.column}"
+            )
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
         if dropping and not self.discovered:
             said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")

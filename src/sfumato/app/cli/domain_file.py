@@ -145,6 +145,8 @@ def check(
                 f"{cut.rows:,} rows ({share:.1%}), of {cut.units:,} units. Answers are of the rest, and "
                 "their intervals say nothing of it; a larger bound leaves out less and takes more noise."
             )
+            if cut.without_id:
+                text += f" {cut.without_id:,} more rows have no {domain.unit.column}, and are left out of everything."
         text += "\n\nThese counts are exact: they are for the owner of the table only."
     result(value, text, as_json=as_json)
 
