@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.processes import processes
 from tests.vault.tables import table
 
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
@@ -83,6 +84,70 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
         return {"done": 1}
 
     assert vault.release(Request("test", "failing", {}), loss, run).payload == {"done": 1}
+    assert kinds(vault) == [Kind.RELEASE]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("name", CALLS)
+def test_mechanisms_that_are_kept_draw_nothing_after_their_release(vault, name, fails) -> None:
+    loss, call = CALLS[name]
+    kept = []
+
+    def run(mechanisms):
+        kept.append(mechanisms)
+        return {"nothing": np.zeros(1)} if not fails else 1 / 0
+
+    for _ in range(3):
+        if fails:
+            failing(vault, loss, run)
+        else:
+            vault.release(Request("test", "kept", {}), loss, run)
+    for mechanisms in kept:
+        with pytest.raises(InputError, match="this release is over"):
+            call(mechanisms)
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 4)
+    assert kinds(vault) == [Kind.RELEASE]
+
+
+def test_a_thread_that_outlives_its_release_draws_nothing(vault) -> None:
+    go_on, done, drawn = threading.Event(), threading.Event(), []
+
+    def run(mechanisms):
+        def late():
+            go_on.wait(60)
+            try:
+                drawn.append(mechanisms.measure([Marginal(())], LOSS))
+            except InputError as error:
+                drawn.append(error)
+            done.set()
+
+        threading.Thread(target=late).start()
+        raise ZeroDivisionError
+
+    failing(vault, LOSS, run)
+    go_on.set()
+    assert done.wait(60)
+    assert isinstance(drawn[0], InputError)
+
+
+def test_a_forked_child_draws_no_noise_of_its_parents_release(vault) -> None:
+    """Otherwise a run has its children measure, and fails: untouched, and free to be tried again."""
+
+    def run(mechanisms):
+        child = os.fork()
+        if child == 0:
+            left = 4
+            try:
+                mechanisms.measure([Marginal(())], LOSS)
+                left = 0
+            except InputError:
+                left = 3
+            finally:
+                os._exit(left)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        raise ZeroDivisionError
+
+    failing(vault, LOSS, run)
     assert kinds(vault) == [Kind.RELEASE]
 
 

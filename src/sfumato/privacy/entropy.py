@@ -11,6 +11,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from sfumato.errors import InputError
+
 Words = NDArray[np.uint64]
 
 _REKEY_BYTES = 1 << 40  # far below the 2^68 bytes at which AES-CTR output is distinguishable
@@ -70,22 +72,43 @@ class OsEntropy(threading.local):
 
 
 class DrawnEntropy:
-    """The words of one release: from a new key of the source, and remembered if any were drawn."""
+    """The words of one release: from a new key of the source, remembered if any were drawn, and none after its end.
+
+    What is still held of a release that is over, and what a forked child has of it, would draw noise that is not
+    accounted for.
+    """
 
     def __init__(self, source: Entropy) -> None:
         self._source = source
+        self._generation = _forks.generation
+        self._lock = threading.Lock()
+        self._over = False
         self.drawn = False
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words."""
-        if not self.drawn:
-            self.renew()
-            self.drawn = True
+        """The next ``count`` words.
+
+        Raises:
+            InputError: the release is over, or this is a child of the process that computes it.
+        """
+        if self._generation is not _forks.generation:
+            raise InputError("a forked child draws no noise of its parent's release: open the vault in the child")
+        with self._lock:
+            if self._over:
+                raise InputError("this release is over: its mechanisms answer within its run only")
+            if not self.drawn:
+                self.renew()
+                self.drawn = True
         return self._source.words(count)
 
     def renew(self) -> None:
         """See :class:`Entropy`."""
         self._source.renew()
+
+    def end(self) -> None:
+        """No more words: the release is over."""
+        with self._lock:
+            self._over = True
 
 
 class SimulatedEntropy:

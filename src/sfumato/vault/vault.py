@@ -163,8 +163,12 @@ class Vault:
         terms = self._terms(request, statement, retry_key)
         with self.ledger.releasing(question, charge, drawn=lambda: noise.drawn, **terms) as reserved:
             if reserved.answer is None:
-                within = PrivacyFilter(charge)
-                reserved.settle(encode(run(TableMechanisms(self._exactly, within=within, entropy=noise))))
+                mechanisms = TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=noise)
+                try:
+                    payload = run(mechanisms)
+                finally:
+                    noise.end()  # before anybody decides whether noise was drawn
+                reserved.settle(encode(payload))
         return self._settled(request, parameters, reserved.answered(), charge, statement)
 
     def disclose(
