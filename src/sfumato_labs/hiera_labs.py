@@ -427,7 +427,7 @@ def beaten(equal: Sequence[Row]) -> str:
                 if error:  # a single value may be reported exactly, and is then no measure
                     ratios[other].append(graded_error / error)
         compared = [
-            f"{min(each):.2g} to {max(each):.2g} times as much as {'Harmony' if other == 'harmony' else 'the best'}"
+            f"{min(each):.3g} to {max(each):.3g} times as much as {'Harmony' if other == 'harmony' else 'the best'}"
             for other, each in ratios.items()
             if each
         ]
