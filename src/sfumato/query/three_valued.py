@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
@@ -252,21 +252,18 @@ def _order(part: Predicate, domain: Domain) -> str:
 
 def describe_condition(where: Predicate, domain: Domain) -> str:
     """A predicate in words, for whoever reads the journal: public names and declared values only."""
-    return where.fold(
-        Fold(
-            among=lambda part: _among(domain[part.attribute], part.codes),
-            every=lambda parts: _listed(" and ", list(parts)),
-            some=lambda parts: _listed(" or ", list(parts)),
-            negated=lambda part: f"not {part}",
-        )
+    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
+        among=lambda part: lambda: _among(domain[part.attribute], part.codes),
+        every=lambda parts: partial(_worded, " and ", list(parts), "()"),
+        some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
+        negated=lambda part: lambda: f"not {part()}",
     )
+    return where.fold(words)()
 
 
-def _listed(word: str, parts: Sequence[str]) -> str:
-    if word == " or " and not parts:
-        return "nothing holds"
+def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
     more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
-    return f"({word.join(parts[:_LISTED])}{more})"
+    return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
 
 
 def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
