@@ -16,6 +16,7 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.synthesize.cell_positions import Position
+from sfumato.synthesize.structural_zeros import KIND
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
@@ -141,6 +142,10 @@ class Graphical:
             Factor(tuple(names), payload[f"potential {index}"]) for index, names in enumerate(payload["cliques"])
         )
         sizes = {name: _groups(coarsenings[name], domain[name].size) for name in domain.names}
+        for factor in factors:
+            for name, size in zip(factor.attributes, factor.values.shape, strict=True):
+                if name.startswith(KIND):
+                    sizes.setdefault(name, size)
         if any(factor.values.shape != tuple(sizes[name] for name in factor.attributes) for factor in factors):
             raise SizeError("the potentials of the model are not over the groups of its attributes")
         return Graphical(

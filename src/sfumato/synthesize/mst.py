@@ -114,7 +114,7 @@ def _spanning_tree(
     names = mechanisms.domain.names
     held = [factor.attributes for factor in state.model.factors if len(factor.attributes) > 1]  # structural zeros
     component = {name: index for index, name in enumerate(names)}  # by the pairs chosen
-    linked = reduce(_joined, held, component)  # by these and the zeros
+    linked = reduce(_joined, held, {name: index for index, name in enumerate(state.model.sizes)})  # and by the zeros
     scores = _distances(state, _candidates(mechanisms, state, limits))
     edges: list[Clique] = []
     while open_pairs := _with_room(

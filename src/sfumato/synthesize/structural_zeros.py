@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -32,6 +32,10 @@ _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
 _MOST_KINDS = 1 << 22  # cells of the junction tree over kinds by which rules are checked, 32 MiB
 _SHOWN = 60  # characters of a rule that a message repeats
 _TO = ".."
+_FOLDED = 3  # groups for each kind of an attribute from which its kind becomes a variable of its own
+
+KIND = " kind of "
+"""What the variable for the kinds of an attribute is called by: no attribute has a name that begins with a blank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +156,28 @@ def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
 def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
     """The model over groups in which the impossible cells have no probability.
 
-    All codes of a group have the same impossible cells, so that the first of each says which.
+    All codes of a group have the same impossible cells, so that the first of each says which.  An attribute of many
+    groups and few kinds gets a second variable, its kind, to which the zeros are tied in its place: cliques that zeros
+    bind together then hold some kinds of it rather than all its groups, and leave room for what is measured.
     """
+    first = {
+        name: np.unique(coarsenings[name].groups, return_index=True)[1]
+        for name in dict.fromkeys(name for zero in zeros for name in zero.attributes)
+    }
+    tied = [zero for zero in zeros if len(zero.attributes) > 1]
+    kind_of = {name: found[codes] for name, codes in first.items() if (found := kinds(name, tied)) is not None}
+    folded = {name: found for name, found in kind_of.items() if _FOLDED * (found.max() + 1) <= len(found)}
+    for name, found in folded.items():
+        size = int(found.max()) + 1
+        link = Factor((name, KIND + name), np.where(found[:, None] == np.arange(size), 0.0, -np.inf))
+        model = replace(model, sizes={**model.sizes, KIND + name: size}).times(link)
     for zero in zeros:
-        first = [np.unique(coarsenings[name].groups, return_index=True)[1] for name in zero.attributes]
-        impossible = zero.impossible[np.ix_(*first)]
-        model = model.times(Factor(zero.attributes, np.where(impossible, -np.inf, 0.0)))
+        sides, names = [], []
+        for name in zero.attributes:
+            fold = zero in tied and name in folded
+            names.append(KIND + name if fold else name)
+            sides.append(first[name][np.unique(folded[name], return_index=True)[1]] if fold else first[name])
+        model = model.times(Factor(tuple(names), np.where(zero.impossible[np.ix_(*sides)], -np.inf, 0.0)))
     return model
 
 
