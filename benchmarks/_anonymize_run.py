@@ -92,10 +92,10 @@ def sfumato_optimal(table, k, hierarchies):
     import pyarrow.csv
 
     from sfumato.anonymize.criteria.criterion import KAnonymity
-    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.microdata import Microdata, group, pack
     from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
     from sfumato.anonymize.search.lattice_search import least_loss
+    from sfumato.domain.hierarchy.levels import read_folder
 
     read = pyarrow.csv.read_csv(table)
     names = read.column_names

@@ -76,9 +76,9 @@ def problem(data, hierarchies, k, limit):
 
 def search() -> list[dict[str, object]]:
     """Every k and limit: least loss with proof, against an exhaustive search."""
-    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.search.lattice import Lattice
     from sfumato.anonymize.search.lattice_search import least_loss
+    from sfumato.domain.hierarchy.levels import read_folder
 
     hierarchies = tuple(read_folder(DATA / "hierarchies").values())
     data = adult_data(adult_rows(), hierarchies)
@@ -156,8 +156,8 @@ def mondrian(folder: Path, anonypy: Path) -> list[dict[str, object]]:
 
 
 def k_anonymity(folder: Path, anjana: Path) -> list[dict[str, object]]:
-    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.search.lattice import Lattice
+    from sfumato.domain.hierarchy.levels import read_folder
 
     rows = adult_rows()
     table = folder / "four.csv"
@@ -231,7 +231,7 @@ def make(path: Path, rows: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from sfumato.anonymize.hierarchy.levels import read_folder
+    from sfumato.domain.hierarchy.levels import read_folder
 
     hierarchies = read_folder(DATA / "hierarchies")
     read = adult_rows()
@@ -260,7 +260,6 @@ def scale(path: Path, engine: str) -> dict[str, object]:
     from scale import cpu, memory
 
     from sfumato.anonymize.criteria.criterion import KAnonymity
-    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.anonymize.microdata import from_groups
     from sfumato.anonymize.release.anonymized import write as write_rows
     from sfumato.anonymize.release.decision import full_domain_decision
@@ -268,6 +267,7 @@ def scale(path: Path, engine: str) -> dict[str, object]:
     from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
     from sfumato.anonymize.search.lattice_search import least_loss
     from sfumato.domain import Categorical, Domain, Integer, Unknown
+    from sfumato.domain.hierarchy.levels import read_folder
     from sfumato.engine.exact import reveal
 
     hierarchies = read_folder(DATA / "hierarchies")

@@ -15,10 +15,10 @@ import numpy as np
 from _real_data import folder as real_data
 
 from sfumato.anonymize import KAnonymity
-from sfumato.anonymize.hierarchy.builders import order
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.search import lattice_search
 from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
+from sfumato.domain.hierarchy.builders import order
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = real_data("adult") / "adult.csv"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.app.ui.steward_pages import document
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.domain import load as load_domain
+from sfumato.domain.hierarchy import Hierarchy
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from sfumato import data
 from sfumato.anonymize.clustering.space import Intervals
-from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
-from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.request import raw_classes
+from sfumato.domain.hierarchy.builders import flat, intervals, mapping
+from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.engine.open import open_table
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError

@@ -14,11 +14,11 @@ from time import process_time
 import numpy as np
 
 from sfumato.anonymize.criteria.criterion import KAnonymity
-from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.decision import loss_metric
 from sfumato.anonymize.search.lattice import Lattice, Node, Problem, Vector
 from sfumato.anonymize.search.lattice_search import TieBreak, best_at_height, heuristic, least_loss, lowest_height
+from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.errors import InputError
 from sfumato_labs import charts
 from sfumato_labs.charts import Axis, Panel

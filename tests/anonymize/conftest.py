@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.anonymize.hierarchy.builders import flat, intervals, mapping
-from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata
+from sfumato.domain.hierarchy.builders import flat, intervals, mapping
+from sfumato.domain.hierarchy.levels import Hierarchy
 
 MARITAL = {
     "Never-married": "Never-married",

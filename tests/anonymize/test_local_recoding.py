@@ -19,11 +19,11 @@ from sfumato.anonymize.clustering.k_member_clustering import (
 )
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Partition, Space
-from sfumato.anonymize.hierarchy.builders import flat, intervals, order
-from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.local_recoding import mdav_partition, means, positions, standardised
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.decision import interval_loss_metric
+from sfumato.domain.hierarchy.builders import flat, intervals, order
+from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.errors import InputError, SizeError
 
 SIZES = (6, 4)

@@ -15,11 +15,15 @@ import pyarrow as pa
 import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain.hierarchy import Hierarchy, draft
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
+from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.questions import Marginal
+from sfumato.vault.value_questions import Sum, Units
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 
@@ -492,3 +496,39 @@ def test_profile_tells_the_owner_what_is_there(table, adapter, rows):
     assert tiles == tuple(sorted(tiles))
     assert tiles[0] == real.minimum
     assert len(tiles) <= min(TILES, real.held)
+
+
+def test_groups_of_a_hierarchy_hold_what_their_codes_hold(table, adapter, oracle, rows):
+    """Whatever engine counts: sums over the cells of a level are those of its codes, and units are counted once."""
+    hierarchy = draft(replace(WHOLE, edges=None))
+    word = replace(WORD, values=tuple(value for value in WORD.values if value))
+    words = halves([str(value) for value in word.values])
+    domain = Domain(
+        (word, FLAG, replace(WHOLE, edges=None)), unit=Unit("person", rows=100), hierarchies=(hierarchy, words)
+    )
+    exactly, expected = ExactAnswers(table.encode(domain)), oracle(domain, adapter.seen(rows))
+    half, decade = domain.grouping("half(word)"), domain.grouping("level_2(whole)")
+    by, groups = ("word", "flag", "whole"), (half.groups, None, decade.groups)
+    shape = (len(half.labels), FLAG.size, len(decade.labels))
+    place = [np.array(each) for each in (half.groups, range(FLAG.size), decade.groups)]
+    seen = expected.at(by)
+    cells = [tuple(int(codes[code]) for codes, code in zip(place, found, strict=True)) for found, _ in seen]
+    counted, units, summed = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    people = set()
+    for cell, (_, index) in zip(cells, seen, strict=True):
+        counted[cell] += 1
+        summed[cell] += int(expected.values[index][2] or 0)
+        people.add((cell, expected.persons[index]))
+    for cell, _ in people:
+        units[cell] += 1
+    found = exactly.answers(
+        [Marginal(by, groups=groups), Sum("whole", by, Fraction(1), groups=groups), Units(by, groups=groups)]
+    )
+    for answer, right in zip(found, (counted, summed, units), strict=True):
+        np.testing.assert_array_equal(answer.reshape(shape), right)
+
+
+def halves(values: list[str]) -> Hierarchy:
+    """Values in two halves."""
+    rows = [[value, "one" if place < len(values) // 2 else "two"] for place, value in enumerate(values)]
+    return Hierarchy.from_rows("word", rows, names=["half"])

@@ -158,3 +158,26 @@ def test_codes_that_are_to_stay_apart_never_share_a_group(monkeypatch, places):
         assert runs.size < 20
         assert rare.size < 21
         assert set(rare.groups) == set(range(rare.size))
+
+
+def test_rare_codes_share_a_group_with_those_of_their_cell_where_they_are_enough_together():
+    """Variance 1: three standard deviations of a count are 3, of two counts together 4.2, of three 5.2."""
+    counts = np.array([90.0, 2.5, 2.5, 1.0, 0.5, 2.0, 2.0, -1.0, 50.0])
+    blocks = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3])
+    chapters = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1])
+    groups = merge_rare(counts, 1.0, levels=[blocks, chapters]).groups.tolist()
+    assert groups == [0, 2, 2, 3, 3, 3, 3, 3, 1]  # what neither block nor chapter makes enough of is one group
+    alone = merge_rare(np.where(np.arange(9) == 7, 2.9, counts), 1.0, levels=[blocks, chapters]).groups.tolist()
+    assert alone == [0, 2, 2, 4, 4, 3, 3, 3, 1]  # 6.9 people in the rest of the second chapter
+    assert merge_rare(counts, 1.0).groups.tolist() == [0, 2, 2, 2, 2, 2, 2, 2, 1]
+
+
+def test_codes_that_rules_part_share_no_group_along_a_hierarchy_either():
+    counts, apart = np.array([2.5, 2.5, 2.5, 2.5]), np.array([0, 1, 0, 1])
+    groups = merge_rare(counts, 1.0, levels=[np.zeros(4, dtype=np.int64)], apart=apart).groups.tolist()
+    assert groups == [0, 1, 0, 1]
+
+
+def test_a_table_of_which_nothing_is_left_but_one_group_keeps_its_codes():
+    assert merge_rare(np.ones(4), 1.0, levels=[np.zeros(4, dtype=np.int64)]).trivial
+    assert merge_rare(np.array([4.0, 1.0, 1.0]), 1.0, levels=[np.array([0, 1, 1])]).groups.tolist() == [0, 1, 1]

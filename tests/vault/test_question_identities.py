@@ -39,6 +39,12 @@ QUESTIONS = {
     "marginal errors": MarginalErrors((NEAR,), (Fraction(1, 3),), (Fraction(5, 2),)),
     "rank errors": RankErrors("b", Fraction(1, 4), (-2.0, 1.0), 8, WHERE),
 }
+COARSE = {
+    "coarse sum": Sum("b", ("a",), Fraction(1, 3), groups=((0, 0),)),
+    "coarse moments": Moments("b", ("a",), Fraction(1, 2), 2, groups=((0, 0),)),
+    "coarse units": Units(("b", "a"), groups=(None, (0, 0))),
+    "coarse bins": Bins("b", (-2.0, -0.5, 1.0), ("a",), groups=((0, 0),)),
+}
 LOSSES = {
     "epsilon": Epsilon("0.1"),
     "rho": Rho("1/3"),
@@ -65,6 +71,10 @@ IDENTITIES = {
     "absolute errors": "1e3a5f08c2b7a06627997d0cb4976bec301104c0d7b974ccd7a7184c8a53f036",
     "marginal errors": "9cc5601286ec644148366dc1dbecae2b053679dae601e6ecb6054e33ac46b4a2",
     "rank errors": "3ba4227bef2175a40687f3ee41f9134449a64dfdebf0585d21d254bdc3e6e4ac",
+    "coarse sum": "0c6aeef0cd0af9158a83da24604b39dc347423e56d7f9d62c99d31dd0d48255a",
+    "coarse moments": "8b242c08e48732cc47b04b8a289f493bbd4c9589ad1ddefc01114e6d27d847e9",
+    "coarse units": "8f37c14498f54c1e52f968e81c29ec89d39c26df504e70ec46821faa33d19190",
+    "coarse bins": "7c8f08d1e5ced6ad3608fc354a10598aa5dc30bc92adfe6902fd6b1079a4c76b",
 }
 SPELLED = {
     "epsilon": '{"epsilon":"0.1"}',
@@ -75,9 +85,10 @@ SPELLED = {
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUESTIONS | COARSE)
 def test_a_question_keeps_its_canonical_form(name) -> None:
-    assert hashlib.sha256(spelled(QUESTIONS[name].canonical()).encode()).hexdigest() == IDENTITIES[name]
+    asked = (QUESTIONS | COARSE)[name]
+    assert hashlib.sha256(spelled(asked.canonical()).encode()).hexdigest() == IDENTITIES[name]
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -16,13 +16,13 @@ from sfumato.anonymize.criteria import (
     TCloseness,
 )
 from sfumato.anonymize.full_domain import Extent, optimal, samarati
-from sfumato.anonymize.hierarchy import Hierarchy
 from sfumato.anonymize.local_recoding import Cut, Search, k_member, microaggregate, mondrian
 from sfumato.anonymize.reidentification import assess_table, estimate_uniques
 from sfumato.anonymize.release.anonymized import Anonymized, apply
 from sfumato.anonymize.release.recoding import load_recoding
 from sfumato.anonymize.release.request import Missing, Quasi, RowLimit, parse_criterion, population
 from sfumato.anonymize.search.lattice_search import TieBreak
+from sfumato.domain.hierarchy import Hierarchy
 
 __all__ = [
     "AlphaK",

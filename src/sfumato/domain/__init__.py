@@ -2,7 +2,7 @@
 
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role, Unknown
 from sfumato.domain.document import dump, load, parse
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Grouping, Unit
 
 __all__ = [
     "Acceptance",
@@ -10,6 +10,7 @@ __all__ = [
     "Categorical",
     "CsvFormat",
     "Domain",
+    "Grouping",
     "Integer",
     "Real",
     "Role",

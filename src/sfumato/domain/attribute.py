@@ -16,6 +16,9 @@ from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
 
+EXTRA = ("(missing)", "(other)")
+"""Labels of the cells for missing and unknown values."""
+
 
 class Unknown(StrEnum):
     """What becomes of a value outside the declared cells (and of a missing one, where not nullable)."""
@@ -263,8 +266,8 @@ def _size(attribute: Attribute) -> int:
 
 
 def _extra_labels(attribute: Attribute) -> tuple[str, ...]:
-    missing = ("(missing)",) if attribute.nullable else ()
-    unknown = ("(other)",) if attribute.unknown is Unknown.CATEGORY else ()
+    missing = EXTRA[:1] if attribute.nullable else ()
+    unknown = EXTRA[1:] if attribute.unknown is Unknown.CATEGORY else ()
     return missing + unknown
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -16,6 +16,9 @@ from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
+
+if TYPE_CHECKING:
+    from sfumato.domain.hierarchy import Hierarchy
 
 _QUOTED = 60  # characters of a wrong value that a message may repeat
 
@@ -35,7 +38,7 @@ def load(path: str | Path) -> Domain:
         document = read_yaml(text, name=str(path))
     except InputError as error:
         raise DomainError(str(error), culprit=path) from None
-    return parse(document)
+    return parse(document, folder=Path(path).parent)
 
 
 def dump(domain: Domain) -> str:
@@ -90,8 +93,12 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
-def parse(document: object) -> Domain:
+def parse(document: object, *, folder: Path | None = None) -> Domain:
     """Make a domain from a parsed YAML or JSON document.
+
+    Args:
+        document: as plain dictionaries and lists.
+        folder: where files of hierarchies lie that it names; None: it may name none.
 
     Raises:
         DomainError: the document does not follow the schema; the message names the place.  It quotes nothing of
@@ -110,13 +117,46 @@ def parse(document: object) -> Domain:
         reason = error.message if len(quoted) <= _QUOTED else error.message.replace(quoted, "what stands there")
         raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}", culprit=document)
     unit = document["unit"]
+    attributes = tuple(_attribute(name, body) for name, body in document["attributes"].items())
     return Domain(
-        attributes=tuple(_attribute(name, body) for name, body in document["attributes"].items()),
+        attributes=attributes,
         unit=Unit.row() if unit == "row" else Unit(unit["id"], rows=unit["rows"]),
         draft=document.get("draft", False),
         csv=CsvFormat(**document["csv"]) if "csv" in document else None,
         acceptance=Acceptance(**document["accepted"]) if "accepted" in document else None,
+        hierarchies=_hierarchies(document, attributes, folder) if "hierarchies" in document else (),
     )
+
+
+def _hierarchies(
+    document: dict[str, Any], attributes: tuple[Attribute, ...], folder: Path | None
+) -> tuple[Hierarchy, ...]:
+    """The hierarchies that a document spells out, names the files of, or leaves to be drafted."""
+    from sfumato.domain.hierarchy import Hierarchy, draft
+
+    by_name = {attribute.name: attribute for attribute in attributes}
+    found = []
+    for name, body in document["hierarchies"].items():
+        if name not in by_name:
+            raise DomainError(f"the domain has a hierarchy of {name!r}, and no such attribute", culprit=name)
+        if "rows" in body:
+            hierarchy = Hierarchy.parse({"attribute": name, **body})
+        elif "file" in body:
+            if folder is None:
+                raise DomainError(
+                    f"the hierarchy of {name!r} is in a file; here a domain spells its hierarchies out, as 'sfumato "
+                    "domain show FILE --json' prints them",
+                    culprit=name,
+                )
+            hierarchy = Hierarchy.read(folder / body["file"], attribute=name)
+        else:
+            hierarchy = draft(by_name[name])
+        if "levels" in body:
+            hierarchy = replace(hierarchy, names=tuple(body["levels"]))
+        if hierarchy.attribute != name:
+            raise DomainError(f"the hierarchy of {name!r} is a file of {hierarchy.attribute!r}", culprit=name)
+        found.append(hierarchy)
+    return tuple(found)
 
 
 def _attribute(name: str, body: dict[str, Any]) -> Attribute:

@@ -6,16 +6,21 @@ import codecs
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute, Role
 from sfumato.errors import DomainError
 
+if TYPE_CHECKING:
+    from sfumato.domain.hierarchy.levels import Hierarchy
+
 SCHEMA_VERSION = 1
+_LEVEL_OF = re.compile(r"\s*(?P<level>\w+)\s*\(\s*(?P<of>.*?\S)\s*\)\s*")
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,27 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """Cells by which rows are grouped: those of an attribute, or the coarser ones of a level of its hierarchy.
+
+    Attributes:
+        name: as it is asked for: ``diag``, or ``chapter(diag)``.
+        attribute: whose cells they are, or are made of.
+        labels: one a cell.
+        groups: of each code of the attribute its cell; None: its own.
+    """
+
+    name: str
+    attribute: str
+    labels: tuple[str, ...]
+    groups: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Domain:
     """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
+
+    ``hierarchies`` group the values of some attributes into coarser cells, level by level.
 
     Public knowledge: nothing here may be read off the protected table without the owner's consent.  ``csv`` and
     ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.
@@ -126,6 +150,7 @@ class Domain:
     draft: bool = False
     csv: CsvFormat | None = field(default=None, compare=False)
     acceptance: Acceptance | None = field(default=None, compare=False)
+    hierarchies: tuple[Hierarchy, ...] = ()
 
     def __post_init__(self) -> None:
         expect_all(self.attributes, Attribute, "the attributes of a domain are a list of Categorical, Integer and Real")
@@ -137,13 +162,26 @@ class Domain:
         for role in Role:
             if len(named := [attribute.name for attribute in self if attribute.role is role]) > 1:
                 raise DomainError(f"one attribute is the {role}, not {' and '.join(named)}", culprit=named)
+        if self.hierarchies != ():
+            self._check_hierarchies()
+
+    def _check_hierarchies(self) -> None:
+        from sfumato.domain.hierarchy.levels import Hierarchy  # takes NumPy along, which most domains can do without
+
+        expect_all(self.hierarchies, Hierarchy, "the hierarchies of a domain are a list of Hierarchy")
+        object.__setattr__(self, "hierarchies", tuple(self.hierarchies))
+        of = [hierarchy.attribute for hierarchy in self.hierarchies]
+        if len(set(of)) != len(of):
+            raise DomainError("a domain declares two hierarchies of one attribute", culprit=of)
+        for name in of:
+            self.hierarchy(name)
 
     def __hash__(self) -> int:
         return self._hash  # domains are keys of many caches, and have long tuples of edges and values
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.attributes, self.unit, self.draft))
+        return hash((self.attributes, self.unit, self.draft, self.hierarchies))
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -191,7 +229,41 @@ class Domain:
 
     def project(self, names: Iterable[str]) -> Domain:
         """The domain of a marginal: the named attributes in the order given."""
-        return replace(self, attributes=tuple(self[name] for name in names))
+        wanted = tuple(names)
+        kept = tuple(hierarchy for hierarchy in self.hierarchies if hierarchy.attribute in wanted)
+        return replace(self, attributes=tuple(self[name] for name in wanted), hierarchies=kept)
+
+    def hierarchy(self, name: str) -> Hierarchy | None:
+        """The hierarchy of an attribute over its cells, in the order of their codes; None where none is declared.
+
+        Raises:
+            DomainError: no attribute of that name, or its hierarchy misses a declared value.
+        """
+        attribute = self[name]
+        found = next((each for each in self.hierarchies if each.attribute == name), None)
+        return None if found is None else found.align(attribute.labels())
+
+    def grouping(self, name: str) -> Grouping:
+        """What ``diag`` or ``chapter(diag)`` group by; names of levels in upper or lower case.
+
+        Raises:
+            DomainError: no such attribute, or none of its levels is called so.
+        """
+        if name in self:
+            return Grouping(name, name, self[name].labels())
+        asked = _LEVEL_OF.fullmatch(name)
+        if asked is None:
+            self.index(name)
+        assert asked is not None
+        level, of = asked["level"], asked["of"]
+        hierarchy = self.hierarchy(of)
+        names = () if hierarchy is None else hierarchy.level_names
+        place = next((n for n, each in enumerate(names, start=1) if each.casefold() == level.casefold()), None)
+        if hierarchy is None or place is None:
+            has = f"; it has {', '.join(names)}" if names else ", which has no hierarchy in the domain"
+            raise DomainError(f"no level {level!r} of {of!r}{has}", culprit=name)
+        cells, labels = hierarchy.levels[place].cells.tolist(), hierarchy.levels[place].labels
+        return Grouping(f"{names[place - 1]}({of})", of, labels, tuple(cells))
 
     def accepted(self) -> Domain:
         """The same description, no longer a draft."""
@@ -247,4 +319,11 @@ class Domain:
             "draft": draft,
             "unit": "row" if unit.column is None else {"id": unit.column, "rows": unit.rows},
             "attributes": {attribute.name: attribute.describe() for attribute in self},
+            **({"hierarchies": described} if (described := self._hierarchies_described()) else {}),
+        }
+
+    def _hierarchies_described(self) -> dict[str, Any]:
+        described = {hierarchy.attribute: hierarchy.describe() for hierarchy in self.hierarchies}
+        return {
+            name: {key: value for key, value in said.items() if key != "attribute"} for name, said in described.items()
         }

@@ -8,6 +8,7 @@ carries the noise of one.  Within a group rows are shared out evenly or along a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,26 +84,48 @@ def identity(size: int) -> Coarsening:
     return Coarsening(np.arange(size), np.ones(size))
 
 
-def merge_rare(counts: NDArray[np.float64], variance: float, *, apart: NDArray[np.int64] | None = None) -> Coarsening:
-    """One group for all codes whose noisy count is below three standard deviations, each other code its own.
+def merge_rare(
+    counts: NDArray[np.float64],
+    variance: float,
+    *,
+    apart: NDArray[np.int64] | None = None,
+    levels: Sequence[NDArray[np.int64]] = (),
+) -> Coarsening:
+    """Groups for the codes whose noisy count is below three standard deviations, each other code its own.
 
-    Codes with different numbers in ``apart``, shape ``(codes,)``, never share a group: there is one for each number.
+    Rare codes share a group with those of their cell in the finest of ``levels`` at which their noisy counts together
+    reach three standard deviations, and those that reach it in none share one.  All is decided by noisy counts.
+
+    Args:
+        counts: noisy counts of the codes.
+        variance: of the noise on each.
+        apart: shape ``(codes,)``; codes with different numbers never share a group: there is one for each number.
+        levels: of a declared hierarchy, finest first: the cell of each code, shape ``(codes,)``.
 
     >>> import numpy as np
     >>> merge_rare(np.array([50.0, 1.0, 40.0, -2.0]), 10.0).groups.tolist()
     [0, 2, 1, 2]
+    >>> merge_rare(np.array([50.0, 8.0, 7.0, 1.0, -2.0]), 10.0, levels=[np.array([0, 1, 1, 2, 2])]).groups.tolist()
+    [0, 1, 1, 2, 2]
     """
     rare = counts < RARE * np.sqrt(variance)
-    if rare.sum() < 2 or rare.all():  # noqa: PLR2004  (one code alone has nothing to share a group with)
+    if rare.sum() < 2 or (rare.all() and not len(levels)):  # noqa: PLR2004  (one code alone has nothing to share with)
         return identity(len(counts))
-    groups = np.where(rare, (~rare).sum() + (0 if apart is None else _numbered(apart, rare)), np.cumsum(~rare) - 1)
+    groups = np.cumsum(~rare) - 1
+    size = int((~rare).sum())
+    kind = np.zeros(len(counts), dtype=np.int64) if apart is None else apart
+    left = rare.copy()
+    for cells in levels:
+        for of, cell in np.unique(np.stack([kind[left], cells[left]], axis=1), axis=0):
+            members = left & (kind == of) & (cells == cell)
+            if counts[members].sum() >= RARE * np.sqrt(variance * members.sum()):
+                groups[members], size = size, size + 1
+                left &= ~members
+    for of in np.unique(kind[left]):
+        groups[left & (kind == of)], size = size, size + 1
+    if size == 1:  # all that is left of the table is one group
+        return identity(len(counts))
     return Coarsening(groups, _weights(groups, counts, variance, lines=False))
-
-
-def _numbered(apart: NDArray[np.int64], rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Numbers from 0 for the kinds of rare codes; what stands at the other codes means nothing."""
-    places: NDArray[np.int64] = np.searchsorted(np.unique(apart[rare]), apart)
-    return places
 
 
 def merge_neighbours(

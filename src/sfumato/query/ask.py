@@ -146,7 +146,7 @@ def _read(
         expected_error=expected_errors(planned, query, domain=domain, mechanisms=added),
         provenance=settled.provenance,
         query=query,
-        labels=_cells([domain[name].labels() for name in query.by]),
+        labels=_cells([grouping.labels for grouping in query.groupings(domain)]),
         estimates=tuple(columns),
         confidence=certainty.confidence,
         remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),

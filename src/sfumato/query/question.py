@@ -7,13 +7,14 @@ same table share it, and two questions that need the same tables are one release
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any as Json
 
-from sfumato.domain import Domain, Unknown
+from sfumato.domain import Domain, Grouping, Unknown
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
@@ -21,8 +22,8 @@ from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import describe_condition, normal
 from sfumato.vault.mechanisms import Additive, noises
-from sfumato.vault.questions import Measurable
-from sfumato.vault.value_questions import Dropped
+from sfumato.vault.questions import Groups, Marginal, Measurable
+from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 MOST_AGGREGATES = 32
 MOST_CONDITIONS = 4096
@@ -38,7 +39,8 @@ class Query:
 
     Attributes:
         aggregates: one or more.
-        by: declared attributes, whose cells are all answered for, empty or not.
+        by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``, whose cells are all answered
+            for, empty or not.
         where: None: all rows.  A condition may be text, as it stands after WHERE.
         discovered: columns outside the domain, whose values are found in the data: those held by enough units,
             behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
@@ -98,13 +100,23 @@ class Query:
             size = domain[leaf.attribute].size
             if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
                 raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
-        if len(set(self.by)) != len(self.by):
+        groupings = self.groupings(domain)
+        if len({each.attribute for each in groupings}) != len(groupings):
             raise QueryError("an attribute stands twice in the groups", culprit=self.by)
-        if domain.project(self.by).size > MOST_GROUPS if self.by else False:
+        if math.prod(len(each.labels) for each in groupings) > MOST_GROUPS:
             raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
         for aggregate in self.aggregates:
             aggregate.check(domain)
-        return self
+        by = tuple(each.name for each in groupings)
+        return self if by == self.by else replace(self, by=by)
+
+    def groupings(self, domain: Domain) -> tuple[Grouping, ...]:
+        """What its answers are by.
+
+        Raises:
+            DomainError: an attribute, or a level of one, that the domain does not have.
+        """
+        return tuple(map(domain.grouping, self.by))
 
     def condition(self, domain: Domain) -> Predicate | None:
         """Its condition in normal form; None where it holds for all rows."""
@@ -212,7 +224,9 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
     """
     query = query.check(domain)
     where, words = query.condition(domain), query.describe(domain)
-    needed = [NoisyTables(each.questions(query.by, where, domain)) for each in query.aggregates]
+    groupings = query.groupings(domain)
+    by, groups = tuple(each.attribute for each in groupings), tuple(each.groups for each in groupings)
+    needed = [NoisyTables(_by_groups(each.questions(by, where, domain), groups)) for each in query.aggregates]
     if query.truncation is not None:
         needed.append(NoisyTables((Dropped(query.truncation, where), Dropped(1, where))))
     if len(needed) == 1:
@@ -224,6 +238,14 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
     if query.truncation is None:
         return QueryPlan(tables, source, words)
     return QueryPlan(tables, source[:-1], words, truncation=source[-1])
+
+
+def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
+    """The same questions of coarser cells; a question of the cells of attributes stays what it always was."""
+    if all(group is None for group in groups):
+        return questions
+    assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
+    return tuple(replace(question, groups=groups) for question in questions)  # type: ignore[type-var]
 
 
 def refuse_no_query(query: object) -> None:

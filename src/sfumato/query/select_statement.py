@@ -2,6 +2,8 @@
 
     SELECT education, COUNT(*), AVG(income) FROM people WHERE age >= 18 AND sex IN ('F') GROUP BY education
 
+GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as ``chapter(diag)``.
+
 Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE(a, p),
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
@@ -22,7 +24,7 @@ from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance, numeric
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
-from sfumato.query.sql_condition import Place, condition, name_of, number, parsed, refuse, refuse_clause
+from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause
 
 _CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
 
@@ -71,13 +73,13 @@ class _Reader:
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
         aggregates, names = self._columns(select.expressions, by)
-        found = tuple(name for name in by if name not in self.domain)
+        found = tuple(name for name in by if name in self.read.discoverable and name not in self.domain)
         if found:
             aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
         try:
             return Query(
                 tuple(aggregates),
-                by=tuple(name for name in by if name in self.domain),
+                by=tuple(name for name in by if name not in found),
                 where=predicate,
                 discovered=found,
                 names=tuple(names),
@@ -109,7 +111,7 @@ class _Reader:
             return ()
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise refuse(self.text, group, "group by attributes only")
-        names = tuple(self.read.attribute(column, discovered=True) for column in group.expressions)
+        names = tuple(self.read.group(column) for column in group.expressions)
         if len(set(names)) != len(names):
             raise refuse(self.text, group, "an attribute stands twice in GROUP BY")
         return names
@@ -121,8 +123,8 @@ class _Reader:
         names: list[str] = []
         for column in columns:
             node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
-            if isinstance(node, exp.Column):
-                if self.read.attribute(node, discovered=True) not in by:
+            if isinstance(node, exp.Column) or level_of(self.text, node, self.domain) is not None:
+                if self.read.group(node) not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
                 continue
             aggregate = self.read.aggregate(node)
@@ -142,6 +144,14 @@ class _Columns:
     text: str
     domain: Domain
     discoverable: tuple[str, ...]
+
+    def group(self, column: Any) -> str:  # noqa: ANN401
+        """What a node groups by: an attribute, a level of its hierarchy, or a column whose values are discovered.
+
+        Raises:
+            QueryError: none of them.
+        """
+        return level_of(self.text, column, self.domain) or self.attribute(column, discovered=True)
 
     def attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
         """The attribute that a node names; with ``discovered``, also a column whose values may be discovered.

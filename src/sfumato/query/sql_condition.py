@@ -108,6 +108,30 @@ def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (
     return alike[0] if len(alike) == 1 else written
 
 
+def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
+    """The level of a hierarchy that ``level(attribute)`` names; None where it is no function of such an attribute.
+
+    Functions that SQL knows are read so as well: nothing is ever computed.
+
+    Raises:
+        QueryError: the attribute has a hierarchy, and no level of that name.
+    """
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Func) or isinstance(node, exp.AggFunc):
+        return None
+    given = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
+    columns = [part for part in given if isinstance(part, exp.Expression)]
+    of = name_of(columns[0], domain.names) if len(columns) == 1 else None
+    if of is None or all(hierarchy.attribute != of for hierarchy in domain.hierarchies):
+        return None
+    name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+    try:
+        return domain.grouping(f"{name}({of})").name
+    except SfumatoError as error:
+        raise refuse(text, node, str(error)) from None
+
+
 def read_condition(text: str, domain: Domain) -> Predicate:
     """Where a condition, as it stands after WHERE, is true.
 
@@ -252,7 +276,7 @@ def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN
     if how is None:
         raise refuse(text, node, "a condition compares attributes with =, <>, <, <=, >, >=, IN, BETWEEN or IS NULL")
     left, right = node.this, node.expression
-    if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
+    if not _is_named(text, left, domain) and _is_named(text, right, domain):
         left, right, how = right, left, _MIRRORED.get(how, how)
     return _compared(text, left, how, right, domain)
 
@@ -260,12 +284,18 @@ def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN
 def _compared(text: str, column: Any, how: Comparison, value: Any, domain: Domain) -> Condition:  # noqa: ANN401
     name = _column(text, column, domain)
     wanted = literal(text, value)
-    at = value if name in domain else column
+    at = column if name not in domain and level_of(text, column, domain) is None else value
     return _checked(text, at, lambda: compare(domain, name, how, wanted))
 
 
+def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401
+    from sqlglot import exp
+
+    return isinstance(node, exp.Column) or level_of(text, node, domain) is not None
+
+
 def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
-    name = name_of(column, domain.names)
+    name = level_of(text, column, domain) or name_of(column, domain.names)
     if name is None:
         raise refuse(text, column, "name an attribute; expressions are not part of the subset")
     return name

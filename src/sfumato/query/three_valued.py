@@ -19,8 +19,8 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Unknown
-from sfumato.domain.attribute import null_code, unknown_code
+from sfumato.domain import Attribute, Categorical, Domain, Grouping, Integer, Unknown
+from sfumato.domain.attribute import EXTRA, null_code, unknown_code
 from sfumato.domain.predicate import All, Among, Any, Fold, Not, Predicate
 from sfumato.errors import QueryError
 
@@ -75,8 +75,15 @@ def _flat(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[Predicate,
 
 
 def missing(domain: Domain, name: str) -> Condition:
-    """``name IS NULL``: never unknown.  Where the attribute is not nullable it is false for every row."""
-    attribute = domain[name]
+    """``name IS NULL``: never unknown.  Where the attribute is not nullable it is false for every row.
+
+    A level of a hierarchy is missing where its attribute is, unless it has a cell for missing values.
+    """
+    attribute, level = _attribute(domain, name)
+    if level is not None:
+        absent = _cells_of(level, "(missing)")
+        every_code = frozenset(range(attribute.size))
+        return Condition(Among(attribute.name, absent), Among(attribute.name, every_code - absent))
     code = null_code(attribute)
     found = frozenset(() if code is None else (code,))
     return Condition(Among(name, found), Among(name, frozenset(range(attribute.size)) - found))
@@ -94,7 +101,9 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
         QueryError: the literal is not of the attribute's kind, is not a declared value, or cuts a cell in two,
             so that the table cannot say how many rows of the cell meet the condition.
     """
-    attribute = domain[name]
+    attribute, level = _attribute(domain, name)
+    if level is not None:
+        return _in_level(attribute, level, how, literal)
     if isinstance(attribute, Categorical):
         return _categorical(attribute, how, literal)
     if isinstance(literal, bool) or not isinstance(literal, Fraction):
@@ -107,6 +116,39 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
             raise QueryError(_cut(attribute, code), culprit=literal)
         (true if holds else false).add(code)
     return Condition(Among(name, frozenset(true)), Among(name, frozenset(false)))
+
+
+def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
+    """The attribute that a name stands for, and the level of its hierarchy where it names one."""
+    if name in domain:
+        return domain[name], None
+    grouping = domain.grouping(name)
+    return domain[grouping.attribute], grouping
+
+
+def _cells_of(level: Grouping, label: str) -> frozenset[int]:
+    """Codes of the attribute in the cell of a level that is called so; none where no cell is."""
+    return frozenset(code for code, cell in enumerate(level.groups or ()) if level.labels[cell] == label)
+
+
+def _in_level(attribute: Attribute, level: Grouping, how: Comparison, literal: Literal) -> Condition:
+    """Whether a value lies in a cell of a level: as of a categorical attribute of these cells.
+
+    Missing values for which the level has no cell are unknown.  Other values for which it has none differ from all
+    its cells, but of a number that is out of bounds it is not known where it lies.
+    """
+    if how not in (Comparison.EQUAL, Comparison.UNEQUAL):
+        raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
+    codes = _cells_of(level, literal) if isinstance(literal, str) else frozenset()
+    if not codes or literal in EXTRA:
+        shown = ", ".join(repr(label) for label in level.labels[:20] if label not in EXTRA)
+        raise QueryError(f"this is not a cell of {level.name}, which are {shown}", culprit=literal)
+    left_out = _cells_of(level, "(missing)")
+    if not isinstance(attribute, Categorical):
+        left_out |= _cells_of(level, "(other)")
+    others = frozenset(range(attribute.size)) - codes - left_out
+    equal = Condition(Among(attribute.name, codes), Among(attribute.name, others))
+    return equal if how is Comparison.EQUAL else ~equal
 
 
 def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> Condition:

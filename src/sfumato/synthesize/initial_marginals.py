@@ -126,7 +126,7 @@ def begin(
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     coarsenings = {
-        attribute.name: coarsening(attribute, measurement, kinds(attribute.name, zeros), crowded=crowded)
+        attribute.name: coarsening(domain, attribute, measurement, kinds(attribute.name, zeros), crowded=crowded)
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
     observations = [
@@ -202,12 +202,17 @@ def one_way_share(division: Division, domain: Domain, rows: float) -> float:
 
 
 def coarsening(
-    attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None, *, crowded: float
+    domain: Domain, attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None, *, crowded: float
 ) -> Coarsening:
-    """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not."""
+    """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not.
+
+    Rare ones go together along the hierarchy that the domain declares.
+    """
     counts = measurement.values.astype(np.float64)
     if isinstance(attribute, Categorical):
-        return merge_rare(counts, _variance(measurement), apart=apart)
+        hierarchy = domain.hierarchy(attribute.name)
+        levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
+        return merge_rare(counts, _variance(measurement), apart=apart, levels=levels)
     return merge_neighbours(counts, _variance(measurement), attribute.declared, crowded=crowded, apart=apart)
 
 

@@ -52,18 +52,18 @@ class ExactAnswers:
     def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
         source = _source(question, finest)
         if isinstance(question, Bins) and isinstance(source, Bins):
-            return source.coarser(tables[source], question)
+            return question.finish(self.encoded.domain, source.coarser(tables[source], question))
         return question.finish(self.encoded.domain, tables[source])
 
 
 def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
-    return finest[question] if isinstance(question, Bins) else question.table()
+    return finest[question.table()] if isinstance(question, Bins) else question.table()
 
 
 def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
     """For each question about bins the one with the most edges among those asked that holds all of its own."""
     asked = sorted(
-        {question for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
+        {question.table() for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
     )
     return {bins: next(other for other in asked if other.holds(bins)) for bins in asked}
 

@@ -154,7 +154,7 @@ class Marginal(ExactTable):
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
         own = {"attributes": list(self.attributes), "where": where_json(self.where)}
-        return {"kind": "marginal", **own, "groups": _groups_json(self.groups)}
+        return {"kind": "marginal", **own, "groups": groups_json(self.groups)}
 
     def table(self) -> Marginal:
         """See :class:`Measurable`: without groups, as all coarsenings share it."""
@@ -281,7 +281,7 @@ class Distance(Measurable):
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
-        own = {"attributes": list(self.attributes), "groups": _groups_json(self.groups)}
+        own = {"attributes": list(self.attributes), "groups": groups_json(self.groups)}
         return {"kind": "distance", **own, "reference": digest(self.reference)}
 
     def table(self) -> Marginal:
@@ -435,7 +435,8 @@ def digest(array: NDArray[Any]) -> dict[str, Any]:
     return {"shape": list(plain_array.shape), "dtype": str(plain_array.dtype), "sha256": found}
 
 
-def _groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
+def groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
+    """A coarsening as JSON values."""
     return None if groups is None else [None if group is None else list(group) for group in groups]
 
 

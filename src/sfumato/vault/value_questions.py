@@ -5,21 +5,35 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.domain import Domain, Integer
-from sfumato.domain.predicate import Predicate
+from sfumato.domain.predicate import All, Among, Predicate
 from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds, numeric
-from sfumato.engine.exact import Exact
+from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
-from sfumato.vault.questions import ExactTable, Measurable, cells, digest, named_once, of_unit, where_json
+from sfumato.vault.questions import (
+    ExactTable,
+    Groups,
+    Measurable,
+    coarse_cells,
+    coarsen,
+    digest,
+    groups_json,
+    named_once,
+    of_unit,
+    shape_of,
+    where_json,
+)
 
 _WRITTEN = 64  # edges of bins that stand in the journal one by one
 _MOST_DROPPED = 10**6
+_MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 
 
 @dataclass(frozen=True)
@@ -33,11 +47,12 @@ class Sum(ExactTable):
     by: tuple[str, ...]
     unit: Fraction
     where: Predicate | None = None
+    groups: Groups | None = None
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
         fixed_bounds(domain, self.value, self.unit)
-        _check_cells(domain, self.by, self.where)
+        _check_cells(domain, self.by, self.where, self.groups)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = max(1, *map(abs, fixed_bounds(domain, self.value, self.unit)))
@@ -46,7 +61,15 @@ class Sum(ExactTable):
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
-        return {"kind": "sum", **own}
+        return {"kind": "sum", **own, **_grouped(self.groups)}
+
+    def table(self) -> Sum:
+        """See :class:`sfumato.vault.questions.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.questions.Measurable`."""
+        return _coarse(self, domain, table)
 
     @property
     def over(self) -> tuple[str, ...]:
@@ -55,7 +78,7 @@ class Sum(ExactTable):
 
     def moved_to(self, attributes: tuple[str, ...]) -> Sum:
         """See :class:`ExactTable`."""
-        return replace(self, by=attributes, where=None)
+        return replace(self, by=attributes, where=None, groups=None)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
@@ -90,6 +113,7 @@ class Moments(ExactTable):
     unit: Fraction
     degree: int
     where: Predicate | None = None
+    groups: Groups | None = None
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -98,7 +122,7 @@ class Moments(ExactTable):
             raise QueryError("moments are of degree 1 or 2", culprit=self)
         if (high - low) ** self.degree > FIXED_POINT_LIMIT:
             raise SizeError(f"powers of {self.value!r} in units of {self.unit} could overflow; take a coarser unit")
-        _check_cells(domain, self.by, self.where)
+        _check_cells(domain, self.by, self.where, self.groups)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = steps(domain, self.value, self.unit) ** self.degree
@@ -107,7 +131,7 @@ class Moments(ExactTable):
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
-        return {"kind": "moments", **own, "degree": self.degree}
+        return {"kind": "moments", **own, "degree": self.degree, **_grouped(self.groups)}
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.questions.Measurable`.
@@ -115,13 +139,17 @@ class Moments(ExactTable):
         Sums of the terms of (k + (K - k))^degree from sums of powers of k.
         """
         most = steps(domain, self.value, self.unit)
-        powers = table.reshape(-1, self.width).T
+        powers = _coarse(self, domain, table).reshape(-1, self.width).T
         if self.degree == 1:
             rows, first = powers
             return np.stack([most * rows - first, first], axis=-1).reshape(-1)
         rows, first, second = powers
         terms = [most**2 * rows - 2 * most * first + second, 2 * (most * first - second), second]
         return np.stack(terms, axis=-1).reshape(-1)
+
+    def table(self) -> Moments:
+        """See :class:`sfumato.vault.questions.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
 
     @property
     def over(self) -> tuple[str, ...]:
@@ -135,7 +163,7 @@ class Moments(ExactTable):
 
     def moved_to(self, attributes: tuple[str, ...]) -> Moments:
         """See :class:`ExactTable`."""
-        return replace(self, by=attributes, where=None)
+        return replace(self, by=attributes, where=None, groups=None)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
@@ -219,24 +247,32 @@ class Units(ExactTable):
     """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells.
 
     A unit is counted once a cell, in at most so many cells; a unit in two cells is one unit, so its counts do not add
-    up.
+    up, and coarser cells are counted one by one.
     """
 
     by: tuple[str, ...]
     where: Predicate | None = None
+    groups: Groups | None = None
     adds_up: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
-        _check_cells(domain, self.by, self.where)
+        _check_cells(domain, self.by, self.where, self.groups)
+        passes = math.prod(max(group) + 1 for group in self.groups or () if group is not None)
+        if passes > _MOST_PASSES:
+            raise QueryError(
+                f"distinct units of coarser cells are counted in a pass for each, in at most {_MOST_PASSES:,}; group "
+                "by a coarser level",
+                culprit=self.by,
+            )
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
-        most = min(domain.unit.rows, cells(domain, self.by))
+        most = min(domain.unit.rows, coarse_cells(domain, self.by, self.groups))
         return most, most
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
-        return {"kind": "units", "by": list(self.by), "where": where_json(self.where)}
+        return {"kind": "units", "by": list(self.by), "where": where_json(self.where), **_grouped(self.groups)}
 
     @property
     def over(self) -> tuple[str, ...]:
@@ -249,7 +285,24 @@ class Units(ExactTable):
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
-        return encoded.units(self.by, self.where)
+        if self.groups is None:
+            return encoded.units(self.by, self.where)
+        sides = [
+            range(encoded.domain[name].size) if group is None else range(max(group) + 1)
+            for name, group in zip(self.by, self.groups, strict=True)
+        ]
+        found = np.zeros([len(side) for side in sides], dtype=np.int64)
+        finer = tuple(name for name, group in zip(self.by, self.groups, strict=True) if group is None)
+        coarser = [(name, group) for name, group in zip(self.by, self.groups, strict=True) if group is not None]
+        for cell in product(*(range(max(group) + 1) for _, group in coarser)):
+            parts: list[Predicate] = [] if self.where is None else [self.where]
+            for (name, group), wanted in zip(coarser, cell, strict=True):
+                parts.append(Among(name, frozenset(np.flatnonzero(np.array(group) == wanted).tolist())))
+            places = iter(cell)
+            at = tuple(slice(None) if group is None else next(places) for group in self.groups)
+            inside = found[at]
+            found[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
+        return Exact(found.reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -263,6 +316,7 @@ class Bins(ExactTable):
     edges: tuple[float, ...]
     by: tuple[str, ...]
     where: Predicate | None = None
+    groups: Groups | None = None
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -270,7 +324,7 @@ class Bins(ExactTable):
         edges = self.edges
         if len(edges) < 2 or not all(map(math.isfinite, edges)) or (np.diff(edges) <= 0).any():  # noqa: PLR2004
             raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
-        _check_cells(domain, self.by, self.where)
+        _check_cells(domain, self.by, self.where, self.groups)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         return of_unit(domain, 1, 1)
@@ -278,7 +332,15 @@ class Bins(ExactTable):
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "by": list(self.by), "edges": edges_json(self.edges)}
-        return {"kind": "bins", **own, "where": where_json(self.where)}
+        return {"kind": "bins", **own, "where": where_json(self.where), **_grouped(self.groups)}
+
+    def table(self) -> Bins:
+        """See :class:`sfumato.vault.questions.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.questions.Measurable`."""
+        return _coarse(self, domain, table)
 
     @property
     def over(self) -> tuple[str, ...]:
@@ -292,7 +354,7 @@ class Bins(ExactTable):
 
     def moved_to(self, attributes: tuple[str, ...]) -> Bins:
         """See :class:`ExactTable`."""
-        return replace(self, by=attributes, where=None)
+        return replace(self, by=attributes, where=None, groups=None)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
@@ -393,10 +455,21 @@ def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
     return list(edges) if len(edges) <= _WRITTEN else digest(np.array(edges))
 
 
-def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None) -> None:
+def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None, groups: Groups | None) -> None:
     named_once(by)
-    cells(domain, by)
+    coarse_cells(domain, by, groups)
     condition(where, domain)
+
+
+def _grouped(groups: Groups | None) -> dict[str, Any]:
+    """What a coarsening adds to the canonical form; nothing where there is none."""
+    return {} if groups is None else {"groups": groups_json(groups)}
+
+
+def _coarse(question: Sum | Moments | Bins, domain: Domain, table: Counts) -> Counts:
+    """The numbers of each cell summed over the groups: a row is in one cell, and so in one group."""
+    shape = (*shape_of(domain, question.by), question.width)
+    return table if question.groups is None else coarsen(table, shape, question.groups)
 
 
 def _integers(domain: Domain, value: str) -> tuple[Integer, np.ndarray[Any, np.dtype[np.float64]]]:

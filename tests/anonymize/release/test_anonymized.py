@@ -18,10 +18,10 @@ from sfumato import anonymize
 from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, parse_criterion
 from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.full_domain import Extent
-from sfumato.anonymize.hierarchy.builders import flat
 from sfumato.anonymize.release.recoding import FullDomainRecoding, load_recoding, parse_recoding
 from sfumato.anonymize.release.request import population
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
+from sfumato.domain.hierarchy.builders import flat
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InfeasibleError, InputError, SfumatoError
 from sfumato.vault.vault import Vault

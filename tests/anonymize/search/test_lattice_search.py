@@ -14,13 +14,13 @@ from tests.anonymize.conftest import counted, drawn
 from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
 from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.hierarchy.builders import order
-from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.decision import loss_metric
 from sfumato.anonymize.search import lattice_search
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector, allowed_rows
 from sfumato.anonymize.search.lattice_search import TieBreak, heuristic, least_loss, lowest_height
+from sfumato.domain.hierarchy.builders import order
+from sfumato.domain.hierarchy.levels import Hierarchy, read_folder
 from sfumato.errors import InfeasibleError, InputError
 
 SIZES = (5, 3, 4)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Partition, Scale, Space
 from sfumato.anonymize.criteria.criterion import Criterion, finest, safe
-from sfumato.anonymize.hierarchy.levels import Level
 from sfumato.anonymize.microdata import Integers, Keys, Microdata, Reals, group, pack
 from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_partition
 from sfumato.anonymize.release.recount import Recount, count, refuse_unsafe
@@ -25,6 +24,7 @@ from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, suppr
 from sfumato.anonymize.search.lattice import Lattice, Vector
 from sfumato.anonymize.search.lattice_search import Certificate
 from sfumato.domain import Domain
+from sfumato.domain.hierarchy.levels import Level
 from sfumato.engine.port import Recode
 
 

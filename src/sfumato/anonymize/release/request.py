@@ -25,12 +25,12 @@ from sfumato.anonymize.criteria.closeness import (
 )
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.hierarchy.builders import draft
-from sfumato.anonymize.hierarchy.levels import Hierarchy
 from sfumato.anonymize.microdata import Microdata, from_groups
 from sfumato.anonymize.search.lattice import sufficient_share
 from sfumato.arguments import expect, expect_all, whole
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain.hierarchy.builders import draft
+from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
 from sfumato.errors import InputError, TableError
@@ -59,8 +59,9 @@ class RowLimit:
 class Quasi:
     """A quasi-identifier.
 
-    ``hierarchy`` is what it is generalised by; without one, full-domain methods draft one from the declared
-    domain, and local methods use free intervals in the order of the declared values.  ``weight`` is its
+    ``hierarchy`` is what it is generalised by; without one, that of the domain.  Where the domain has none either,
+    full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
+    declared values.  ``weight`` is its
     importance in the loss.
     """
 
@@ -104,7 +105,10 @@ def read_quasi(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...
         DomainError: one that the domain does not have.
     """
     expect_all(quasi, str | Quasi, "quasi-identifiers are a list of names or Quasi(...)")
-    found = tuple(Quasi(name=given) if isinstance(given, str) else given for given in quasi)
+    named = (Quasi(name=given) if isinstance(given, str) else given for given in quasi)
+    found = tuple(
+        each if each.hierarchy is not None else replace(each, hierarchy=_declared(each, domain)) for each in named
+    )
     names = [each.name for each in found]
     if not names:
         raise InputError("name at least one quasi-identifier", culprit=quasi)
@@ -115,6 +119,10 @@ def read_quasi(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...
     for name in names:
         domain.index(name)
     return found
+
+
+def _declared(quasi: Quasi, domain: Domain) -> Hierarchy | None:
+    return next((each for each in domain.hierarchies if each.attribute == quasi.name), None)
 
 
 def suppressed_codes(quasi: Quasi, attribute: Attribute) -> tuple[int, ...]:

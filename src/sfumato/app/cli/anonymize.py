@@ -88,9 +88,9 @@ def anonymize(
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
-    from sfumato.anonymize.hierarchy.levels import read_folder
     from sfumato.app.requests.fields import filled
     from sfumato.app.requests.releases import AnonymizeRequest
+    from sfumato.domain.hierarchy.levels import read_folder
 
     ready(out, overwrite=overwrite)
     described = beside_table(table, domain)
@@ -282,8 +282,8 @@ def draft_hierarchy(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
-    from sfumato.anonymize.hierarchy import draft as drafted
     from sfumato.domain import load
+    from sfumato.domain.hierarchy import draft as drafted
     from sfumato.vault.release import free, save_text
 
     described = load(domain)

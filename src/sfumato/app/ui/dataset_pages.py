@@ -154,11 +154,13 @@ def dataset(name: str, key: Anyone, worker: Worker) -> Response:
         {"name": each.name, "numeric": each.name in numbers(loaded.domain), "cells": each.labels()}
         for each in loaded.domain
     ]
+    levels = [f"{level}({each.attribute})" for each in loaded.domain.hierarchies for level in each.level_names]
     return page(
         "dataset.html.j2",
         key=key,
         dataset=summary(loaded),
         attributes=attributes,
+        levels=levels,
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         identified=loaded.domain.unit.column,
         gauge=gauge(loaded.ledger.remaining()),
@@ -330,6 +332,8 @@ def _tells(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
 
 def _typed(domain: Domain, name: str, text: str) -> str | bool | float | int:
     """A field's text as a value of the attribute's kind; what is no number stays text and is refused as such."""
+    if name not in domain:  # a level of a hierarchy
+        return text
     attribute = domain[name]
     if isinstance(attribute, Categorical):
         return next((value for value in attribute.values if str(value) == text), text)

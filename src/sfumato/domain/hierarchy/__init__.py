@@ -1,7 +1,7 @@
 """Generalisation hierarchies: built, drafted from a domain, or read from files."""
 
-from sfumato.anonymize.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
-from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
+from sfumato.domain.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
+from sfumato.domain.hierarchy.levels import Hierarchy, read_folder
 
 __all__ = [
     "DateLevel",

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +18,29 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import Integers, Reals
+from sfumato.domain.attribute import EXTRA
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_json, read_yaml, write_yaml
 
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
 TOP = "*"
-EXTRA = ("(missing)", "(other)")  # labels of a domain's cells for missing and unknown values
+TAKEN = frozenset(
+    {
+        *("all", "and", "any", "array", "avg", "between", "by", "case", "cast", "coalesce", "count", "cross"),
+        *("current_date", "date", "distinct", "else", "end", "exists", "extract", "false", "first", "from", "full"),
+        *("group", "having", "if", "in", "inner", "interval", "is", "join", "last", "left", "like", "limit"),
+        *("lower", "map", "max", "median", "min", "not", "null", "on", "or", "order", "outer", "over"),
+        *("percentile_cont", "quantile", "right", "row", "select", "stddev_pop", "sum", "table", "then", "true"),
+        *("union", "upper", "using", "values", "var_pop", "when", "where", "window", "with"),
+    }
+)
+"""What no level is called, as SQL means something else by it."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +74,39 @@ class Hierarchy:
     levels: tuple[Level, ...]
     domain_size: int  # leaves before any were dropped
     declared_losses: tuple[float, ...] | None = None  # one a level, where a builder declared them
+    names: tuple[str, ...] | None = None  # of the levels between leaves and top, finest first, where they have any
+
+    def __post_init__(self) -> None:
+        _check_names(self.attribute, self.names, self.height - 1)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Hierarchy) and self._described == other._described)
+
+    def __hash__(self) -> int:
+        return hash(self._described)
+
+    @cached_property
+    def _described(self) -> tuple[Any, ...]:
+        rows = tuple(map(tuple, self.rows()))
+        return self.attribute, rows, self.declared_losses, self.names, self.domain_size
 
     @classmethod
-    def from_rows(cls, attribute: str, rows: Sequence[Sequence[str]]) -> Hierarchy:
+    def from_rows(
+        cls, attribute: str, rows: Sequence[Sequence[str]], *, names: Sequence[str] | None = None
+    ) -> Hierarchy:
         """A hierarchy from one row a leaf, levels as columns, leaf first and top last (the form of ARX).
+
+        Args:
+            attribute: what it is of.
+            rows: labels.
+            names: of the levels between leaves and top, finest first; rows of no more than these have the top added.
 
         Raises:
             DomainError: no rows, rows of different length, a leaf or label that is empty or given twice,
-                levels that do not nest, or more than one top.
+                levels that do not nest, or more than one top; or names that are not one a level.
         """
+        if names is not None and rows and all(len(row) == len(names) + 1 for row in rows):
+            rows = [[*row, TOP] for row in rows]
         _check_rows(attribute, rows)
         columns = list(zip(*rows, strict=True))
         levels = []
@@ -76,14 +117,14 @@ class Hierarchy:
             levels.append(Level(labels, cells, _losses(cells, len(labels), number, len(columns) - 1)))
         for number, (lower, upper) in enumerate(pairwise(levels)):
             _check_nesting(attribute, number, lower, upper)
-        return cls(attribute, tuple(levels), len(rows))
+        return cls(attribute, tuple(levels), len(rows), names=None if names is None else tuple(names))
 
     @classmethod
     def read(cls, path: str | Path, *, attribute: str | None = None) -> Hierarchy:
         """Read a hierarchy; a CSV file is for ``attribute``, or for the attribute that the file is named after.
 
-        A CSV file has one leaf a line, cut at commas or semicolons, with or without the header ``level_0, ...``.  Other
-        files are YAML or JSON documents.
+        A CSV file has one leaf a line, cut at commas or semicolons, with or without the header ``level_0, ...`` or the
+        attribute and the names of its levels.  Other files are YAML or JSON documents.
 
         Raises:
             DomainError: the file cannot be read, or is no hierarchy; the message says what is wrong.
@@ -107,7 +148,8 @@ class Hierarchy:
 
     @classmethod
     def parse(cls, document: object) -> Hierarchy:
-        """Make a hierarchy from a parsed document: ``attribute``, ``rows`` and, where declared, ``losses``.
+        """Make a hierarchy from a parsed document: ``attribute``, ``rows`` and, where declared, ``losses`` a level
+        and ``levels``, the names of those between leaves and top.
 
         Raises:
             DomainError: the document is no hierarchy.
@@ -117,7 +159,10 @@ class Hierarchy:
         name, rows, losses = document["attribute"], document["rows"], document.get("losses")
         if not isinstance(name, str) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             raise DomainError("a hierarchy document has a text 'attribute' and 'rows' of labels", culprit=document)
-        hierarchy = cls.from_rows(name, [[str(label) for label in row] for row in rows])
+        names = document.get("levels")
+        if names is not None and not (isinstance(names, list) and all(isinstance(each, str) for each in names)):
+            raise DomainError(f"the levels of {name!r} are a list of names", culprit=names)
+        hierarchy = cls.from_rows(name, [[str(label) for label in row] for row in rows], names=names)
         if losses is None:
             return hierarchy
         if not isinstance(losses, list) or not all(isinstance(loss, int | float) for loss in losses):
@@ -129,6 +174,8 @@ class Hierarchy:
         document: dict[str, Any] = {"attribute": self.attribute, "rows": self.rows()}
         if self.declared_losses is not None:
             document["losses"] = list(self.declared_losses)
+        if self.names is not None:
+            document["levels"] = list(self.names)
         return document
 
     def dump(self) -> str:
@@ -144,6 +191,11 @@ class Hierarchy:
     def height(self) -> int:
         """Number of generalisation steps: one less than the number of levels."""
         return len(self.levels) - 1
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of the levels between leaves and top, finest first: those declared, or level_1, level_2, ..."""
+        return self.names or tuple(f"level_{number}" for number in range(1, self.height))
 
     def rows(self) -> list[list[str]]:
         """One row a leaf, levels as columns: what ``from_rows`` reads."""
@@ -245,6 +297,25 @@ def _check_rows(attribute: str, rows: Sequence[Sequence[str]]) -> None:
         )
 
 
+def _check_names(attribute: str, names: tuple[str, ...] | None, levels: int) -> None:
+    if names is None:
+        return
+    if len(names) != levels:
+        raise DomainError(
+            f"the hierarchy of {attribute!r} has {levels} levels between values and top, and names {len(names)}",
+            culprit=names,
+        )
+    if len({name.casefold() for name in names}) < len(names):
+        raise DomainError(f"two levels of {attribute!r} have one name", culprit=names)
+    for name in names:
+        if not _NAME.fullmatch(name) or name.casefold() in TAKEN:
+            raise DomainError(
+                f"a level of {attribute!r} is named by letters, digits and _, like a function of SQL that is none, not"
+                f" {name!r}",
+                culprit=name,
+            )
+
+
 def _check_nesting(attribute: str, number: int, lower: Level, upper: Level) -> None:
     parent = np.empty(lower.size, dtype=np.int64)
     parent[lower.cells] = upper.cells
@@ -299,6 +370,10 @@ def _from_csv(text: str, attribute: str) -> Hierarchy:
         rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
     except csv.Error as error:
         raise DomainError(f"the hierarchy of {attribute!r} is no CSV: {error}", culprit=attribute) from None
+    names = None
     if rows and rows[0] == [f"level_{number}" for number in range(len(rows[0]))]:
         rows = rows[1:]
-    return Hierarchy.from_rows(attribute, rows)
+    elif len(rows) > 1 and rows[0][0] == attribute:
+        named, *rows = rows
+        names = named[1:-1] if len({row[-1] for row in rows}) == 1 else named[1:]
+    return Hierarchy.from_rows(attribute, rows, names=names)

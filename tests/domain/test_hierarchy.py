@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.anonymize.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
-from sfumato.anonymize.hierarchy.levels import Hierarchy, read_folder
 from sfumato.domain import Categorical, Integer, Unknown
+from sfumato.domain.hierarchy.builders import DateLevel, dates, draft, flat, intervals, mapping, order, prefix
+from sfumato.domain.hierarchy.levels import Hierarchy, read_folder
 from sfumato.errors import DomainError
 
 ROWS = [["cat", "mammal", "*"], ["dog", "mammal", "*"], ["newt", "amphibian", "*"]]

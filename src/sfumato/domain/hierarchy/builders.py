@@ -7,8 +7,8 @@ from datetime import date
 from enum import StrEnum
 from itertools import pairwise
 
-from sfumato.anonymize.hierarchy.levels import TOP, Hierarchy
-from sfumato.domain import Attribute, Categorical, Integer
+from sfumato.domain.attribute import Attribute, Categorical, Integer
+from sfumato.domain.hierarchy.levels import TOP, Hierarchy
 from sfumato.errors import DomainError
 
 

@@ -1,0 +1,139 @@
+"""Rules over a table: no impossible row is ever drawn, whatever was measured, and columns stay grouped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta, Rho
+from sfumato.synthesize import NoisyTotal, aim, all_marginals, annealed, mst, read_zeros
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.structural_zeros import KIND
+from sfumato.vault.simulated import SimulatedVault
+
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),
+        Categorical(name="married", values=("never", "now", "before"), unknown=Unknown.DROP),
+        Integer(name="pay", minimum=0, maximum=29, unknown=Unknown.DROP, nullable=True),
+        Categorical(name="school", values=("none", "some", "degree"), unknown=Unknown.CATEGORY),
+        Categorical(name="home", values=("own", "rent"), unknown=Unknown.DROP),
+    )
+)
+RULES = [
+    {"if": {"age": "..14"}, "then": {"married": "never", "pay": "(missing)"}},
+    {"if": {"age": "15.."}, "then": {"pay": {"not": "(missing)"}}},
+    {"if": {"age": "..17"}, "then": {"school": {"not": "degree"}}},
+    {"impossible": {"age": "..2", "school": ["some", "(other)"]}},
+    {"if": {"age": "..24", "married": "before"}, "then": {"home": "rent"}},
+    {"impossible": {"married": "never", "pay": "25..", "home": "rent"}},
+    {"impossible": {"age": "90..", "pay": "20..", "school": "none"}},
+]
+
+
+def broken(codes: np.ndarray) -> np.ndarray:
+    """Which rows break a rule, written out by hand."""
+    age, married, pay, school, home = codes.T
+    return (
+        ((age <= 14) & ((married != 0) | (pay != 30)))
+        | ((age >= 15) & (pay == 30))
+        | ((age <= 17) & (school == 2))
+        | ((age <= 2) & ((school == 1) | (school == 3)))
+        | ((age <= 24) & (married == 2) & (home != 1))
+        | ((married == 0) & (pay >= 25) & (pay < 30) & (home == 1))
+        | ((age >= 90) & (pay >= 20) & (pay < 30) & (school == 0))
+    )
+
+
+def people(count: int, *, lawful: bool) -> np.ndarray:
+    random = np.random.default_rng(8)
+    age = np.minimum(random.integers(0, 100, count), random.integers(0, 100, count))
+    married = np.where(age < 15, 0, random.integers(0, 3, count))
+    pay = np.where(age < 15, 30, np.minimum(random.integers(0, 30, count), age // 2))
+    school = np.where(age < 3, 0, np.where(age < 18, 1, random.integers(0, 4, count)))
+    codes = np.stack([age, married, pay, school, random.integers(0, 2, count)], axis=1)
+    if not lawful:  # and half of the rows with their columns shuffled: the rules contradict what is measured
+        codes[::2] = np.stack([random.permutation(column) for column in codes[::2].T], axis=1)
+        return codes
+    return codes[~broken(codes)]
+
+
+METHODS = {
+    "mst": lambda vault, zeros, loss: mst(vault, loss=loss, total=NoisyTotal(), zeros=zeros),
+    "aim of pairs": lambda vault, zeros, loss: aim(
+        vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros
+    ),
+    "aim": lambda vault, zeros, loss: aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(3), zeros=zeros),
+    "annealed": lambda vault, zeros, loss: annealed(
+        vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros
+    ),
+}
+
+
+@pytest.mark.parametrize("lawful", [True, False])
+@pytest.mark.parametrize("loss", [EpsilonDelta("0.2", "1e-6"), EpsilonDelta(3, "1e-6")], ids=["little", "much"])
+@pytest.mark.parametrize(
+    "method", [pytest.param(each, marks=[pytest.mark.slow] * (each == "annealed")) for each in METHODS]
+)
+def test_no_impossible_row_is_drawn(method, loss, lawful) -> None:
+    codes = people(6000, lawful=lawful)
+    assert broken(codes).any() is np.bool_(not lawful)
+    zeros = read_zeros(RULES, DOMAIN)
+    release = METHODS[method](SimulatedVault(ArrayTable(DOMAIN, codes), seed=2), zeros, loss)
+    drawn = release.model.sample(np.random.default_rng(3), 100_000)
+    assert not broken(drawn).any()
+    again = Graphical.restore(DOMAIN, release.model.payload())
+    assert not broken(again.sample(np.random.default_rng(4), 20_000)).any()
+    adults = release.model.given({"age": list(range(15, 100))})
+    assert not broken(adults.sample(np.random.default_rng(5), 20_000)).any()
+    assert len(np.unique(drawn[:, 0])) > 80, "ages are all there"
+
+
+def test_a_table_that_is_all_impossible_gives_possible_rows() -> None:
+    codes = np.tile(np.array([[5, 1, 3, 2, 0]]), (3000, 1))
+    vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=2)
+    release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=read_zeros(RULES, DOMAIN))
+    drawn = release.model.sample(np.random.default_rng(3), 50_000)
+    assert not broken(drawn).any()
+
+
+def test_zeros_hold_kinds_of_an_attribute_of_many_groups_and_not_its_groups() -> None:
+    """The kinds are those that a look at the rules tells apart, and each age has the one that it is of."""
+    codes = people(200_000, lawful=True)
+    release = mst(
+        SimulatedVault(ArrayTable(DOMAIN, codes), seed=2),
+        loss=Rho(5),
+        total=NoisyTotal(),
+        zeros=read_zeros(RULES, DOMAIN),
+    )
+    model = release.model.model
+    assert model.sizes[KIND + "age"] == 6  # 0-2, 3-14, 15-17, 18-24, 25-89, 90-
+    assert model.sizes["age"] > 30
+    tied = [factor.attributes for factor in model.factors if KIND + "age" in factor.attributes]
+    assert ("age", KIND + "age") in tied
+    held = [factor.attributes for factor in model.factors if "age" in factor.attributes and len(factor.attributes) > 1]
+    measured = {table.attributes for table in release.model.measured}
+    assert all(clique in measured or clique == ("age", KIND + "age") for clique in held)
+    link = model.probabilities(("age", KIND + "age")).values
+    assert (np.count_nonzero(link, axis=1) == 1).all()
+    assert np.isclose(link.sum(), 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_leave_columns_grouped_and_no_further_from_the_table(seed) -> None:
+    """Ages of few people each: groups as without rules, but for where rules end; fixed noise."""
+    codes = people(4000, lawful=True)
+    found = []
+    for zeros in ((), read_zeros(RULES, DOMAIN)):
+        release = mst(
+            SimulatedVault(ArrayTable(DOMAIN, codes), seed=seed), loss=Rho("0.02"), total=NoisyTotal(), zeros=zeros
+        )
+        found.append(release.model)
+    without, ruled = found
+    groups = [model.coarsenings["age"].size for model in found]
+    assert groups[1] <= groups[0] + 5  # five cuts tell six kinds apart
+    counts = np.bincount(codes[:, 0], minlength=100) / len(codes)
+    errors = [float(np.abs(model.cells(("age",)) / model.total - counts).sum() / 2) for model in (without, ruled)]
+    assert errors[1] < errors[0] + 0.03
