@@ -7,10 +7,11 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import SizeError
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, annealed, mst, read_zeros
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.structural_zeros import KIND
+from sfumato.synthesize.structural_zeros import KIND, Zeros
 from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
@@ -137,3 +138,25 @@ def test_rules_leave_columns_grouped_and_no_further_from_the_table(seed) -> None
     counts = np.bincount(codes[:, 0], minlength=100) / len(codes)
     errors = [float(np.abs(model.cells(("age",)) / model.total - counts).sum() / 2) for model in (without, ruled)]
     assert errors[1] < errors[0] + 0.03
+
+
+def test_a_rule_over_many_codes_of_few_kinds_is_held_by_its_kinds() -> None:
+    """Two million cells, of which inference needs 8 and the links of 300 codes to 2 kinds: the cap is 400,000."""
+    wide = Domain(tuple(Integer(name=name, minimum=0, maximum=127, unknown=Unknown.DROP) for name in "abc"))
+    random = np.random.default_rng(1)
+    codes = random.integers(0, 128, (20_000, 3))
+    codes = codes[~((codes[:, 0] < 9) & (codes[:, 1] > 90) & (codes[:, 2] < 60))]
+    zeros = read_zeros([{"impossible": {"a": "..8", "b": "91..", "c": "..59"}}], wide)
+    release = mst(SimulatedVault(ArrayTable(wide, codes), seed=2), loss=Rho(1), total=NoisyTotal(), zeros=zeros)
+    a, b, c = release.model.sample(np.random.default_rng(1), 100_000).T
+    assert not ((a < 9) & (b > 90) & (c < 60)).any()
+    assert sum(belief.size for belief in release.model.model.beliefs) < 100_000
+
+
+def test_rules_that_part_too_many_cells_are_refused_before_the_charge() -> None:
+    wide = Domain(tuple(Integer(name=name, minimum=0, maximum=127, unknown=Unknown.DROP) for name in "abc"))
+    parted = np.random.default_rng(1).random((128, 128, 128)) < 0.5
+    vault = SimulatedVault(ArrayTable(wide, np.zeros((9, 3), dtype=np.int64)), seed=1)
+    with pytest.raises(SizeError, match=r"needs 2,097,152 cells, more than the cap of 400,000"):
+        mst(vault, loss=Rho(1), total=NoisyTotal(), zeros=[Zeros(("a", "b", "c"), parted)])
+    assert vault.reserved == []

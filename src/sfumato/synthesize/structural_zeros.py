@@ -25,7 +25,7 @@ from sfumato.errors import InfeasibleError, InputError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel, calibrate
-from sfumato.model.junction_tree import refuse_larger, tree_cells
+from sfumato.model.junction_tree import tree_cells
 from sfumato.strict_documents import read_yaml_texts
 
 _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
@@ -132,10 +132,27 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
                 f"the impossible cells of {', '.join(zero.attributes)} must be an array of booleans of shape {shape}",
                 culprit=zero.attributes,
             )
-    names = {name for zero in zeros for name in zero.attributes}
-    sizes = {attribute.name: attribute.size for attribute in domain if attribute.name in names}
-    refuse_larger([zero.attributes for zero in zeros], sizes, max(cap, sum(sizes.values())))
+    _refuse_many_cells(zeros, domain, cap)
     _refuse_contradiction([[zero] for zero in zeros], [[]] * len(zeros))
+
+
+def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
+    """Refuse zeros that inference cannot hold, whatever groups there will be: :func:`barred` ties an attribute of
+    many groups by its kinds, so that of any attribute it ties fewer than three groups a kind.
+    """
+    tied = [zero for zero in zeros if len(zero.attributes) > 1]
+    found = {name: kinds(name, tied) for zero in tied for name in zero.attributes}
+    different = {name: len(np.unique(codes)) for name, codes in found.items() if codes is not None}
+    sizes = {name: domain[name].size for name in different}
+    held = {name: min(size, _FOLDED * different[name] - 1) for name, size in sizes.items()}
+    links = sum(size * different[name] for name, size in sizes.items() if _FOLDED * different[name] <= size)
+    needed = tree_cells([zero.attributes for zero in tied], held) + links
+    if needed > max(cap, sum(sizes.values())):
+        raise SizeError(
+            f"inference over these zeros needs {needed:,} cells, more than the cap of {cap:,}; say them over fewer "
+            "attributes together, or part fewer cells",
+            culprit=tuple(zero.name for zero in zeros),
+        )
 
 
 def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:

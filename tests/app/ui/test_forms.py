@@ -179,3 +179,28 @@ def test_a_refusal_says_once_that_nothing_was_spent(post):
     assert status == 403
     assert "and this release asks for" in text
     assert text.lower().count("nothing was spent") == 1
+
+
+def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
+    """The builder, fields over HTTP and SQL ask one question; the loss is so large that there is no noise."""
+    table = write_people(tmp_path / "p.parquet", seed=9)
+    levels = {"sex": {"levels": ["told"], "rows": [["F", "yes"], ["M", "yes"]]}, "age": {"draft": True}}
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("levels", source=str(table), domain=DOMAIN | {"hierarchies": levels}, limit="1e6")
+    with server.client("ana") as client:
+        form = {
+            "aggregates": [{"aggregate": "count"}],
+            "by": ["told(sex)"],
+            "where": [{"attribute": "level_1(age)", "comparison": "in", "values": ["0..4", "5..9"]}],
+        }
+        fields = client.query("levels", form, epsilon="1e5")
+        asked = "SELECT told(sex), COUNT(*) FROM t WHERE level_1(age) IN ('0..4', '5..9') GROUP BY told(sex)"
+        stated = client.ask("levels", asked, epsilon="1e5")
+    assert stated.groups == ("told(sex)",)
+    assert [row["key"] for row in fields.rows] == [["yes"], ["(missing)"], ["(other)"]]
+    assert fields.rows == stated.rows
+    assert "nothing" in stated.cost
+    builder = {"how": "builder", "aggregate": "count", "by": "told(sex)", "epsilon": "1e5"}
+    status, text = post("/datasets/levels/ask", **builder, attribute="level_1(age)", comparison="=", value="0..4")
+    assert (status, "told(sex)" in text) == (200, True)
+    assert post("/datasets/levels/ask", **builder, attribute="level_1(age)", comparison="=", value="0..3")[0] == 422
