@@ -6,7 +6,7 @@ The ledger itself is loaded when it is first named: what is said of a loss or an
 from typing import TYPE_CHECKING, Any
 
 from sfumato.ledger.account import Account
-from sfumato.ledger.entry import Answered, Entry, Kind, Question, Receipt
+from sfumato.ledger.entry import Answered, Entry, Kind, Question, Receipt, StoredAnswer
 from sfumato.strict_documents import JSON
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "Ledger",
     "Question",
     "Receipt",
+    "StoredAnswer",
     "open_ledger",
 ]
 

@@ -134,6 +134,15 @@ class Answered(Receipt):
 
 
 @dataclass(frozen=True)
+class StoredAnswer:
+    """What was answered to a question: the number of the release in the journal, and the bytes that were stored."""
+
+    question: Question
+    number: int
+    body: bytes
+
+
+@dataclass(frozen=True)
 class Event:
     """What happened, before it has a place in the journal.
 

@@ -11,16 +11,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, select, tuple_
 
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, SfumatoError
 from sfumato.ledger import schema
 from sfumato.ledger.account import Account, charge_from, counted, limit_units, loss_from, spent_units, unit_from
-from sfumato.ledger.entry import Entry, Event, Kind, Question, entry_hash, genesis
+from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer, entry_hash, genesis
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge
-from sfumato.strict_documents import JSON
+from sfumato.strict_documents import JSON, canonical
 
 _PAGE = 1000
 
@@ -71,6 +71,35 @@ def secret(connection: Connection, name: str) -> str:
 def entries(connection: Connection, name: str, *, after: int) -> list[Entry]:
     """The next page of the journal: up to a thousand entries with numbers above ``after``, in order."""
     return [_entry(row) for row in _stored(connection, name, after=after)]
+
+
+def answers(
+    connection: Connection, name: str, *, methods: Collection[tuple[str, str]], version: str, analyst: str | None
+) -> list[StoredAnswer]:
+    """Stored answers by some methods, each a family and its method, about one version of the data, in order.
+
+    Args:
+        connection: a transaction that reads.
+        name: of the dataset.
+        methods: whose answers.
+        version: of the data, as the journal calls it.
+        analyst: whose account was charged for each; None for answers to anybody.
+    """
+    table, stored = schema.entry, schema.answer
+    query = (
+        select(table.c.question, table.c.number, stored.c.body)
+        .join(stored, (stored.c.dataset == table.c.dataset) & (stored.c.number == table.c.number))
+        .where(table.c.dataset == name, table.c.kind == Kind.RELEASE.value)
+        .where(tuple_(table.c.family, table.c.method).in_(list(methods)))
+        .where(table.c.question.startswith(f'{{"dataset_version":{canonical(version)},', autoescape=True))
+    )
+    if analyst is not None:
+        shown = table.alias()
+        charged = (shown.c.dataset == name) & (shown.c.key == table.c.key) & (shown.c.analyst == analyst)
+        released = shown.c.kind.in_([Kind.RELEASE.value, Kind.REPEAT.value])
+        query = query.where(select(shown.c.number).where(charged, released).exists())
+    rows = connection.execute(query.order_by(table.c.number))
+    return [StoredAnswer(Question.from_json(question), number, body) for question, number, body in rows]
 
 
 def verify(connection: Connection, name: str, *, kept: str | None) -> str:

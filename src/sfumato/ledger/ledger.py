@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from sfumato.errors import (
 from sfumato.ledger import journal
 from sfumato.ledger.account import Account
 from sfumato.ledger.attempts import Attempt, attempts_at
-from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, journalled_version
+from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
 from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
@@ -273,6 +273,17 @@ class Ledger:
                 return
             yield from page
             last = page[-1].number
+
+    def answers(
+        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
+    ) -> list[StoredAnswer]:
+        """Stored answers by some methods about the data of a fingerprint; charges nothing.
+
+        Of an analyst, only what that account was charged for.
+        """
+        version = journalled_version(self._secret, fingerprint)
+        with self._store.reading() as connection:
+            return journal.answers(connection, self.dataset, methods=methods, version=version, analyst=analyst)
 
     def verify(self, *, head: str | None = None) -> str:
         """Check that no entry was changed, removed or inserted and that all accounts are the sums of the journal.

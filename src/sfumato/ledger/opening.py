@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
@@ -15,7 +15,7 @@ from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import journal, schema
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
-from sfumato.ledger.entry import Question, genesis
+from sfumato.ledger.entry import Question, StoredAnswer, genesis
 from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
 from sfumato.ledger.reservation import afford
 from sfumato.ledger.store import Store
@@ -203,6 +203,15 @@ class DeferredLedger:
         """
         with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
             return ledger.remaining(analyst)
+
+    def answers(
+        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
+    ) -> list[StoredAnswer]:
+        """See :meth:`Ledger.answers`; of a ledger that is still to be made there are none."""
+        if not held(self.url, self.dataset):
+            return []
+        with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
+            return ledger.answers(methods, fingerprint, analyst=analyst)
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -57,6 +57,7 @@ from sfumato.synthesize.marginal_selection import (
     score,
     wanted,
 )
+from sfumato.synthesize.reuse import reusable
 from sfumato.synthesize.row_count import PublicTotal, RowCount
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
@@ -117,6 +118,9 @@ def adapt(
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     random = generator()
     state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
+    known = reusable(mechanisms, state, loss)
+    early = known.early(state, limits.cells)
+    state = state.recall(early)
     cliques = wanted(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
     taken: dict[Clique, Taken] = {}
@@ -148,7 +152,8 @@ def adapt(
             state = learn(mechanisms, state, list(chosen), loss=allowance.take(share - scores), shares=shares)
     if allowance.left > 0:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
-    return state.released(mechanisms.domain)
+    state = state.recall(known.late(state, early))
+    return replace(state.released(mechanisms.domain), reused=known.entries)
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowCount) -> None:

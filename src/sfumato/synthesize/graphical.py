@@ -39,7 +39,8 @@ class Graphical:
     """A graphical model over the groups of each attribute, and how groups are shared out over codes.
 
     Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.  ``tables`` are
-    these measurements, none in a release of a version that did not keep them.
+    these measurements, none in a release of a version that did not keep them.  ``reused`` are journal entries whose
+    marginals were used as well.
     """
 
     domain: Domain
@@ -48,6 +49,7 @@ class Graphical:
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...] = ()
     positions: Mapping[str, Position] = field(default_factory=dict)
+    reused: tuple[int, ...] = ()
 
     @property
     def total(self) -> int:
@@ -125,6 +127,7 @@ class Graphical:
                 "positions": {name: [found.mean, found.deviation] for name, found in self.positions.items()},
             }
             | tables_payload(self.tables)
+            | ({"reused": list(self.reused)} if self.reused else {})
         )
 
     @staticmethod
@@ -155,6 +158,7 @@ class Graphical:
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=restore_tables(domain, payload),
             positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
+            reused=tuple(payload.get("reused", ())),
         )
 
 

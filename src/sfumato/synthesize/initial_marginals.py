@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -36,7 +36,7 @@ _SHARE_SCALE = 2.0
 _LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss, what is asked for would be none
 _LEAST_PART = Fraction(1, 10**9)  # of a loss that one step, or one of its tables, asks for, as good as never less
 _SUREST = 1e-2  # of the noise's variance: what is expected of a tail is no surer, and a fit with much surer cells fails
-_LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
+LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +68,28 @@ class FittedState:
 
         What is measured again is pooled with what was known of the same marginal.
         """
-        observations = {observation.attributes: observation for observation in self.observations}
-        for new in map(self._observe, measurements):
-            old = observations.get(new.attributes)
-            observations[new.attributes] = new if old is None else _pooled(old, new)
-        pooled = tuple(observations.values())
+        known = self._with(map(self._observe, measurements))
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
         tables = (*self.tables, *(_kept(m, self._shape(_attributes(m)), fresh=True) for m in measurements))
         return replace(
             self,
-            observations=pooled,
-            model=fit(pooled, self.model),
+            observations=known,
+            model=fit(known, self.model),
             measured=(*self.measured, *measured),
             tables=tables,
         )
+
+    def recall(self, stored: Sequence[Observation]) -> FittedState:
+        """The state with tables over groups that were released before, refitted; nothing of the loss is taken."""
+        known = self._with(stored)
+        return replace(self, observations=known, model=fit(known, self.model)) if stored else self
+
+    def _with(self, found: Iterable[Observation]) -> tuple[Observation, ...]:
+        observations = {observation.attributes: observation for observation in self.observations}
+        for new in found:
+            old = observations.get(new.attributes)
+            observations[new.attributes] = new if old is None else pooled(old, new)
+        return tuple(observations.values())
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
@@ -256,7 +264,7 @@ def _kept(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> Noi
 
 
 def _variance(measurement: Measurement) -> float:
-    return max(measurement.noise.variance, _LEAST_VARIANCE)
+    return max(measurement.noise.variance, LEAST_VARIANCE)
 
 
 def _attributes(measurement: Measurement) -> tuple[str, ...]:
@@ -264,7 +272,7 @@ def _attributes(measurement: Measurement) -> tuple[str, ...]:
     return measurement.question.attributes
 
 
-def _pooled(one: Observation, other: Observation) -> Observation:
+def pooled(one: Observation, other: Observation) -> Observation:
     """Two observations of one marginal as one, weighted by inverse variance."""
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)

@@ -22,7 +22,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, LedgerError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.strict_documents import read_json
-from sfumato.vault.questions import Measurable, Measurement
+from sfumato.vault.questions import Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
 
 Payload: TypeAlias = Mapping[str, Any]
@@ -50,6 +50,10 @@ class Mechanisms(Protocol):
         divide the loss over the questions (positive, summing to at most one); without them it is divided
         equally.
         """
+        ...
+
+    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
+        """Noisy marginals of all rows that were released of this version of the table before: free to use again."""
         ...
 
     def select(self, scores: Scores, loss: Loss) -> int:

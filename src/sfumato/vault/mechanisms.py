@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
@@ -17,7 +17,7 @@ from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential, StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.questions import Marginal, Measurable, Measurement, check_size
+from sfumato.vault.questions import Marginal, Measurable, Measurement, StoredMarginal, check_size
 from sfumato.vault.scores import Scores
 
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
@@ -74,15 +74,27 @@ class TableMechanisms:
     these methods and of :meth:`sfumato.vault.scores.Scores.choose` only.
     """
 
-    def __init__(self, exactly: ExactAnswers, *, within: PrivacyFilter, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        exactly: ExactAnswers,
+        *,
+        within: PrivacyFilter,
+        entropy: Entropy,
+        stored: Callable[[], tuple[StoredMarginal, ...]] = tuple,
+    ) -> None:
         self._exactly = exactly
         self._filter = within
         self._entropy = entropy
+        self._stored = stored
 
     @property
     def domain(self) -> Domain:
         """The public description of the table, with its unit."""
         return self._exactly.encoded.domain
+
+    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
+        """See :meth:`sfumato.vault.interface.Mechanisms.stored_marginals`."""
+        return self._stored()
 
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None

@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -320,6 +321,25 @@ class Measurement:
     def standard_error(self) -> float:
         """Standard deviation of the noise on one cell."""
         return math.sqrt(self.noise.variance)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMarginal:
+    """A noisy marginal of all rows over single codes, as an earlier release put it out: public, free to reuse.
+
+    Attributes:
+        attributes: of the cells, as they were asked.
+        values: int64, one axis an attribute.
+        noise: on every cell.
+        rho: what it cost then, as zCDP.
+        entry: of the journal.
+    """
+
+    attributes: tuple[str, ...]
+    values: IntegerArray
+    noise: Noise
+    rho: Fraction
+    entry: int
 
 
 def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:

@@ -7,7 +7,7 @@ charges.  Never for a release: whoever knows the seed knows the noise.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sfumato.domain import Domain
 from sfumato.engine.arrays import ArrayTable
@@ -16,17 +16,20 @@ from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
+from sfumato.vault.questions import StoredMarginal
 from sfumato.vault.release import cost, guarantee_text
 
 
 class SimulatedVault:
     """``release`` as the vault has it, over ``encoded`` rows, with noise from ``seed``.
 
-    ``spent`` is what the methods really drew, to hold against what they reserved.
+    ``stored`` are marginals that were released before.  ``spent`` is what the methods really drew, to hold against what
+    they reserved.
     """
 
-    def __init__(self, encoded: ArrayTable, *, seed: int) -> None:
+    def __init__(self, encoded: ArrayTable, *, seed: int, stored: Sequence[StoredMarginal] = ()) -> None:
         self._exactly = ExactAnswers(encoded)
+        self._stored = tuple(stored)
         self._entropy = SimulatedEntropy(seed)
         self.reserved: list[Charge] = []
         self.spent = NOTHING
@@ -49,7 +52,10 @@ class SimulatedVault:
         """Mechanisms that may spend ``loss``."""
         charge = loss.charge
         self.reserved.append(charge)
-        return TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=self._entropy)
+        return self._within(PrivacyFilter(charge))
+
+    def _within(self, within: PrivacyFilter) -> TableMechanisms:
+        return TableMechanisms(self._exactly, within=within, entropy=self._entropy, stored=lambda: self._stored)
 
     def release(
         self,
@@ -63,7 +69,7 @@ class SimulatedVault:
         """Run a method with fresh mechanisms; every call is a new release."""
         within = PrivacyFilter(charge or loss.charge)
         self.reserved.append(within.reserved)
-        payload = run(TableMechanisms(self._exactly, within=within, entropy=self._entropy))
+        payload = run(self._within(within))
         self.spent += within.spent
         answer = encode(payload)
         return Settled(

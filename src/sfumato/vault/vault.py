@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -21,16 +21,17 @@ from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError, SfumatoError
-from sfumato.ledger import JSON, Account, Answered, Question
+from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
-from sfumato.vault.questions import Measurable, Measurement, beyond_bounds
+from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, beyond_bounds
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
+from sfumato.vault.stored_marginals import STORED, stored_marginals
 
 if TYPE_CHECKING:
     from sfumato.ledger import DeferredLedger
@@ -51,6 +52,12 @@ class Journal(Protocol):
 
     def remaining(self, analyst: str | None = None) -> Account:
         """See :meth:`sfumato.ledger.Ledger.remaining`."""
+        ...
+
+    def answers(
+        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
+    ) -> list[StoredAnswer]:
+        """See :meth:`sfumato.ledger.Ledger.answers`."""
         ...
 
     def releasing(
@@ -163,7 +170,8 @@ class Vault:
         terms = self._terms(request, statement, retry_key)
         with self.ledger.releasing(question, charge, drawn=lambda: noise.drawn, **terms) as reserved:
             if reserved.answer is None:
-                mechanisms = TableMechanisms(self._exactly, within=PrivacyFilter(charge), entropy=noise)
+                within = PrivacyFilter(charge)
+                mechanisms = TableMechanisms(self._exactly, within=within, entropy=noise, stored=self._stored)
                 try:
                     payload = run(mechanisms)
                 finally:
@@ -235,6 +243,11 @@ class Vault:
             {column: pa.array(keys, pa.string()) for column, keys in zip(columns, payload["keys"], strict=True)}
             | {"units": pa.array(payload["units"])}
         )
+
+    def _stored(self) -> tuple[StoredMarginal, ...]:
+        """The marginals that were released before, to whoever asks where analysts are told apart."""
+        answers = self.ledger.answers(STORED, self.encoded.version, analyst=self.analyst)
+        return stored_marginals(self.domain, answers)
 
     def _question(self, request: Request, parameters: Mapping[str, Any]) -> Question:
         """The request as the journal knows it: of this domain, and of this version of what is read of the table."""

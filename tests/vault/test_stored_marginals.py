@@ -1,0 +1,105 @@
+"""What was released before is read back from the journal as it was answered, and by nobody who was not shown it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato import query
+from sfumato.domain import parse
+from sfumato.privacy.noise import DiscreteGaussian
+from sfumato.vault.interface import Request
+from sfumato.vault.questions import Marginal, StoredMarginal
+
+DOMAIN = {
+    "sfumato": 1,
+    "unit": "row",
+    "attributes": {
+        "age": {"type": "integer", "minimum": 0, "maximum": 9, "unknown": "clamp"},
+        "town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "drop"},
+    },
+}
+
+
+def opened(folder: Path, *, seed: int = 0, analyst: str | None = None, domain=None, create: bool = False):
+    random = np.random.default_rng(seed)
+    table = folder / f"people{seed}.parquet"
+    if not table.exists():
+        pq.write_table(pa.table({"age": random.integers(0, 10, 400), "town": random.choice(list("abc"), 400)}), table)
+    ledger = f"sqlite:///{folder / 'people.ledger'}"
+    vault = sf.open(str(table), domain=parse(domain or DOMAIN), ledger=ledger, limit=sf.Rho(5), create=create)
+    return vault if analyst is None else vault.asked_by(analyst)
+
+
+def stored(vault) -> tuple[StoredMarginal, ...]:
+    """What a method sees; each look is a release of its own, of a loss that nobody else uses."""
+    seen: list[tuple[StoredMarginal, ...]] = []
+    number = sum(1 for _ in vault.ledger.journal())
+
+    def look(mechanisms) -> dict[str, int]:
+        seen.append(mechanisms.stored_marginals())
+        return {"seen": 1}
+
+    vault.release(Request("synthesize", "look", {"number": number}), sf.Rho("0.000001"), look)
+    return seen[0]
+
+
+def test_marginals_without_condition_are_found_as_they_were_answered(tmp_path: Path) -> None:
+    vault = opened(tmp_path, create=True)
+    assert stored(vault) == ()
+    answer = query.ask(vault, query.table("town", "age"), loss=sf.Rho("0.5"))
+    query.ask(vault, query.count("town = 'a'"), loss=sf.Rho("0.1"))
+    query.ask(vault, query.mean("age"), loss=sf.Rho("0.1"))
+    vault.measure([Marginal(("age",)), Marginal(("town",), groups=((0, 0, 1),))], sf.Rho("0.2"),
+                  shares=[Fraction(3, 4), Fraction(1, 4)])  # fmt: skip
+    spent = vault.ledger.remaining().spent
+    found = stored(vault)
+    assert [each.attributes for each in found] == [("town", "age"), ("age",)]
+    assert found[0].values.ravel().tolist() == [value[0].estimate for value in answer.values]
+    assert [each.noise for each in found] == [DiscreteGaussian(1), DiscreteGaussian(Fraction(10, 3))]
+    assert [each.rho for each in found] == [Fraction(1, 2), Fraction(3, 20)]
+    assert float(vault.ledger.remaining().spent.rho - spent.rho) == pytest.approx(1e-6)  # the look itself
+
+
+def test_a_pure_loss_counts_as_the_rho_that_it_implies(tmp_path: Path) -> None:
+    domain = parse(DOMAIN)
+    ledger = f"sqlite:///{tmp_path / 'pure.ledger'}"
+    pq.write_table(pa.table({"age": [1, 2, 3], "town": ["a", "b", "c"]}), tmp_path / "few.parquet")
+    vault = sf.open(str(tmp_path / "few.parquet"), domain=domain, ledger=ledger, limit=sf.Epsilon(5), create=True)
+    query.ask(vault, query.table("town"), loss=sf.Epsilon("0.5"))
+    seen = []
+
+    def look(mechanisms) -> dict[str, int]:
+        seen.extend(mechanisms.stored_marginals())
+        return {}
+
+    vault.release(Request("synthesize", "look", {}), sf.Epsilon("0.1"), look)
+    assert [(each.rho, each.noise.variance) for each in seen] == [(Fraction(1, 8), pytest.approx(7.8, abs=0.1))]
+
+
+def test_an_analyst_sees_what_was_charged_to_that_name(tmp_path: Path) -> None:
+    owner = opened(tmp_path, create=True)
+    query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
+    ada, bob = (opened(tmp_path, analyst=name) for name in ("ada", "bob"))
+    query.ask(ada, query.table("age"), loss=sf.Rho("0.5"))
+    assert [each.attributes for each in stored(ada)] == [("age",)]
+    assert stored(bob) == ()
+    query.ask(bob, query.table("town"), loss=sf.Rho("0.5"))  # a repeat, charged to bob
+    assert [each.attributes for each in stored(bob)] == [("town",)]
+    assert [each.attributes for each in stored(owner)] == [("town",), ("age",)]
+
+
+def test_other_data_and_another_domain_have_none(tmp_path: Path) -> None:
+    vault = opened(tmp_path, create=True)
+    query.ask(vault, query.table("town"), loss=sf.Rho("0.5"))
+    assert stored(opened(tmp_path, seed=1)) == ()
+    longer = {**DOMAIN, "attributes": {**DOMAIN["attributes"]}}
+    longer["attributes"]["age"] = {**DOMAIN["attributes"]["age"], "maximum": 10}
+    assert stored(opened(tmp_path, domain=longer)) == ()
+    assert len(stored(opened(tmp_path))) == 1
