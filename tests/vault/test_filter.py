@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -70,3 +72,29 @@ def test_less_rho_than_epsilon_implies_binds_as_well() -> None:
     PrivacyFilter(choice).spend(choice)
     with pytest.raises(BudgetError):
         PrivacyFilter(choice).spend(Epsilon(1).charge)  # pure epsilon alone costs a rho of 1/2
+
+
+def test_two_threads_do_not_both_spend_what_is_left() -> None:
+    """The second begins while the first is adding up, and has to wait for it."""
+    quarter = Epsilon("0.25").charge
+    privacy_filter = PrivacyFilter(quarter)
+    outcomes: list[str] = []
+
+    def spend(charge: Charge) -> None:
+        try:
+            privacy_filter.spend(charge)
+            outcomes.append("spent")
+        except BudgetError:
+            outcomes.append("refused")
+
+    second = threading.Thread(target=spend, args=(quarter,))
+
+    class Overtaken(Fraction):
+        def __radd__(self, other: Fraction) -> Fraction:
+            second.start()
+            second.join(0.3)
+            return Fraction(other) + Fraction(self)
+
+    spend(replace(quarter, epsilon=Overtaken(1, 4)))
+    second.join()
+    assert sorted(outcomes) == ["refused", "spent"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -38,6 +39,7 @@ class PrivacyFilter:
         self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
         self._charges: list[Charge] = []
         self._epsilon = self._rho = self._delta = Fraction(0)
+        self._lock = threading.Lock()  # two threads of a method do not both spend what is left
 
     @property
     def spent(self) -> Charge:
@@ -50,6 +52,10 @@ class PrivacyFilter:
         Raises:
             BudgetError: it would exceed what was reserved; nothing is spent.
         """
+        with self._lock:
+            self._spend(charge)
+
+    def _spend(self, charge: Charge) -> None:
         epsilon, rho, delta = self._epsilon, self._rho, self._delta  # what does not bind is not added up: it takes time
         fits = True
         if self.reserved.epsilon is not None:
