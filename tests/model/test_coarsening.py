@@ -1,12 +1,21 @@
 """Groups of codes: what is merged, and how rows find their way back."""
 
 import tracemalloc
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
 from sfumato.model import coarsening
-from sfumato.model.coarsening import Coarsening, identity, merge_neighbours, merge_rare
+from sfumato.model.coarsening import (
+    Coarsening,
+    Runs,
+    identity,
+    join_levels,
+    merge_neighbours,
+    merge_rare,
+    runs_of_at_most,
+)
 from sfumato.model.row_sampling import generator
 
 
@@ -181,3 +190,80 @@ def test_codes_that_rules_part_share_no_group_along_a_hierarchy_either():
 def test_a_table_of_which_nothing_is_left_but_one_group_keeps_its_codes():
     assert merge_rare(np.ones(4), 1.0, levels=[np.zeros(4, dtype=np.int64)]).trivial
     assert merge_rare(np.array([4.0, 1.0, 1.0]), 1.0, levels=[np.array([0, 1, 1])]).groups.tolist() == [0, 1, 1]
+
+
+def joined_by_hand(counts, ordered, least):
+    """Start of each run when the smallest run below ``least`` people joins its smaller neighbour, again and again."""
+    runs = [[place] for place in range(ordered)]
+    while len(runs) > 1:
+        held = [sum(max(counts[place], 0.0) for place in run) for run in runs]
+        smallest = held.index(min(held))
+        if held[smallest] >= least:
+            break
+        sides = [side for side in (smallest - 1, smallest + 1) if 0 <= side < len(runs)]
+        into = min(sides, key=held.__getitem__)
+        low, high = sorted((smallest, into))
+        runs[low : high + 1] = [runs[low] + runs[high]]
+    return [run[0] for run in runs] + list(range(ordered, len(counts)))
+
+
+def test_runs_hold_the_people_that_they_are_asked_for():
+    random = np.random.default_rng(5)
+    for _ in range(30):
+        counts = random.gamma(0.7, 40, 12) - 2
+        levels = join_levels(counts, 10)
+        for least in (1.0, 20.0, 90.0, 1e6):
+            assert np.flatnonzero(levels >= least).tolist() == joined_by_hand(counts, 10, least)
+
+
+def test_a_table_joins_no_more_than_its_cells_allow():
+    """The runs are the finest of all numbers of people in a run; what is not ordered is never joined."""
+    random = np.random.default_rng(6)
+    for _ in range(5):
+        one, two = random.gamma(0.7, 40, 12), random.gamma(2.0, 20, 9)
+        levels = [join_levels(one, 11), join_levels(two, 9), np.full(4, np.inf)]
+        every_sum = {
+            counts[low:high].sum() * (1 + 1e-9)  # a run holds such a number of people, so that runs change there only
+            for counts in (one[:11], two)
+            for low, high in combinations(range(len(counts) + 1), 2)
+        }
+        for most in (10.0, 48.0, 150.0, 1e5):
+            tables = [
+                [joined_by_hand(one, 11, least), joined_by_hand(two, 9, least), [0, 1, 2, 3]]
+                for least in [0.0, *every_sum]
+            ]
+            fitting = [table for table in tables if np.prod([len(starts) for starts in table]) <= most]
+            finest = max(fitting or [tables[-1]], key=lambda table: np.prod([len(starts) for starts in table]))
+            assert runs_of_at_most(most, levels).shape == tuple(map(len, finest))
+
+
+def test_sums_over_runs_and_their_way_back_are_transposes_of_each_other():
+    random = np.random.default_rng(7)
+    runs = Runs(((0, 2, 5), (0, 1, 2), (0,)), (6, 3, 4))
+    fine, coarse = random.random((6, 3, 4)), random.random((3, 3, 1))
+    labels = np.ix_([0, 0, 1, 1, 1, 2], [0, 1, 2], [0, 0, 0, 0])
+    by_hand = np.zeros((3, 3, 1))
+    np.add.at(by_hand, labels, fine)
+    np.testing.assert_allclose(runs.sum(fine), by_hand)
+    np.testing.assert_array_equal(runs.spread(coarse), coarse[labels])
+    assert runs.sum(fine.astype(np.int64)).dtype == np.int64
+    assert [runs.labels(axis).tolist() for axis in range(3)] == [[0, 0, 1, 1, 1, 2], [0, 1, 2], [0, 0, 0, 0]]
+    groups = Coarsening(np.array([0, 0, 1, 2, 2]), np.ones(5))
+    assert groups.labels_in(np.array([0, 1, 1])) == (0, 0, 1, 1, 1)
+    assert groups.labels_in(np.array([0, 1, 2])) == groups.labels_in(None) == (0, 0, 1, 2, 2)
+
+
+def test_shifted_runs_begin_in_the_middle_of_the_runs_and_keep_single_groups_alone():
+    random = np.random.default_rng(9)
+    for _ in range(50):
+        size = int(random.integers(1, 40))
+        inner = np.flatnonzero(random.random(size - 1) < random.random()) + 1
+        runs = Runs(((0, *inner.tolist()),), (size,))
+        (starts,), (labels,) = runs.shifted().starts, (runs.shifted().labels(0),)
+        for start, end in pairwise([*runs.starts[0], size]):
+            if end == start + 1:
+                assert np.count_nonzero(labels == labels[start]) == 1 or start == 0 or start - 1 in starts
+            else:
+                middle = (start + end) // 2
+                assert middle in starts
+                assert len(set(labels[start:end])) == 2  # told apart in the middle, and nowhere else

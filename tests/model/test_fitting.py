@@ -5,13 +5,14 @@ import pytest
 from scipy.optimize import nnls
 
 from sfumato.errors import InfeasibleError, QueryError
+from sfumato.model.coarsening import Runs
 from sfumato.model.factor import Factor
 from sfumato.model.fitting import Observation, Patience, estimate_total, fit, loss
 from sfumato.model.graphical_model import GraphicalModel
 
 SIZES = {"a": 3, "b": 2, "c": 4}
 CLIQUES = (("a", "b"), ("b", "c"), ("a",))
-LONG = Patience(iterations=3000, tolerance=1e-12)
+LONG = Patience(iterations=3000, tolerance=1e-12, explained=0.0)
 
 
 def observed(table, clique, variance, random=None):
@@ -37,7 +38,10 @@ def brute_force(observations, total):
     for o in observations:
         root = np.sqrt(np.broadcast_to(o.variance, o.counts.shape)).ravel()
         for cell, indicator in enumerate(np.eye(o.counts.size)):
-            expanded = Factor(o.attributes, indicator.reshape(o.counts.shape)).expand(tuple(SIZES))
+            inside = indicator.reshape(o.counts.shape)
+            if o.runs is not None:
+                inside = inside[np.ix_(*(o.runs.labels(axis) for axis in range(inside.ndim)))]
+            expanded = Factor(o.attributes, inside).expand(tuple(SIZES))
             rows.append(np.broadcast_to(expanded, shape).ravel() / root[cell])
             targets.append(o.counts.ravel()[cell] / root[cell])
     heavy = 1e4  # the total as a constraint
@@ -52,6 +56,20 @@ def test_the_fit_is_as_near_as_any_table_could_be(random, table):
     total = estimate_total(observations)
     fitted = fit(observations, GraphicalModel.uniform(SIZES, CLIQUES, total), LONG)
     assert loss(observations, fitted) == pytest.approx(brute_force(observations, total), rel=2e-3)
+
+
+def test_a_table_over_runs_of_cells_says_nothing_of_what_is_inside_them(random, table):
+    """As near as any table could be, and as far as it can be from telling apart what was measured together."""
+    runs = Runs(((0, 2), (0, 1)), (4, 2))
+    counts = Factor(tuple(SIZES), table).project(("c", "b")).values
+    joined = np.array([counts[:2].sum(axis=0), counts[2:].sum(axis=0)]) + random.normal(scale=3, size=(2, 2))
+    observations = [observed(table, ("c",), 9.0, random), Observation(("c", "b"), joined, 9.0, runs)]
+    total = estimate_total(observations)
+    fitted = fit(observations, GraphicalModel.uniform(SIZES, [], total), LONG)
+    assert loss(observations, fitted) == pytest.approx(brute_force(observations, total), rel=2e-3)
+    share = fitted.expected(("c", "b"))
+    share /= share.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(share[[0, 2]], share[[1, 3]], rtol=1e-9)
 
 
 def test_each_cell_counts_by_its_own_variance(random, table):
@@ -114,3 +132,10 @@ def test_an_observation_needs_axes_and_noise():
         Observation(("a", "b"), np.zeros(3), 1.0)
     with pytest.raises(QueryError):
         Observation(("a",), np.zeros(3), 0.0)
+
+
+def test_a_fit_stops_where_the_rest_is_what_noise_explains():
+    """The loss of the true counts is half the cells observed on average; a default fit stops at half of that."""
+    assert Patience().exhausted([100.0, 4.25], 17)
+    assert not Patience().exhausted([100.0, 4.26], 17)
+    assert not Patience(explained=0.0).exhausted([100.0, 1e-9], 17)

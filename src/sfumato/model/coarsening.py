@@ -4,6 +4,9 @@ Rare codes share one group; neighbouring codes of an ordered attribute share one
 tell their counts apart, as long as the group stays small: codes of like counts may have nothing else in common, and
 a group of many people would hide what each code goes with.  A model over groups is smaller, and each of its cells
 carries the noise of one.  Within a group rows are shared out evenly or along a fitted slope.
+
+A table of several attributes divides its people over many more cells, so it may join neighbouring groups further, into
+:class:`Runs` of its own; the model keeps the groups apart.
 """
 
 from __future__ import annotations
@@ -11,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.model.row_sampling import CodeArray, spread_over
+
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 RARE = 3.0
 """Standard deviations of noise below which a count cannot be told from none."""
@@ -55,6 +61,12 @@ class Coarsening:
     def labels(self) -> tuple[int, ...] | None:
         """The groups as a question names them, or None where every code is its own."""
         return None if self.trivial else tuple(self.groups.tolist())
+
+    def labels_in(self, runs: NDArray[np.int64] | None) -> tuple[int, ...] | None:
+        """The labels of runs of groups, given the run of each group."""
+        if runs is None or len(runs) == runs[-1] + 1:
+            return self.labels
+        return tuple(runs[self.groups].tolist())
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of counts, shape ``(codes,)``, over the groups."""
@@ -230,3 +242,107 @@ def _shrunk(counts: NDArray[np.float64], variance: float, *, line: bool) -> NDAr
     kept = max(0.0, 1 - (size - 3) * variance / spread_out) if spread_out > 0 else 0.0
     found: NDArray[np.float64] = np.maximum(expected + kept * rest, 0.0)
     return found if found.any() else np.ones(size)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Neighbouring groups that a table joins: one tuple an attribute of where its runs start, among ``sizes`` groups.
+
+    >>> import numpy as np
+    >>> runs = Runs(((0, 2), (0, 1)), (3, 2))
+    >>> runs.sum(np.array([[1, 2], [3, 4], [5, 6]])).tolist(), runs.spread(np.array([[1, 2], [3, 4]])).tolist()
+    ([[4, 6], [5, 6]], [[1, 2], [1, 2], [3, 4]])
+    """
+
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of runs of each attribute."""
+        return tuple(map(len, self.starts))
+
+    @cached_property
+    def _joined(self) -> tuple[tuple[int, NDArray[np.int64], NDArray[np.int64]], ...]:
+        """Of each axis on which groups are joined: the axis, where runs start, how long they are."""
+        return tuple(
+            (axis, np.array(starts), np.diff(starts, append=size))
+            for axis, (starts, size) in enumerate(zip(self.starts, self.sizes, strict=True))
+            if len(starts) < size
+        )
+
+    def sum(self, table: NDArray[_Number]) -> NDArray[_Number]:
+        """A table over groups, one axis an attribute, summed over runs."""
+        for axis, starts, _ in self._joined:
+            table = np.add.reduceat(table, starts, axis=axis)
+        return table
+
+    def spread(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A table over groups that holds in each cell the number of its runs."""
+        for axis, _, lengths in self._joined:
+            table = np.repeat(table, lengths, axis=axis)
+        return table
+
+    def shifted(self) -> Runs:
+        """Runs that begin in the middle of these, so that both together tell apart what neither does.
+
+        A group that is a run by itself stays one.
+
+        >>> Runs(((0, 3, 7, 8),), (10,)).shifted().starts
+        ((0, 1, 5, 7, 8, 9),)
+        """
+        moved = []
+        for starts, size in zip(self.starts, self.sizes, strict=True):
+            ends = (*starts[1:], size)
+            alone = [
+                place for start, end in zip(starts, ends, strict=True) if end == start + 1 for place in (start, end)
+            ]
+            halves = [(start + end) // 2 for start, end in zip(starts, ends, strict=True) if end > start + 1]
+            moved.append(tuple(sorted({0, *alone, *halves} - {size})))
+        return Runs(tuple(moved), self.sizes)
+
+    def labels(self, axis: int) -> NDArray[np.int64]:
+        """The run of each group of an attribute."""
+        return np.repeat(np.arange(len(self.starts[axis])), np.diff(self.starts[axis], append=self.sizes[axis]))
+
+
+def join_levels(counts: NDArray[np.float64], ordered: int) -> NDArray[np.float64]:
+    """Of each group the least people of a run at which it no longer starts one: shape ``(groups,)``.
+
+    The smallest run is joined to the smaller of its neighbours, again and again; a group stops to start a run when
+    that smallest one counts so many people.  Infinite for the first group and for those after the first ``ordered``.
+
+    >>> import numpy as np
+    >>> join_levels(np.array([5.0, 1.0, 2.0, 9.0]), 4).tolist()
+    [inf, 3.0, 1.0, 8.0]
+    """
+    levels = np.full(len(counts), np.inf)
+    held, starts = np.maximum(counts[:ordered], 0.0), np.arange(ordered)
+    reached = 0.0
+    while len(held) > 1:
+        smallest = int(held.argmin())
+        reached = max(reached, float(held[smallest]))
+        after = smallest == 0 or (smallest + 1 < len(held) and held[smallest + 1] < held[smallest - 1])
+        falls = smallest + 1 if after else smallest
+        levels[starts[falls]] = reached
+        held[falls - 1] += held[falls]
+        held, starts = np.delete(held, falls), np.delete(starts, falls)
+    return levels
+
+
+def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs:
+    """The finest runs with which a table has at most so many cells, or the coarsest where it has more with any.
+
+    All attributes join their groups up to the same number of people in a run (:func:`join_levels`).
+
+    >>> import numpy as np
+    >>> runs_of_at_most(6, [np.array([np.inf, 3.0, 1.0, 8.0]), np.full(2, np.inf)]).starts
+    ((0, 1, 3), (0, 1))
+    """
+    steps = np.unique(np.concatenate([np.append(found[np.isfinite(found)], -1.0) for found in levels]))
+    kept = [np.count_nonzero(found[None, :] > steps[:, None], axis=1) for found in levels]
+    enough = np.flatnonzero(np.prod(np.array(kept, dtype=np.float64), axis=0) <= cells)
+    step = steps[enough[0]] if len(enough) else steps[-1]
+    return Runs(
+        tuple(tuple(np.flatnonzero(found > step).tolist()) for found in levels), tuple(len(found) for found in levels)
+    )

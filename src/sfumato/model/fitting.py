@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.errors import InfeasibleError, QueryError
+from sfumato.model.coarsening import Runs
 from sfumato.model.factor import Factor, FloatArray, project_all
 from sfumato.model.graphical_model import GraphicalModel, calibrate
 
@@ -29,15 +30,27 @@ _SUFFICIENT = 0.1  # share of the linear decrease that a step must reach
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number)."""
+    """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number).
+
+    With ``runs`` the counts are of runs of neighbouring cells of the model.
+    """
 
     attributes: tuple[str, ...]
     counts: FloatArray
     variance: FloatArray | float
+    runs: Runs | None = None
 
     def __post_init__(self) -> None:
         if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
             raise QueryError("an observation needs one axis an attribute and a positive variance", culprit=self)
+
+    def of(self, table: FloatArray) -> FloatArray:
+        """What a table over the cells of the model says of the cells observed."""
+        return table if self.runs is None else self.runs.sum(table)
+
+    def over_cells(self, table: FloatArray) -> FloatArray:
+        """A table over the cells observed as one over the cells of the model."""
+        return table if self.runs is None else self.runs.spread(table)
 
 
 _Direction: TypeAlias = Callable[[FloatArray, Observation], FloatArray]
@@ -45,14 +58,19 @@ _Direction: TypeAlias = Callable[[FloatArray, Observation], FloatArray]
 
 @dataclass(frozen=True)
 class Patience:
-    """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of it."""
+    """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of it, or when
+    the loss is below ``explained`` times what the true counts would have on average, which is half a cell observed:
+    from there on a fit follows the noise (the discrepancy principle of Morozov 1966).
+    """
 
     iterations: int = 150
     tolerance: float = 3e-3
+    explained: float = 0.5
 
-    def exhausted(self, history: Sequence[float]) -> bool:
-        """Whether losses, one an iteration, have stopped falling."""
-        return len(history) > _LOOK_BACK and history[-1 - _LOOK_BACK] - history[-1] <= self.tolerance * history[-1]
+    def exhausted(self, history: Sequence[float], cells: int) -> bool:
+        """Whether losses, one an iteration, have stopped falling, or left to noise what it explains."""
+        slow = len(history) > _LOOK_BACK and history[-1 - _LOOK_BACK] - history[-1] <= self.tolerance * history[-1]
+        return slow or history[-1] <= self.explained * cells / 2
 
 
 def estimate_total(observations: Sequence[Observation]) -> float:
@@ -80,9 +98,10 @@ def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Pa
         raise InfeasibleError("no combination of cells is possible under these structural zeros")
     state = problem.evaluate(model.factors, beliefs)
     history = [state.loss]
+    cells = sum(observation.counts.size for observation in observations)
     for direction, first in ((_relative, _FIRST_RELATIVE), (_plain, 1.0 / max(problem.curvature, 1e-300))):
         step = first
-        while len(history) <= patience.iterations and not patience.exhausted(history):
+        while len(history) <= patience.iterations and not patience.exhausted(history, cells):
             found = problem.search(state, direction, step, smallest=first * _SMALLEST)
             if found is None:
                 break
@@ -124,7 +143,7 @@ class _Problem:
         for clique, belief, held in zip(self._model.tree.cliques, beliefs, self._held, strict=True):
             targets = [self._observations[index].attributes for index in held]
             found.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
-        expected = tuple(self._model.total * found[index] for index in range(len(self._observations)))
+        expected = tuple(self._model.total * o.of(found[index]) for index, o in enumerate(self._observations))
         squares = (float(((e - o.counts) ** 2 / o.variance).sum()) / 2 for e, o in self._pairs(expected))
         return _State(factors, expected, sum(squares))
 
@@ -154,7 +173,7 @@ class _Problem:
         moved = list(factors)
         for place, move, observation in zip(self._places, moves, self._observations, strict=True):
             factor = moved[place]
-            change = Factor(observation.attributes, step * move).expand(factor.attributes)
+            change = Factor(observation.attributes, observation.over_cells(step * move)).expand(factor.attributes)
             moved[place] = Factor(factor.attributes, factor.values - change)
         return tuple(moved)
 

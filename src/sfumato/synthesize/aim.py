@@ -52,6 +52,7 @@ from sfumato.synthesize.marginal_selection import (
     first,
     grow,
     learn,
+    offered,
     reference,
     relevant,
     score,
@@ -127,20 +128,20 @@ def adapt(
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
-        before = taken if pairs_only else {}
+        before = {clique: table.again() for clique, table in taken.items()} if pairs_only else {}
         if not candidates and not before:
             continue
         share = allowance.left * part
+        many = min(len(candidates) + len(before), 2 * len(mechanisms.domain))
+        deviation = division.deviation(float(allowance.left if pairs_only else share) / many)
+        asked = offered(state, mechanisms.domain, candidates, deviation)
         scores = share * SCORES if candidates else Fraction(0)
-        scored = (
-            score(mechanisms, state, list(candidates), loss=allowance.take(scores), random=random)
-            if candidates
-            else UNSCORED
-        )
-        interest |= dict(zip(scored.cliques, scored.distances.tolist(), strict=True))
+        scored = score(mechanisms, state, asked, loss=allowance.take(scores), random=random) if candidates else UNSCORED
+        distances = zip(scored.tables, scored.distances.tolist(), strict=True)
+        interest |= {table.attributes: distance for table, distance in distances}
         chosen = grow(
             scored,
-            np.array([candidates[clique] for clique in scored.cliques]),
+            np.array([candidates[table.attributes] for table in scored.tables]),
             division=division,
             share=float(share - scores),
             fits=_room(state, int(limits.cells * room)),
@@ -149,7 +150,8 @@ def adapt(
         if chosen:
             taken |= {clique: table.after(taken.get(clique)) for clique, table in chosen.items()}
             shares = proportions([table.share for table in chosen.values()])
-            state = learn(mechanisms, state, list(chosen), loss=allowance.take(share - scores), shares=shares)
+            runs = {clique: table.runs for clique, table in chosen.items()}
+            state = learn(mechanisms, state, runs, loss=allowance.take(share - scores), shares=shares)
     if allowance.left > 0:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
     state = state.recall(known.late(state, early))

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import CROWDED, Coarsening, merge_neighbours, merge_rare
+from sfumato.model.coarsening import CROWDED, Coarsening, Runs, merge_neighbours, merge_rare
 from sfumato.model.falling_tail import with_falling_tails
-from sfumato.model.fitting import Observation, estimate_total, fit
+from sfumato.model.fitting import Observation, Patience, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.junction_tree import Clique
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
@@ -54,29 +55,42 @@ class FittedState:
     tables: tuple[NoisyTable, ...]
     positions: Mapping[str, Position]
 
-    def groups(self, attributes: tuple[str, ...]) -> Groups | None:
+    def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
-        labels = tuple(self.coarsenings[name].labels for name in attributes)
+        labels = tuple(
+            self.coarsenings[name].labels_in(None if runs is None else runs.labels(axis))
+            for axis, name in enumerate(attributes)
+        )
         return labels if any(label is not None for label in labels) else None
 
-    def question(self, attributes: tuple[str, ...]) -> Marginal:
-        """The marginal over groups."""
-        return Marginal(attributes, groups=self.groups(attributes))
+    def question(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Marginal:
+        """The marginal over groups, or over runs of them."""
+        return Marginal(attributes, groups=self.groups(attributes, runs))
 
-    def learn(self, measurements: Sequence[Measurement]) -> FittedState:
+    def learn(
+        self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None
+    ) -> FittedState:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
         What is measured again is pooled with what was known of the same marginal.
+
+        Args:
+            measurements: noisy marginals.
+            runs: over which each was measured, or None for all groups.
         """
-        known = self._with(map(self._observe, measurements))
+        over = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
+        known = self._with(map(self._observe, measurements, over))
+        kept = [
+            _kept(measurement, self._shape(_attributes(measurement), joined), fresh=True)
+            for measurement, joined in zip(measurements, over, strict=True)
+        ]
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
-        tables = (*self.tables, *(_kept(m, self._shape(_attributes(m)), fresh=True) for m in measurements))
         return replace(
             self,
             observations=known,
             model=fit(known, self.model),
             measured=(*self.measured, *measured),
-            tables=tables,
+            tables=(*self.tables, *kept),
         )
 
     def recall(self, stored: Sequence[Observation]) -> FittedState:
@@ -85,23 +99,23 @@ class FittedState:
         return replace(self, observations=known, model=fit(known, self.model)) if stored else self
 
     def _with(self, found: Iterable[Observation]) -> tuple[Observation, ...]:
-        observations = {observation.attributes: observation for observation in self.observations}
+        observations = {(observation.attributes, observation.runs): observation for observation in self.observations}
         for new in found:
-            old = observations.get(new.attributes)
-            observations[new.attributes] = new if old is None else pooled(old, new)
+            old = observations.get((new.attributes, new.runs))
+            observations[new.attributes, new.runs] = new if old is None else pooled(old, new)
         return tuple(observations.values())
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
         return Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
 
-    def _observe(self, measurement: Measurement) -> Observation:
+    def _observe(self, measurement: Measurement, runs: Runs | None) -> Observation:
         names = _attributes(measurement)
-        counts = measurement.values.astype(np.float64).reshape(self._shape(names))
-        return Observation(names, counts, _variance(measurement))
+        shape = self._shape(names, runs)
+        return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement), runs)
 
-    def _shape(self, attributes: tuple[str, ...]) -> list[int]:
-        return [self.coarsenings[name].size for name in attributes]
+    def _shape(self, attributes: tuple[str, ...], runs: Runs | None) -> tuple[int, ...]:
+        return tuple(self.coarsenings[name].size for name in attributes) if runs is None else runs.shape
 
 
 def begin(
@@ -155,7 +169,8 @@ def begin(
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
         positions = cell_positions.measure(mechanisms, allowance.take(part), counts)
-    return FittedState(coarsenings, tuple(observations), fit(observations, model), measured, kept, positions)
+    fitted = fit(observations, model, Patience(explained=0.0))
+    return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
@@ -276,7 +291,7 @@ def pooled(one: Observation, other: Observation) -> Observation:
     """Two observations of one marginal as one, weighted by inverse variance."""
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)
-    return Observation(one.attributes, counts, variance)
+    return Observation(one.attributes, counts, variance, one.runs)
 
 
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:

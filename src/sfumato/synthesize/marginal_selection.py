@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, combinations
 from typing import TypeVar
@@ -18,8 +18,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain, Role
+from sfumato.domain import Categorical, Domain, Role
+from sfumato.domain.attribute import Attribute
 from sfumato.errors import InputError
+from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
@@ -37,6 +39,9 @@ _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _LEAST_AGAIN = 1e-4  # of a round's share: less is not worth a question
 _FIRST = 10.0  # times that a marginal with the weight of the rows counts
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
+
+HELD = 2.0
+"""Deviations of noise that a cell of a table holds in people, on average, once neighbours are joined."""
 
 _Asked = TypeVar("_Asked", Distance, Marginal)
 
@@ -79,16 +84,28 @@ def as_limits(limits: Limits | None) -> Limits:
     return limits or Limits()
 
 
+@dataclass(frozen=True)
+class Table:
+    """A marginal that may be measured over runs of neighbouring groups."""
+
+    attributes: Clique
+    runs: Runs
+
+    @property
+    def cells(self) -> int:
+        """Cells that are measured."""
+        return math.prod(self.runs.shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """Candidates with their noisy L1 distances from the model, in rows."""
 
-    cliques: tuple[Clique, ...]
+    tables: tuple[Table, ...]
     distances: FloatArray
-    cells: FloatArray
 
 
-UNSCORED = Scored((), np.zeros(0), np.zeros(0))
+UNSCORED = Scored((), np.zeros(0))
 
 
 def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
@@ -148,61 +165,72 @@ def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[
 def learn(
     mechanisms: Mechanisms,
     state: FittedState,
-    cliques: Sequence[Clique],
+    asked: Mapping[Clique, Runs | None],
     *,
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
 ) -> FittedState:
-    """The state after measuring marginals together at ``loss``, divided in proportion to ``shares``."""
-    questions = [state.question(clique) for clique in cliques]
+    """The state after measuring marginals, over runs of groups or all groups, together at ``loss``, divided in
+    proportion to ``shares``.
+    """
+    questions = [state.question(clique, runs) for clique, runs in asked.items()]
     whole = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
     for chunk in _chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
         measurements += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
-    return state.learn(measurements)
+    return state.learn(measurements, asked)
 
 
 def confirm(mechanisms: Mechanisms, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
     shares = division.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
-    return learn(mechanisms, state, [(name,) for name in mechanisms.domain.names], loss=loss, shares=shares)
+    every = [(name,) for name in mechanisms.domain.names]
+    return learn(mechanisms, state, dict.fromkeys(every), loss=loss, shares=shares)
 
 
 def score(
     mechanisms: Mechanisms,
     state: FittedState,
-    candidates: Sequence[Clique],
+    tables: Sequence[Table],
     *,
     loss: Epsilon | Rho,
     random: np.random.Generator,
 ) -> Scored:
-    """Noisy L1 distances of candidates from the model, together at ``loss``: each has sensitivity one row."""
-    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
-    references = [reference(state.model, clique, sampled) for clique in candidates]
+    """Noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
+    wide = any(len(table.attributes) > 2 for table in tables)  # noqa: PLR2004
+    sampled = drawn(state.model, random) if wide else {}
     questions = [
-        Distance(clique, reference, state.groups(clique))
-        for clique, reference in zip(candidates, references, strict=True)
+        Distance(
+            table.attributes,
+            reference(state.model, table.attributes, sampled, table.runs),
+            state.groups(table.attributes, table.runs),
+        )
+        for table in tables
     ]
     distances: list[float] = []
     for chunk in _chunks(questions, mechanisms.domain):
         answers = mechanisms.measure(chunk, loss * Fraction(len(chunk), len(questions)))
         distances += [float(answer.values[0]) for answer in answers]
-    cells = np.array([float(reference.size) for reference in references])
-    return Scored(tuple(candidates), np.array(distances), cells)
+    return Scored(tuple(tables), np.array(distances))
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a table that was measured before has had: its weight times cells, and its share of the loss."""
+    """What a table that is measured has had: its runs, its weight times cells, and its share of the loss."""
 
+    runs: Runs
     size: float
     share: float
 
+    def again(self) -> Taken:
+        """The table over runs that begin elsewhere: what it is measured by another time tells more than the same."""
+        return replace(self, runs=self.runs.shifted())
+
     def after(self, before: Taken | None) -> Taken:
         """What it has had with what it had before."""
-        return self if before is None else Taken(self.size, self.share + before.share)
+        return self if before is None else replace(self, share=self.share + before.share)
 
 
 def grow(
@@ -223,10 +251,10 @@ def grow(
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
     """
-    sizes = weights * scored.cells
+    sizes = weights * np.array([table.cells for table in scored.tables])
     parts = np.array([division.spread(size) for size in sizes])
     waiting = weights * scored.distances
-    chosen: list[int] = []
+    chosen: dict[Clique, Taken] = {}
     share, new = share + sum(table.share for table in taken.values()), share
     total, refused = sum(division.spread(table.size) for table in taken.values()), 0
     while refused < _PATIENCE and len(waiting):
@@ -234,22 +262,21 @@ def grow(
         best = int(gains.argmax())
         if not gains[best] > 0:
             break
+        clique = scored.tables[best].attributes
         waiting[best] = -np.inf
-        if fits([scored.cliques[index] for index in (*chosen, best)]):
+        if fits([*chosen, clique]):
             refused = 0
-            chosen.append(best)
+            chosen[clique] = Taken(scored.tables[best].runs, float(sizes[best]), 0.0)
             total += float(parts[best])
         else:
             refused += 1
-    asked = [*((scored.cliques[index], float(sizes[index]), 0.0) for index in chosen)]
-    asked += [(clique, table.size, table.share) for clique, table in taken.items()]
+    asked = chosen | dict(taken)
     if not asked:
         return {}
-    cliques, volumes, spent = zip(*asked, strict=True)
-    more = division.topped_up(volumes, spent, new)
+    more = division.topped_up([table.size for table in asked.values()], [table.share for table in asked.values()], new)
     return {
-        clique: Taken(size, float(part))
-        for clique, size, part in zip(cliques, volumes, more, strict=True)
+        clique: replace(table, share=float(part))
+        for (clique, table), part in zip(asked.items(), more, strict=True)
         if part > _LEAST_AGAIN * new
     }
 
@@ -259,17 +286,38 @@ def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeA
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
 
-def reference(model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray]) -> NDArray[np.int64]:
-    """The model's counts of a marginal as integers: exact, or those of ``sampled`` rows for three attributes or more
-    that no clique holds.
+def reference(
+    model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray], runs: Runs | None = None
+) -> NDArray[np.int64]:
+    """The model's counts of a marginal, over runs of groups or all of them, as integers: exact, or those of ``sampled``
+    rows for three attributes or more that no clique holds.
     """
     if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
-        return np.rint(model.expected(clique)).astype(np.int64).reshape(-1)
-    shape = [model.sizes[name] for name in clique]
-    cell = np.ravel_multi_index([sampled[name] for name in clique], shape)
-    counts = np.bincount(cell, minlength=math.prod(shape)) * (model.total / len(cell))
-    rounded: NDArray[np.int64] = np.rint(counts).astype(np.int64)
+        counts: FloatArray = model.expected(clique)
+    else:
+        shape = [model.sizes[name] for name in clique]
+        cell = np.ravel_multi_index([sampled[name] for name in clique], shape)
+        counts = np.bincount(cell, minlength=math.prod(shape)).reshape(shape) * np.float64(model.total / len(cell))
+    rounded: NDArray[np.int64] = np.rint(counts if runs is None else runs.sum(counts)).astype(np.int64).reshape(-1)
     return rounded
+
+
+def offered(state: FittedState, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
+    """Each marginal over the finest runs of groups that noise of ``deviation`` allows: on average a cell holds at least
+    ``HELD`` times that many people.
+
+    Only neighbours of ordered attributes are joined.  Reads noisy counts only: those of the model.
+    """
+    levels = {attribute.name: _levels(state, attribute) for attribute in domain}
+    most = state.model.total / (HELD * deviation)
+    return [Table(clique, runs_of_at_most(most, [levels[name] for name in clique])) for clique in cliques]
+
+
+def _levels(state: FittedState, attribute: Attribute) -> FloatArray:
+    counts: FloatArray = state.model.expected((attribute.name,))
+    if isinstance(attribute, Categorical):
+        return np.full(len(counts), np.inf)
+    return join_levels(counts, int(state.coarsenings[attribute.name].groups[attribute.declared - 1]) + 1)
 
 
 def _chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:

@@ -98,7 +98,7 @@ def span(
     edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)
     if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])
-        state = learn(mechanisms, state, edges, loss=allowance.take(allowance.left), shares=shares)
+        state = learn(mechanisms, state, dict.fromkeys(edges), loss=allowance.take(allowance.left), shares=shares)
     else:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
     return state.released(mechanisms.domain)
