@@ -161,7 +161,8 @@ def report(results: list[dict[str, object]]) -> str:
         "Beside the means of pairs and triples: what 95 % of the pairs stay below, the worst pair, the largest change",
         "of a correlation between the codes of two columns (empty where a run is older than these columns). The last",
         "column says how many pairs are further off, on average over the runs, than with mbi-mst at the same epsilon,",
-        "and by how much the one that loses most.",
+        "and by how much the one that loses most. Runs whose worst pair is named were taken on a machine that was busy",
+        "with other work, which makes their CPU seconds up to twice as many.",
         "Made by `python benchmarks/census.py`.",
         "",
     ]

@@ -20,7 +20,7 @@ from sfumato.synthesize.structural_zeros import KIND
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
-_BLOCK = 1 << 20  # rows drawn at a time: their order and groups take 30 MB
+_BLOCK = 1 << 18  # rows drawn at a time: what is shuffled of so many stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Graphical:
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
         """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``.
 
-        Counts are rounded cell by cell of each clique, not drawn row by row; more rows than a million are drawn in
+        Counts are rounded cell by cell of each clique, not drawn row by row; more rows than 262 144 are drawn in
         blocks, each rounded by itself.
         """
         size = self.total if rows is None else rows
