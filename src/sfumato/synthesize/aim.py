@@ -118,8 +118,9 @@ def adapt(
     allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     random = generator()
+    stored = mechanisms.stored_marginals()  # read before noise is drawn, so that a ledger that fails costs nothing
     state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
-    known = reusable(mechanisms, state, loss)
+    known = reusable(mechanisms.domain, state, stored, loss)
     early = known.early(state, limits.cells)
     state = state.recall(early)
     cliques = wanted(workload, mechanisms.domain)

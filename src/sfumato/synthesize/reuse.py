@@ -19,7 +19,6 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState, pooled
-from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import StoredMarginal
 
 CLEAR = 2.0
@@ -57,14 +56,14 @@ class Reusable:
         )
 
 
-def reusable(mechanisms: Mechanisms, state: FittedState, loss: Loss) -> Reusable:
-    """The stored marginals that a release at ``loss`` uses: none where it costs more than they did."""
-    stored = [each for each in mechanisms.stored_marginals() if each.attributes]
+def reusable(domain: Domain, state: FittedState, stored: Sequence[StoredMarginal], loss: Loss) -> Reusable:
+    """What a release at ``loss`` uses of stored marginals: nothing where it costs more than they did."""
+    stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
         return Reusable()
     found: dict[tuple[str, ...], Observation] = {}
     for each in stored:
-        new = over_groups(mechanisms.domain, state, each)
+        new = over_groups(domain, state, each)
         old = found.get(new.attributes)
         found[new.attributes] = new if old is None else pooled(old, new)
     return Reusable(tuple(found.values()), tuple(sorted({each.entry for each in stored})))
