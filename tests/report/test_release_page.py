@@ -17,7 +17,7 @@ from sfumato.privacy.loss import Rho
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import PublicTotal, mst
-from sfumato.synthesize.codebook import NOTICE, Codebook, Column, Pair
+from sfumato.synthesize.codebook import NOTICE, Codebook, ColumnEntry, PairEntry
 from sfumato.vault.simulated import SimulatedVault
 
 HOSTILE = "</title></script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"
@@ -75,9 +75,9 @@ def test_an_error_bar_reaches_from_the_least_to_the_most(book) -> None:
         {"columns": (), "pairs": ()},
         {"rows": 0, "table_rows": 0},
         {"rows": -5, "table_rows": 1 << 52},
-        {"pairs": (Pair(attributes=(HOSTILE,), measured=True, strength=-9.0),)},
-        {"pairs": (Pair(attributes=(), measured=False, strength=1e15),), "pairs_left_out": -1},
-        {"columns": tuple(Column(HOSTILE, HOSTILE, -1, -1, (), None, None, ()) for _ in range(900))},
+        {"pairs": (PairEntry(attributes=(HOSTILE,), measured=True, strength=-9.0),)},
+        {"pairs": (PairEntry(attributes=(), measured=False, strength=1e15),), "pairs_left_out": -1},
+        {"columns": tuple(ColumnEntry(HOSTILE, HOSTILE, -1, -1, (), None, None, ()) for _ in range(900))},
     ],
 )
 def test_a_forged_codebook_is_shown_as_text(change, book) -> None:

@@ -15,7 +15,7 @@ from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from sfumato.synthesize.codebook import Codebook, Column, Pair, Value
+    from sfumato.synthesize.codebook import Codebook, ColumnEntry, PairEntry, ValueEntry
 
 _MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
 _MOST_DRAWN = 500  # columns
@@ -91,7 +91,7 @@ def _columns(book: Codebook) -> Markup:
     ).format(figures, Markup("<p>{} more columns are left out here.</p>").format(left_out) if left_out > 0 else "")
 
 
-def _figure(place: int, column: Column, scale: float) -> Markup:
+def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
     from markupsafe import Markup
 
     known = (
@@ -134,7 +134,7 @@ def _figure(place: int, column: Column, scale: float) -> Markup:
     )
 
 
-def _line(value: Value, names: Sequence[str]) -> Markup:
+def _line(value: ValueEntry, names: Sequence[str]) -> Markup:
     from markupsafe import Markup
 
     numbers = ("-" if number is None else f"{number:,}" for number in (value.rows, value.low, value.high, value.off_by))
@@ -148,13 +148,13 @@ _BLUE, _LIGHT, _INK, _SOFT, _LINE = "#2f6fa8", "#8db8dd", "#1b2430", "#55606e", 
 _SHADES = ("#b8860b", "#7a5a12")  # of neighbouring groups
 
 
-def _scales(column: Column, scale: float) -> tuple[list[float], float]:
+def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:
     heights = [value.rows * scale for value in column.values]
     highest = max([*heights, *(value.high or 0 for value in column.values), 1.0])
     return heights, highest
 
 
-def _bars(column: Column, scale: float) -> Markup:
+def _bars(column: ColumnEntry, scale: float) -> Markup:
     """A bar a value, its interval, its label, and a strip of shades below where values share groups."""
     from markupsafe import Markup
 
@@ -180,7 +180,7 @@ def _bars(column: Column, scale: float) -> Markup:
     return _drawing(column, parts)
 
 
-def _band(column: Column, scale: float) -> Markup:
+def _band(column: ColumnEntry, scale: float) -> Markup:
     """Many values: their rows as a line, inside the band in which the table's own lie, with groups as a strip."""
     from markupsafe import Markup
 
@@ -207,7 +207,7 @@ def _band(column: Column, scale: float) -> Markup:
     return _drawing(column, parts)
 
 
-def _drawing(column: Column, parts: Sequence[Markup]) -> Markup:
+def _drawing(column: ColumnEntry, parts: Sequence[Markup]) -> Markup:
     from markupsafe import Markup
 
     return Markup(
@@ -291,7 +291,7 @@ def _pairs(book: Codebook) -> Markup:
     )
 
 
-def _cell(pair: Pair | None) -> Markup:
+def _cell(pair: PairEntry | None) -> Markup:
     from markupsafe import Markup
 
     if pair is None:

@@ -27,7 +27,7 @@ MOST_TEXT = 200  # characters of a label
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueEntry:
     """A declared value, or neighbouring ones that are listed together.
 
     Attributes:
@@ -49,7 +49,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupEntry:
     """Values that were measured as one in tables of several attributes.
 
     Attributes:
@@ -66,7 +66,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnEntry:
     """An attribute.
 
     Attributes:
@@ -83,10 +83,10 @@ class Column:
     kind: str
     size: int
     cells: int
-    groups: tuple[Group, ...]
+    groups: tuple[GroupEntry, ...]
     deviation: float | None
     worst: int | None
-    values: tuple[Value, ...]
+    values: tuple[ValueEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class MeasuredTable:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairEntry:
     """Two attributes: measured together, or modelled.
 
     Attributes:
@@ -167,9 +167,9 @@ class Codebook:
     domain: str
     guarantee: Guarantee
     considered: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnEntry, ...]
     measured: tuple[MeasuredTable, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairEntry, ...]
     pairs_left_out: int
     good_for: tuple[str, ...]
     not_for: tuple[str, ...]
@@ -283,7 +283,7 @@ def listed(names: Iterable[str]) -> str:
     return shown if len(every) <= _NAMED else f"{shown} and {len(every) - _NAMED} more"
 
 
-def crossed(entry: Pair | MeasuredTable) -> str:
+def crossed(entry: PairEntry | MeasuredTable) -> str:
     """The attributes of a table, as it is called."""
     return " x ".join(entry.attributes)
 

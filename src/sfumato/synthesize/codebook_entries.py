@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +18,26 @@ from sfumato.synthesize.codebook import (
     MOST_TEXT,
     NOTICE,
     Codebook,
-    Column,
-    Group,
+    ColumnEntry,
+    GroupEntry,
     Guarantee,
     MeasuredTable,
-    Pair,
-    Value,
+    PairEntry,
+    ValueEntry,
     crossed,
     listed,
 )
 from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.product import Model
 from sfumato.synthesize.stated_errors import association, margin, pair_errors, value_errors
-
-if TYPE_CHECKING:
-    from sfumato.synthesize.synthetic import Model, Synthetic
+from sfumato.vault.release import Release
 
 _MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
 _MOST_PAIRS = 1500
 
 
-def codebook_of(release: Synthetic, codes: CodeArray) -> Codebook:
-    """The codebook of a file with these rows of a release: shape ``(rows, attributes)``."""
-    model = release.model
+def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
+    """The codebook of a file with these rows of a release of ``model``: shape ``(rows, attributes)``."""
     rows = len(codes)
     scale = model.total / rows if rows else 0.0
     columns = tuple(_column(model.domain, index, model, codes, scale) for index in range(len(model.domain)))
@@ -73,7 +70,7 @@ def codebook_of(release: Synthetic, codes: CodeArray) -> Codebook:
     )
 
 
-def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: float) -> Column:
+def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: float) -> ColumnEntry:
     attribute = domain.attributes[index]
     counts = np.bincount(codes[:, index], minlength=attribute.size)
     runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
@@ -85,7 +82,7 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
     groups, places = _groups(attribute, cells, model, counts, scale)
     first = np.unique(runs, return_index=True)[1]
     values = tuple(
-        Value(
+        ValueEntry(
             label=label[:MOST_TEXT],
             values=int(number),
             rows=int(rows[run]),
@@ -96,7 +93,7 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
         )
         for run, (label, number) in enumerate(zip(labels, np.bincount(runs), strict=True))
     )
-    return Column(
+    return ColumnEntry(
         name=name,
         kind=str(attribute.describe()["type"]),
         size=attribute.size,
@@ -119,7 +116,7 @@ def _cells(model: Model, name: str) -> NDArray[np.int64]:
 
 def _groups(
     attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: float
-) -> tuple[tuple[Group, ...], dict[int, int]]:
+) -> tuple[tuple[GroupEntry, ...], dict[int, int]]:
     """The groups of several values with their errors, and the place of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
@@ -132,7 +129,7 @@ def _groups(
     for group in several.tolist():
         inside = np.flatnonzero(cells == group)
         found.append(
-            Group(
+            GroupEntry(
                 label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
                 if ordered
                 else listed(labels[code] for code in inside),
@@ -201,7 +198,7 @@ def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
     )
 
 
-def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[Pair, ...], int]:
+def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[PairEntry, ...], int]:
     """Measured pairs and then modelled ones, as many as are listed, and how many are not."""
     domain = model.domain
     tables = [table.attributes for table in model.tables]
@@ -213,14 +210,14 @@ def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[Pair, ..
     return tuple(_pair(model, pair, codes, scale, measured=pair in held) for pair in listed), left_out
 
 
-def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *, measured: bool) -> Pair:
+def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *, measured: bool) -> PairEntry:
     drawn = codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
     table = margin(model.tables, pair, model.domain)
     if table is None:
         groups = (_cells(model, pair[0]), _cells(model, pair[1]))
-        return Pair(attributes=pair, measured=measured, strength=round(association(drawn, groups), 3))
+        return PairEntry(attributes=pair, measured=measured, strength=round(association(drawn, groups), 3))
     errors = pair_errors(table, drawn, scale)
-    return Pair(
+    return PairEntry(
         attributes=pair,
         measured=True,
         strength=round(association(drawn, table.groups), 3),
@@ -234,7 +231,7 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *
 _CLOSE = 0.05  # of the rows: counts that are nearer are called near
 
 
-def _good_for(columns: Sequence[Column], pairs: Sequence[Pair], rows: int) -> Iterator[str]:
+def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: int) -> Iterator[str]:
     near = [column for column in columns if column.worst is not None and column.worst <= _CLOSE * rows]
     if near:
         most = max(column.worst or 0 for column in near)
@@ -252,7 +249,9 @@ def _good_for(columns: Sequence[Column], pairs: Sequence[Pair], rows: int) -> It
     yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
 
 
-def _not_for(columns: Sequence[Column], pairs: Sequence[Pair], tables: Sequence[MeasuredTable]) -> Iterator[str]:
+def _not_for(
+    columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], tables: Sequence[MeasuredTable]
+) -> Iterator[str]:
     yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
     if unmeasured := [column.name for column in columns if column.worst is None]:
         yield f"Exact counts by {listed(unmeasured)}: no error of them is known."

@@ -1,4 +1,4 @@
-"""The plainest model of a table, contingency tables joined as if they were independent, and how codes become rows.
+"""What a fitted model of a table can do, the plainest one (tables as if independent), and how codes become rows.
 
 A declared cell becomes its value: a categorical one the declared value, a bin of integers an integer
 drawn uniformly from it, a bin of reals a real drawn uniformly from it.  A missing value becomes null.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,42 @@ from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
 from sfumato.synthesize.cell_positions import Position, within
 from sfumato.workload.counting_queries import Workload
+
+
+class Model(Protocol):
+    """A distribution over the cells of a domain, fitted to noisy measurements: public, free to sample again."""
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes covered."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """Number of rows of a sample."""
+        ...
+
+    @property
+    def tables(self) -> tuple[NoisyTable, ...]:
+        """The noisy tables that it was fitted to; none where queries were measured, not tables."""
+        ...
+
+    @property
+    def positions(self) -> Mapping[str, Position]:
+        """Where numbers lie within their cells, where it was measured."""
+        ...
+
+    def cells(self, attributes: tuple[str, ...]) -> FloatArray:
+        """Expected counts of a marginal, flat in C order."""
+        ...
+
+    def answers(self, workload: Workload) -> FloatArray:
+        """Expected answers to a workload: shape ``(queries,)``."""
+        ...
+
+    def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
+        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,65 +6,26 @@ A saved release holds the public model with its domain and statement, to be samp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain, Role, dump, parse
 from sfumato.errors import InputError, SfumatoError
-from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
-from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.codebook import Codebook
 from sfumato.synthesize.codebook_entries import codebook_of
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.product import Product, refuse_large, to_arrow
+from sfumato.synthesize.product import Model, Product, refuse_large, to_arrow
 from sfumato.vault.interface import Settled, decode, encode
 from sfumato.vault.release import Release, ReleasedRows, free, whole
 from sfumato.workload.counting_queries import Marginals, Workload
-
-
-class Model(Protocol):
-    """A distribution over the cells of a domain, fitted to noisy measurements: public, free to sample again."""
-
-    @property
-    def domain(self) -> Domain:
-        """The attributes covered."""
-        ...
-
-    @property
-    def total(self) -> int:
-        """Number of rows of a sample."""
-        ...
-
-    @property
-    def tables(self) -> tuple[NoisyTable, ...]:
-        """The noisy tables that it was fitted to; none where queries were measured, not tables."""
-        ...
-
-    @property
-    def positions(self) -> Mapping[str, Position]:
-        """Where numbers lie within their cells, where it was measured."""
-        ...
-
-    def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Expected counts of a marginal, flat in C order."""
-        ...
-
-    def answers(self, workload: Workload) -> FloatArray:
-        """Expected answers to a workload: shape ``(queries,)``."""
-        ...
-
-    def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
-        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,7 +100,7 @@ class Synthetic(Release):
     def _drawn(self, rows: int | None, random: np.random.Generator) -> tuple[ReleasedRows, Codebook]:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
         codes = self.model.sample(random, rows)
-        book = codebook_of(self, codes)
+        book = codebook_of(self, self.model, codes)
         table = to_arrow(self.model.domain, codes, random, positions=self.model.positions)
         return ReleasedRows(table.replace_schema_metadata(book.metadata())), book
 
