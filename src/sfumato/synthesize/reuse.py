@@ -1,8 +1,8 @@
 """Marginals that were released before, as observations of a model that is fitted now.
 
 They are public, so that a fit may use them at no loss; the analyst was charged for them when they were asked.  They
-help where they are about as precise as what the new loss can buy: all are used where the new loss is at most what they
-cost together, and none above that.
+help where they are about as precise as what the new loss can measure: all are used where the new loss is at most
+what they cost together, and none above that.
 """
 
 from __future__ import annotations
