@@ -56,6 +56,9 @@ class Recorder:
         assert sum(shares or [1]) <= 1
         return self._inner.measure(questions, loss, shares=shares)
 
+    def stored_marginals(self):
+        return self._inner.stored_marginals()
+
     def select(self, scores, loss):
         self.asked.append(loss)
         return self._inner.select(scores, loss)
