@@ -88,6 +88,23 @@ def test_a_release_names_the_entries_that_it_used(codes: np.ndarray) -> None:
     assert Graphical.restore(DOMAIN, model.payload()).reused == (7, 9)
 
 
+def test_the_guarantee_holds_beyond_what_was_reused(codes: np.ndarray) -> None:
+    known = [stored(codes, ("town", "job"), "0.02", 7), stored(codes, ("age",), "0.02", 9)]
+    with_known, without = (
+        aim(
+            SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each),
+            loss=Rho("0.002"),
+            total=NoisyTotal(),
+            workload=all_marginals(1),
+        )
+        for each in (known, [])
+    )
+    assert with_known.guarantee.endswith("beyond what journal entries 7, 9 released, of which it was made as well")
+    assert with_known.guarantee.startswith(without.guarantee)
+    assert with_known.codebook.guarantee.text == with_known.guarantee
+    assert "beyond" not in without.guarantee
+
+
 def test_a_release_that_costs_more_than_they_did_leaves_them(codes: np.ndarray) -> None:
     known = [stored(codes, ("town", "job"), "0.002", 7)]
     plain, offered = released(codes, [], "0.0021"), released(codes, known, "0.0021")

@@ -13,6 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato import query
 from sfumato.domain import parse
+from sfumato.errors import BudgetError
 from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.vault.interface import Request
 from sfumato.vault.questions import Marginal, StoredMarginal
@@ -103,3 +104,40 @@ def test_other_data_and_another_domain_have_none(tmp_path: Path) -> None:
     longer["attributes"]["age"] = {**DOMAIN["attributes"]["age"], "maximum": 10}
     assert stored(opened(tmp_path, domain=longer)) == ()
     assert len(stored(opened(tmp_path))) == 1
+
+
+def test_an_analyst_is_not_shown_what_was_made_of_answers_to_others(tmp_path: Path) -> None:
+    """The loss of such a release does not cover what it tells somebody who was not charged for those answers."""
+    owner = opened(tmp_path, create=True)
+    query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
+    (marginal,) = stored(owner)
+
+    def made_of(vault):
+        request = Request("synthesize", "reusing", {})
+        return vault.release(request, sf.Rho("0.1"), lambda _: {"reused": [marginal.entry]})
+
+    made_of(owner)
+    bob = opened(tmp_path, analyst="bob")
+    entries = list(owner.ledger.journal())
+    with pytest.raises(BudgetError, match="made of marginals that your account was not charged for"):
+        made_of(bob)
+    assert list(owner.ledger.journal()) == entries
+    query.ask(bob, query.table("town"), loss=sf.Rho("0.5"))  # a repeat, charged to bob
+    assert made_of(bob).payload["reused"] == [marginal.entry]
+    assert bob.ledger.remaining("bob").spent.rho == Fraction(6, 10)
+
+
+def test_a_release_that_came_in_between_is_not_shown_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = opened(tmp_path, create=True)
+    query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
+    request, (marginal,) = Request("synthesize", "reusing", {}), stored(owner)
+    bob = opened(tmp_path, analyst="bob")
+    before = type(bob)._refuse_answered
+
+    def meanwhile(vault, question) -> None:
+        before(vault, question)
+        owner.release(request, sf.Rho("0.1"), lambda _: {"reused": [marginal.entry]})
+
+    monkeypatch.setattr(type(bob), "_refuse_answered", meanwhile)
+    with pytest.raises(BudgetError, match="not charged for"):
+        bob.release(request, sf.Rho("0.1"), lambda _: {})

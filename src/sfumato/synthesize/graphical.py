@@ -17,6 +17,7 @@ from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.structural_zeros import KIND
+from sfumato.vault.stored_marginals import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
@@ -127,7 +128,7 @@ class Graphical:
                 "positions": {name: [found.mean, found.deviation] for name, found in self.positions.items()},
             }
             | tables_payload(self.tables)
-            | ({"reused": list(self.reused)} if self.reused else {})
+            | ({REUSED: list(self.reused)} if self.reused else {})
         )
 
     @staticmethod
@@ -158,7 +159,7 @@ class Graphical:
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=restore_tables(domain, payload),
             positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
-            reused=tuple(payload.get("reused", ())),
+            reused=tuple(payload.get(REUSED, ())),
         )
 
 

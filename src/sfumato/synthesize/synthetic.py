@@ -106,9 +106,17 @@ class Synthetic(Release):
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:
-    """A release from what the vault settled and the model that its payload holds."""
+    """A release from what the vault settled and the model that its payload holds.
+
+    What was made of earlier releases as well keeps its guarantee beyond these only: whoever is shown nothing else may
+    learn what all of them cost together.
+    """
+    guarantee = settled.guarantee
+    if isinstance(model, Graphical) and model.reused:
+        entries = ", ".join(map(str, model.reused))
+        guarantee += f", beyond what journal entries {entries} released, of which it was made as well"
     return Synthetic(
-        guarantee=settled.guarantee,
+        guarantee=guarantee,
         cost=settled.cost,
         expected_error=expected_error,
         provenance=settled.provenance,

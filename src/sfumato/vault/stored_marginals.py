@@ -1,7 +1,8 @@
 """Marginals that were released of a table before: read back from the journal's stored answers, free to use again.
 
 An answer that is stored is public to whoever it was shown to.  Computing with it is post-processing, and costs the
-dataset nothing.  An analyst with a name gets what the account of that name was charged for, and nothing else.
+dataset nothing.  An analyst with a name gets what the account of that name was charged for, and nothing else: neither
+other marginals, nor a release that was made of them, whose own loss does not cover what they tell.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from sfumato.vault.questions import Marginal, StoredMarginal
 
 STORED = (("query", "tally"), ("vault", "measure"))
 """Families and methods whose answers are noisy tables, each under its place among the questions."""
+
+REUSING = "synthesize"
+"""The family whose methods may use stored marginals."""
+
+REUSED = "reused"
+"""Where the payload of such a method names the journal's entries whose marginals it was made of."""
 
 
 def stored_marginals(domain: Domain, answers: Sequence[StoredAnswer]) -> tuple[StoredMarginal, ...]:

@@ -20,7 +20,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
-from sfumato.errors import LedgerError, SfumatoError
+from sfumato.errors import BudgetError, LedgerError, SfumatoError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
@@ -31,7 +31,7 @@ from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, sel
 from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, beyond_bounds
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
-from sfumato.vault.stored_marginals import STORED, stored_marginals
+from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
 
 if TYPE_CHECKING:
     from sfumato.ledger import DeferredLedger
@@ -160,7 +160,8 @@ class Vault:
             retry_key: the same for all attempts at one request.
 
         Raises:
-            BudgetError: the ledger refuses the charge, or the method asks for more than it reserved.
+            BudgetError: the ledger refuses the charge, the method asks for more than it reserved, or what was answered
+                before was made of marginals that the analyst was not charged for.
         """
         charge = charge or loss.charge
         noise = DrawnEntropy(self.entropy)
@@ -168,16 +169,23 @@ class Vault:
         parameters = {**request.parameters, "loss": loss_json(loss)}
         question = self._question(request, parameters)
         terms = self._terms(request, statement, retry_key)
+        reusing = request.family == REUSING
+        if reusing and self.analyst is not None:
+            self._refuse_answered(question)
         with self.ledger.releasing(question, charge, drawn=lambda: noise.drawn, **terms) as reserved:
             if reserved.answer is None:
                 within = PrivacyFilter(charge)
-                mechanisms = TableMechanisms(self._exactly, within=within, entropy=noise, stored=self._stored)
+                stored = self._stored if reusing else tuple
+                mechanisms = TableMechanisms(self._exactly, within=within, entropy=noise, stored=stored)
                 try:
                     payload = run(mechanisms)
                 finally:
                     noise.end()  # before anybody decides whether noise was drawn
                 reserved.settle(encode(payload))
-        return self._settled(request, parameters, reserved.answered(), charge, statement)
+        settled = self._settled(request, parameters, reserved.answered(), charge, statement)
+        if reusing and self.analyst is not None:
+            self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
+        return settled
 
     def disclose(
         self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
@@ -248,6 +256,27 @@ class Vault:
         """The marginals that were released before, to whoever asks where analysts are told apart."""
         answers = self.ledger.answers(STORED, self.encoded.version, analyst=self.analyst)
         return stored_marginals(self.domain, answers)
+
+    def _refuse_answered(self, question: Question) -> None:
+        """Refuse a question, before it is charged, whose stored answer the analyst may not be shown."""
+        method = (question.family, question.method)
+        for answer in self.ledger.answers([method], question.dataset_version, analyst=None):
+            if answer.question.parameters == question.parameters:
+                self._refuse_made_of_others(decode(answer.body))
+
+    def _refuse_made_of_others(self, payload: Payload) -> None:
+        """Refuse to show an analyst what was made of marginals that this account was not charged for.
+
+        Raises:
+            BudgetError: it was; its charge alone would not cover what it tells.
+        """
+        made_of = set(payload.get(REUSED, ()))
+        charged = self.ledger.answers(STORED, self.encoded.version, analyst=self.analyst) if made_of else []
+        if made_of - {answer.number for answer in charged}:
+            raise BudgetError(
+                "this release was made of marginals that your account was not charged for; ask for these marginals "
+                "first, or for a release on other terms"
+            )
 
     def _question(self, request: Request, parameters: Mapping[str, Any]) -> Question:
         """The request as the journal knows it: of this domain, and of this version of what is read of the table."""
