@@ -133,8 +133,8 @@ def test_the_reach_of_a_sum_is_no_less_than_its_quantile_and_not_much_more(noise
     )
 
 
-def noisy(values: np.ndarray, groups: tuple, variance: int = 4) -> NoisyTable:
-    return NoisyTable(("a", "b"), groups, values, DiscreteGaussian(variance), fresh=True)
+def noisy(values: np.ndarray, groups: tuple, variance: int = 4, *, fresh: bool = True) -> NoisyTable:
+    return NoisyTable(("a", "b"), groups, values, DiscreteGaussian(variance), fresh)
 
 
 def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
@@ -180,6 +180,9 @@ def test_a_margin_is_that_of_the_table_that_tells_most_and_carries_the_noise_of_
     assert turned.counts.tolist() == [[1, 3, 5], [2, 4, 6]]
     assert margin([coarse, fine], ("b",), domain).noise == DiscreteGaussian(1)
     assert margin([], ("a",), domain) is None
+    first = noisy(fine.values, (None, None), variance=400, fresh=False)  # whose noise decides on groups, or on none
+    assert margin([fine, first], ("a",), domain).noise == DiscreteGaussian(400)
+    assert margin([coarse, first], ("a",), domain).noise == DiscreteGaussian(400)
 
 
 def test_strength_is_none_of_independent_columns_and_whole_of_equal_ones() -> None:

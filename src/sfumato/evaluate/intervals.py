@@ -68,15 +68,6 @@ def newcombe(first: Proportion, second: Proportion, *, error: float) -> Interval
     )
 
 
-def clopper_pearson_low(share: Proportion, *, error: float) -> float:
-    """Exact lower confidence bound of a proportion, one-sided (Clopper and Pearson 1934)."""
-    if share.successes == 0:
-        return 0.0
-    from scipy.special import betaincinv
-
-    return float(betaincinv(share.successes, share.trials - share.successes + 1, error))
-
-
 def _normal_quantile(probability: float) -> float:
     from scipy.special import ndtri
 

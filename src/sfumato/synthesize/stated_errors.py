@@ -59,11 +59,14 @@ class Margin:
 def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> Margin | None:
     """The noisy table that tells most of these attributes, summed over its others; None where none holds them.
 
-    That with the finest groups is taken, of several the one with least noise: neither depends on what the noise was.
+    That with the finest groups is taken, of several one that was measured before the groups were made, as its noise
+    decided on them: were it left out where no group came of it, its errors would be stated only where it is far off.
+    Then that with least noise.
     """
     held = [table for table in tables if set(attributes) <= set(table.attributes)]
-    sums = [_summed(table, tuple(attributes), domain) for table in held]
-    return min(sums, key=lambda one: (-one.counts.size, one.deviation), default=None)
+    sums = [(table.fresh, _summed(table, tuple(attributes), domain)) for table in held]
+    best = min(sums, key=lambda one: (-one[1].counts.size, one[0], one[1].deviation), default=None)
+    return None if best is None else best[1]
 
 
 def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> Margin:

@@ -189,10 +189,17 @@ class Positions(Measurable):
     """How far values lie above the middles of their cells, weighted by cell and summed over all rows: one number.
 
     With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)``, where low_c and
-    high_c are what the bounds of the cell round to; a row without a number adds nothing.  v lies between them, or
-    one step beside where the unit is not one whole number: sensitivity is the largest of
-    ``weights[c] * (high_c - low_c)``, with two steps more for such units.  ``weights`` has one whole number from 0 for
-    each declared cell.
+    high_c are what the bounds of the cell round to; a row without a number adds nothing.
+
+    Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
+    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  Where v was rounded, as a float, it may
+    lie one step beside them: the width counts two steps more.  A unit of m rows moves the sum by at most m s, squared
+    m^2 s^2.  The loss is that of the noise which is scaled to it, as of every measurable question.
+
+    Args:
+        value: an attribute of numbers.
+        unit: of the fixed point, positive, in the attribute's own unit.
+        weights: one whole number from 0 for each declared cell; public.
     """
 
     value: str
