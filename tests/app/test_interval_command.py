@@ -34,6 +34,8 @@ def test_a_saved_release_answers_with_intervals_and_spends_nothing(model: Path) 
     text = sfumato("interval", "saved.model", f"{SELECT} town = 'T1'", "--among", "married = 'yes'", cwd=model).stdout
     assert text.startswith("share where town in T1 among married in yes: 0.")
     assert "Cost: nothing" in text
+    assert "Stated by the file alone" in text
+    assert "Stated by the file alone" in found["trust"]
     apart = sfumato(
         "interval", "saved.model", f"{SELECT} town = 'T1'", "--among", "married = 'yes'",
         "--minus", f"{SELECT} town = 'T1'", "--minus-among", "married = 'never'", "--json", cwd=model,
@@ -62,6 +64,7 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(model: Path, arguments:
 def test_copies_are_drawn_by_themselves_and_say_what_they_are_not_for(model: Path) -> None:
     said = sfumato("sample", "saved.model", "--out", "copy.csv", "--copies", "3", "--json", cwd=model)
     found = json.loads(said.stdout)
+    assert "Stated by the file alone" in found["trust"]
     assert found["copies"] == ["copy-1.csv", "copy-2.csv", "copy-3.csv"]
     texts = {(model / name).read_text() for name in found["copies"]}
     assert len(texts) == 3

@@ -173,6 +173,9 @@ def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(work
         assert said in described.stdout
     assert (workspace / "again.md").read_text() == beside
     assert json.loads(sfumato("describe", "out.parquet", "--json", cwd=workspace).stdout) == told["codebook"]
+    assert "Stated by the file alone" in described.stderr
+    for page in (beside, (workspace / "again.html").read_text()):
+        assert "1, which confirms what stands here" in page
     assert b"synthetic" in pq.read_schema(workspace / "out.parquet").metadata[b"sfumato.notice"]
 
     release(workspace, *RHO[:2], "--out", "c.csv", "--json")

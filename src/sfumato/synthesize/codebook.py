@@ -364,7 +364,10 @@ def facts(book: Codebook) -> list[tuple[str, object]]:
         *([("Loss", loss)] if loss else []),
         ("Method", book.method),
         ("Sfumato", book.version or "-"),
-        ("Journal entry", "-" if book.journal_entry is None else str(book.journal_entry)),
+        (
+            "Journal entry",
+            "-" if book.journal_entry is None else f"{book.journal_entry}, which confirms what stands here",
+        ),
         ("Domain", book.domain or "-"),
     ]
 

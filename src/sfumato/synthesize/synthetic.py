@@ -173,6 +173,12 @@ _DAMAGED = (
 )
 """What reading a file that somebody made up can fail with."""
 
+STATED_BY_A_FILE = (
+    "Stated by the file alone, and whoever has it can write another statement, other noise and other errors into it: "
+    "the journal of the ledger has the release."
+)
+"""What is said beside everything that is read off a file; its digest finds damage, and no intent."""
+
 _DIGEST = 32  # bytes of SHA-256 before the content, by which a damaged file is told from a sound one
 
 

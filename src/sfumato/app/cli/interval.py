@@ -40,7 +40,7 @@ def interval(
     Name the question before you look at the rows.  It costs nothing: everything is read off the saved release.
     """
     from sfumato.query import interval as of_release
-    from sfumato.synthesize.synthetic import load
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
 
     if minus_among is not None and minus is None:
         raise InputError("--minus-among belongs to --minus")
@@ -54,7 +54,8 @@ def interval(
         confidence=confidence,
     )
     notes = "".join(f"\nNote: {remark}" for remark in found.remarks)
-    result(found.to_json(), f"{found}\nCost: nothing\nGuarantee: {release.guarantee}{notes}", as_json=as_json)
+    text = f"{found}\nCost: nothing\nGuarantee: {release.guarantee}\n{STATED_BY_A_FILE}{notes}"
+    result({**found.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
 
 
 def _asked(statement: str, among: str | None, domain: Domain) -> Query | Share | str:

@@ -182,6 +182,7 @@ def describe(
 ) -> None:
     """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses."""
     from sfumato.synthesize.codebook import read_codebook
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text
 
     if html is not None:
@@ -197,6 +198,7 @@ def describe(
 
         save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
+    remark(STATED_BY_A_FILE)
     result(book.to_json(), _described(book), as_json=as_json)
 
 
@@ -260,7 +262,7 @@ def sample(
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
     from sfumato.synthesize.codebook import codebook_path
-    from sfumato.synthesize.synthetic import load
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
     from sfumato.vault.release import save_text, writable
 
     files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
@@ -283,9 +285,10 @@ def sample(
             + (f" among its {release.model.total:,}" if given else "")
             + "; --rows draws as many as you ask for."
         )
-    text = f"Guarantee: {release.guarantee}\nCost: nothing"
+    text = f"Guarantee: {release.guarantee}\n{STATED_BY_A_FILE}\nCost: nothing"
     written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": _NO_COMBINING}
-    result({**written, "rows": len(drawn), "guarantee": release.guarantee}, text, as_json=as_json)
+    said = {"rows": len(drawn), "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
+    result({**written, **said}, text, as_json=as_json)
 
 
 def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
