@@ -207,6 +207,15 @@ def test_what_a_level_cannot_mean_is_refused_with_its_place(text, says) -> None:
         statement(text, DOMAIN)
 
 
+def test_a_level_of_an_attribute_without_a_hierarchy_is_named() -> None:
+    bare = parse({key: value for key, value in DOCUMENT.items() if key != "hierarchies"})
+    for text in ("SELECT COUNT(*) FROM t GROUP BY chapter(diag)", "SELECT COUNT(*) FROM t WHERE chapter(diag) = 'IX'"):
+        with pytest.raises(QueryError, match="no level 'chapter' of 'diag', which has no hierarchy"):
+            statement(text, bare)
+    with pytest.raises(QueryError, match="expressions are not part"):  # a function of SQL
+        statement("SELECT COUNT(*) FROM t GROUP BY lower(diag)", bare)
+
+
 def test_a_level_that_is_not_there_is_refused_before_the_charge() -> None:
     held = vault()
     for query in (table("verse(diag)"), table("diag", "chapter(diag)")):

@@ -6,15 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.synthesize.conftest import integer, table_of
 
-from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import Synthetic, load, mst
+from sfumato.synthesize import Synthetic, Zeros, load, mst
 from sfumato.synthesize.codebook import KEY, NOTICE, NOTICE_KEY, Codebook, codebook_path, printable, read_codebook
 from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
@@ -25,8 +26,6 @@ SAVED = Path(__file__).parent / "saved"
 
 @pytest.fixture(scope="module")
 def release() -> Synthetic:
-    import numpy as np
-
     town = Categorical(name="town", values=("a|b", "<i>c", HOSTILE), unknown=Unknown.DROP)
     domain = Domain((integer("age", 12), town, integer("kids", 4)))
     counts = np.random.default_rng(1).integers(0, 40, domain.shape)
@@ -71,6 +70,20 @@ def test_a_selection_of_rows_has_no_errors_of_its_own(release) -> None:
     found = some.codebook
     assert all(column.worst is None for column in found.columns)
     assert not any(pair.measured for pair in found.pairs)
+
+
+def test_it_says_what_the_domain_and_rules_put_into_the_rows_or_keep_out(book) -> None:
+    pay = Integer(name="pay", minimum=0, maximum=99, edges=(0, 1, 2), typical=30, unknown=Unknown.CLAMP)
+    table = table_of(Domain((pay, integer("kids", 4))), np.full((3, 4), 9))
+    impossible = np.zeros((3, 4), dtype=bool)
+    impossible[0, 3] = True
+    zeros = (Zeros(("pay", "kids"), impossible),)
+    ruled = mst(SimulatedVault(table, seed=1), loss=Rho("0.05"), total=PublicTotal(108), zeros=zeros).codebook
+    open_end = "How far values of pay go beyond 2..99: that cell is open, and every row of it was given 30."
+    rules = "Whether there are rows that rules over pay x kids call impossible: none is drawn, whatever the table has."
+    assert ruled.not_for[-2:] == (open_end, rules)
+    assert Codebook.parse(json.dumps(ruled.to_json()).encode()) == ruled
+    assert not any("was given" in each or "impossible" in each for each in book.not_for)
 
 
 def test_markdown_shows_text_as_text(book) -> None:

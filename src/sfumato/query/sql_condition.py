@@ -114,7 +114,7 @@ def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN40
     Functions that SQL knows are read so as well: nothing is ever computed.
 
     Raises:
-        QueryError: the attribute has a hierarchy, and no level of that name.
+        QueryError: the attribute has no level of that name, and SQL no such function or the attribute a hierarchy.
     """
     from sqlglot import exp
 
@@ -123,7 +123,9 @@ def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN40
     given = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
     columns = [part for part in given if isinstance(part, exp.Expression)]
     of = name_of(columns[0], domain.names) if len(columns) == 1 else None
-    if of is None or all(hierarchy.attribute != of for hierarchy in domain.hierarchies):
+    if of is None:
+        return None
+    if not isinstance(node, exp.Anonymous) and all(hierarchy.attribute != of for hierarchy in domain.hierarchies):
         return None
     name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
     try:

@@ -217,7 +217,9 @@ def read_codebook(path: str | Path) -> Codebook:
     kind = place.suffix.lower()
     if kind not in (".parquet", ".arrow"):
         beside = codebook_path(place)
-        where = f"read {beside.name} beside it" if beside.is_file() else "it stands in a .codebook.md file beside it"
+        where = (
+            f"read {beside.name} beside it" if beside.is_file() else "that of a release stands in a .codebook.md file"
+        )
         raise InputError(f"{place} is no Parquet or Arrow file, which carry a codebook; {where}", culprit=path)
     try:
         if kind == ".parquet":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
         pairs=pairs,
         pairs_left_out=left_out,
         good_for=tuple(_good_for(columns, pairs, model.total)),
-        not_for=tuple(_not_for(columns, pairs, tables)),
+        not_for=(*_not_for(columns, pairs, tables), *_not_of_the_table(model.domain, provenance)),
     )
 
 
@@ -281,3 +282,19 @@ def _not_for(
             "often half of that."
         )
     yield "Standard errors and tests computed as if the rows were the data: they leave out the noise and the model."
+
+
+def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
+    """What the domain or rules put into the rows, or kept out of them, without a look at the table."""
+    for attribute in domain:
+        if not isinstance(attribute, Categorical) and attribute.typical is not None:
+            yield (
+                f"How far values of {attribute.name} go beyond {attribute.labels()[attribute.declared - 1]}: that cell "
+                f"is open, and every row of it was given {attribute.typical}."
+            )
+    zeros = provenance.get("parameters", {}).get("zeros") or ()
+    if ruled := [" x ".join(map(str, attributes)) for attributes, *_ in zeros]:
+        yield (
+            f"Whether there are rows that rules over {listed(list(dict.fromkeys(ruled)))} call impossible: none is "
+            "drawn, whatever the table has."
+        )

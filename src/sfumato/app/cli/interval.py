@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.query import Query, Share
 
-AmongOption = Annotated[
-    str | None, typer.Option(help="Ask for the share of the rows counted among those that meet this condition.")
-]
-
 
 def interval(
     model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
     statement: Annotated[
         str, typer.Argument(metavar="SELECT", help="One COUNT, SUM or AVG of the synthetic table, without GROUP BY.")
     ],
-    among: AmongOption = None,
+    among: Annotated[
+        str | None, typer.Option(help="Ask for the share of the rows counted among those that meet this condition.")
+    ] = None,
     minus: Annotated[
         str | None, typer.Option(help="Another such SELECT: ask for the difference of the two answers.")
     ] = None,
-    minus_among: AmongOption = None,
+    minus_among: Annotated[
+        str | None, typer.Option(help="The same as --among, for the answer of --minus that is taken away.")
+    ] = None,
     half_width: Annotated[
         str | None, typer.Option(help="Of a direct answer, for its price where there is no interval.")
     ] = None,
