@@ -93,6 +93,13 @@ def test_values_that_are_none_are_refused(text: str) -> None:
         read_yaml(text)
 
 
+@pytest.mark.parametrize("text", ["010", "00", "0x1F", "0b11", "1_000", "1:30", "190:20:30", "01.5", "1_0.5", "1:30.5"])
+def test_numbers_that_are_not_decimal_are_texts(text: str) -> None:
+    assert read_yaml(f"[{text}, 0, -7, +12, 2.5, -0.25, .5, 1.0e+300, .inf]") == [
+        *(text, 0, -7, 12, 2.5, -0.25, 0.5, 1e300, float("inf"))
+    ]
+
+
 def test_what_yaml_may_repeat_is_read() -> None:
     assert read_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\nz: [{a: yes}, {a: off}]") == {
         "x": {"a": 1},

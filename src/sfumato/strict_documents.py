@@ -1,8 +1,8 @@
 """JSON and YAML as documents of this project are read, where what could mean two things is refused, and written.
 
 Python's reader of JSON and PyYAML take the last of two equal keys; the first accepts ``NaN``, the second reads ``yes``
-and ``off`` as booleans.  Whoever checks a document with one reader and uses it with another would then see two
-documents, and whoever reads it with their eyes another one still.
+and ``off`` as booleans, ``010`` as eight and ``1:30`` as ninety.  Whoever checks a document with one reader and uses it
+with another would then see two documents, and whoever reads it with their eyes another one still.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
 
 
 def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
-    """The value of a YAML (or JSON) text, in which only true and false are booleans, as in YAML 1.2.
+    """The value of a YAML (or JSON) text, in which only true and false are booleans, and numbers are decimal: ``010``,
+    ``0x1F``, ``1_000`` and ``1:30`` are texts.
 
     Raises:
         InputError: no YAML, a key twice in one mapping, a date of no calendar, or a nesting or number beyond all
@@ -125,6 +126,16 @@ def _no_constant(_: str) -> None:
 
 
 _BOOLEAN, _MERGE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge"
+_INTEGER, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_PLAIN = {
+    _BOOLEAN: ("true|True|TRUE|false|False|FALSE", "tTfF"),
+    _FLOAT: (
+        r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    _INTEGER: ("[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+}
+"""How a boolean or number is written, and with what it begins; PyYAML's own patterns take in more."""
 
 
 @cache
@@ -155,10 +166,11 @@ def _readers() -> tuple[type[Any], type[Any]]:
         pass
 
     Reader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _PLAIN]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    Reader.add_implicit_resolver(_BOOLEAN, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+    for tag, (written, first) in _PLAIN.items():
+        Reader.add_implicit_resolver(tag, re.compile(f"^(?:{written})$"), list(first))
     return Reader, TextReader
 
 

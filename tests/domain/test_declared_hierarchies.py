@@ -100,6 +100,14 @@ def test_hierarchies_that_do_not_fit_are_refused(hierarchies: str, says: str) ->
         domain_of(f"{PLAIN}hierarchies: {hierarchies}\n")
 
 
+def test_labels_that_look_like_numbers_stay_as_they_are_written(tmp_path: Path) -> None:
+    rows = "[[I10, 010, 1_0], [I21, 0x1F, 1_0], [J01, 1:30, 007], [K35, 2024-01, 007]]"
+    (tmp_path / "people.yaml").write_text(f"{PLAIN}hierarchies: {{diag: {{levels: [block, chapter], rows: {rows}}}}}\n")
+    domain = load(tmp_path / "people.yaml")
+    assert domain.grouping("block(diag)").labels[:4] == ("010", "0x1F", "1:30", "2024-01")
+    assert domain.grouping("chapter(diag)").labels[:2] == ("1_0", "007")
+
+
 def test_an_absent_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "people.yaml").write_text(f"{PLAIN}hierarchies: {{diag: {{file: absent.csv}}}}\n")
     with pytest.raises(DomainError, match="cannot read the hierarchy"):

@@ -179,8 +179,11 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
                 role=role,
             )
         case _:
-            typical = float(body["typical"]) if "typical" in body else None
-            reals = tuple(map(float, body["edges"]))
+            try:
+                typical = float(body["typical"]) if "typical" in body else None
+                reals = tuple(map(float, body["edges"]))
+            except OverflowError:  # a whole number with some hundred digits
+                raise DomainError(f"attribute {name!r} has an edge or a typical value beyond 1.8e308") from None
             return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical, role=role)
 
 
