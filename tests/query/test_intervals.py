@@ -12,7 +12,7 @@ from tests.query.conftest import DOMAIN
 
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
-from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import ask, count, table, total
 from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins
@@ -90,3 +90,20 @@ def test_an_answer_is_a_table(simulated) -> None:
     assert found.column_names == ["sex", "member", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
     assert found.to_pylist() == answer.rows
     assert len(answer) == len(answer.to_pandas()) == 12
+
+
+SMALL = [DiscreteLaplace(scale) for scale in ("0.2", "0.3", "0.5", "0.7", "1", "2")]
+SMALL += [DiscreteGaussian(variance) for variance in ("0.1", "0.2", "0.5", "1", "2", "4")]
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=str)
+@pytest.mark.parametrize("confidence", [Fraction(9, 10), Fraction(95, 100), Fraction(99, 100)])
+def test_the_interval_of_a_sum_of_small_noise_holds_as_often_as_stated(noise, confidence) -> None:
+    """Exactly, by adding up the distribution of the sum: its values are integers, with none in between."""
+    single = np.array([noise.pmf(abs(k)) for k in range(-60, 61)])
+    sums, certainty = single, Certainty.of(confidence)
+    for many in range(2, 40):
+        sums = np.convolve(sums, single)
+        size = np.abs(np.arange(len(sums)) - len(sums) // 2)
+        (half,) = certainty.spread(noise, np.array([many * noise.variance]))
+        assert sums[size > half].sum() <= 1 - confidence

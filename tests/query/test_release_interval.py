@@ -279,3 +279,17 @@ def test_a_histogram_of_a_pure_loss_has_intervals() -> None:
     found = interval(release, count("town = 'b'"), confidence="0.999999")
     assert held(found, (TOWN == 1).sum())
     assert release.tables[0].noise == DiscreteLaplace(1)
+
+
+@pytest.mark.parametrize("noise", [DiscreteLaplace("0.2"), DiscreteGaussian("0.5"), DiscreteGaussian("0.1")], ids=str)
+@pytest.mark.parametrize("most", [1, 4, 18])
+def test_an_interval_of_a_sum_of_small_noise_holds_as_often_as_stated(noise, most) -> None:
+    """Exactly, by adding up the distribution of the noise of so many cells: a count has no values between."""
+    found = interval(Kept((noisy(("age",), (None,), noise),)), count(f"age <= {most}"))
+    assert found.table is not None
+    half = (found.table.high - found.table.low) / 2
+    single = np.array([noise.pmf(abs(k)) for k in range(-60, 61)])
+    sums = np.ones(1)
+    for _ in range(most + 1):
+        sums = np.convolve(sums, single)
+    assert sums[np.abs(np.arange(len(sums)) - len(sums) // 2) > half + 1e-9].sum() <= 0.05

@@ -104,16 +104,24 @@ class Certainty:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
         return _half_width(noise, self.confidence, numbers)
 
-    def spread(self, noise: Additive, variance: FloatArray) -> FloatArray:
-        """Half-width for a sum of noises of this variance: as many standard deviations as one noise or the normal
-        distribution needs, whichever are more.
+    def deviations(self, noise: Additive) -> float:
+        """Standard deviations within which a sum of noises lies, but for less than one step of its integers: as many as
+        one noise or the normal distribution needs, whichever are more.
 
         Sums of independent noises lie between the two; below 90 % of confidence it is the normal one that is wider.
         """
         if not noise.variance:  # at a huge loss: too small for a double
-            return np.zeros_like(variance)
-        normal_deviations = NormalDist().inv_cdf(float(1 + self.confidence) / 2)
-        return max(self.half_width(noise) / math.sqrt(noise.variance), normal_deviations) * np.sqrt(variance)
+            return 0.0
+        normal = NormalDist().inv_cdf(float(1 + self.confidence) / 2)
+        return max(self.half_width(noise) / math.sqrt(noise.variance), normal)
+
+    def spread(self, noise: Additive, variance: FloatArray) -> FloatArray:
+        """Half-width for a sum of several noises, each counted once at most, of this variance.
+
+        It is one row more than the deviations: sums of integers have no values between, so that without it those of
+        small noise lie outside up to four times as often as stated.
+        """
+        return self.deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
 
     def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
         """Noisy integers in units, each with the same noise."""

@@ -53,8 +53,8 @@ class Term:
 class View:
     """Counts as a question sees them: one axis an attribute that it names, over groups of its codes.
 
-    Each cell carries noise of ``variance``, independent of all others; ``spread`` of its standard deviations make an
-    interval.
+    Each cell carries noise of ``variance``, independent of all others; ``spread`` of its standard deviations, and one
+    step of its integers, make an interval.
     """
 
     counts: FloatArray
@@ -70,8 +70,7 @@ def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: 
     summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
     cells = math.prod(table.values.shape[axis] for axis in others)
     groups = tuple(table.group_numbers(name, domain) for name in names)
-    spread = float(certainty.spread(table.noise, np.ones(1))[0])
-    return View(summed, groups, cells * table.noise.variance, spread)
+    return View(summed, groups, cells * table.noise.variance, certainty.deviations(table.noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +140,12 @@ def estimate(
     sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, _rows(tables, domain, certainty)))
     widened = sum(answer.widened for answer in answers)
     spread = max(view.spread for view in views)
+    steps = [float(np.abs(slope).max()) for slope, view in zip(slopes, views, strict=True) if view.variance]
+    step = max(steps, default=0.0)  # what one row of noise moves: sums of small noise have no values between
     errors = (math.sqrt(noise), math.sqrt(noise + sampling))
     value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
-    return DirectEstimate(value, errors, (spread * errors[0] + widened, spread * errors[1] + widened), widened), used
+    halves = (spread * errors[0] + step + widened, spread * errors[1] + step + widened)
+    return DirectEstimate(value, errors, halves, widened), used
 
 
 def _rows(tables: Sequence[NoisyTable], domain: Domain, certainty: Certainty) -> float:
