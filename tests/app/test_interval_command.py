@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 from tests.app.test_cli import sfumato
 from tests.app.test_synthesizing import release, workspace
+
+from sfumato.vault.interface import decode, encode
 
 __all__ = ["workspace"]  # a fixture
 
@@ -75,3 +78,18 @@ def test_copies_are_drawn_by_themselves_and_say_what_they_are_not_for(model: Pat
     refused = sfumato("sample", "saved.model", "--out", "more.csv", "--copies", "2", cwd=model, code=2)
     assert "more-2.csv exists" in refused.stderr
     assert not (model / "more-1.csv").exists()
+
+
+def test_a_statement_that_somebody_wrote_into_a_model_cannot_move_the_cursor(model: Path) -> None:
+    payload = decode((model / "saved.model").read_bytes()[32:])
+    payload["release"]["statement"]["guarantee"] = "all is well\x1b[2J\nGuarantee: none needed"
+    stored = encode(payload)
+    (model / "edited.model").write_bytes(hashlib.sha256(stored).digest() + stored)
+    for command in (
+        ["interval", "edited.model", f"{SELECT} town = 'T1'"],
+        ["sample", "edited.model", "--out", "e.csv"],
+    ):
+        said = sfumato(*command, cwd=model).stdout
+        assert "\x1b" not in said
+        assert said.count("\nGuarantee:") + said.startswith("Guarantee:") == 1
+        assert "Stated by the file alone" in said

@@ -40,6 +40,7 @@ def interval(
     Name the question before you look at the rows.  It costs nothing: everything is read off the saved release.
     """
     from sfumato.query import interval as of_release
+    from sfumato.synthesize.codebook import printable
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
 
     if minus_among is not None and minus is None:
@@ -54,7 +55,7 @@ def interval(
         confidence=confidence,
     )
     notes = "".join(f"\nNote: {remark}" for remark in found.remarks)
-    text = f"{found}\nCost: nothing\nGuarantee: {release.guarantee}\n{STATED_BY_A_FILE}{notes}"
+    text = f"{found}\nCost: nothing\nGuarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}{notes}"
     result({**found.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
 
 

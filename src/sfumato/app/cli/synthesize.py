@@ -261,7 +261,7 @@ def sample(
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
-    from sfumato.synthesize.codebook import codebook_path
+    from sfumato.synthesize.codebook import codebook_path, printable
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
     from sfumato.vault.release import save_text, writable
 
@@ -285,7 +285,7 @@ def sample(
             + (f" among its {release.model.total:,}" if given else "")
             + "; --rows draws as many as you ask for."
         )
-    text = f"Guarantee: {release.guarantee}\n{STATED_BY_A_FILE}\nCost: nothing"
+    text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
     written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": _NO_COMBINING}
     said = {"rows": len(drawn), "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
     result({**written, **said}, text, as_json=as_json)
@@ -311,5 +311,7 @@ def _code(domain: Domain, name: str, label: str) -> int:
     labels = domain[name].labels()
     if label not in labels:
         few = labels if len(labels) <= _MOST_LISTED else (*labels[: _MOST_LISTED // 2], "...", labels[-1])
-        raise InputError(f"{name} has no cell {label!r}; it has {len(labels)}: {', '.join(few)}")
+        from sfumato.synthesize.codebook import printable
+
+        raise InputError(f"{name} has no cell {label!r}; it has {len(labels)}: {printable(', '.join(few))}")
     return labels.index(label)
