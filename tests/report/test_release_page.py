@@ -47,7 +47,15 @@ def test_the_page_says_what_is_known_and_what_is_not(book) -> None:
     assert "script" not in elements.tags
     assert "img" not in elements.tags
     assert all(address and address.startswith("#") for address in elements.loaded)
-    for shown in (NOTICE, "Good for", "Not good for", "modelled", "Values of age", "Methods that were considered"):
+    for shown in (
+        NOTICE,
+        "Good for",
+        "Not good for",
+        "modelled",
+        "Values of age",
+        "Methods that were considered",
+        "a band around it where",
+    ):
         assert shown in text
     for column in book.columns:
         assert f"No value is off by more than {column.worst:,} rows" in text

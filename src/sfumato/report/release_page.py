@@ -86,8 +86,9 @@ def _columns(book: Codebook) -> Markup:
     left_out = len(book.columns) - _MOST_DRAWN
     return Markup(
         '<p class="note">Bars are the rows of the file, scaled to the table; where they are measured, an upright line '
-        "shows where the table's own number lies, with 95 %. Brown bars of one shade beside each other are a group: in "
-        'tables of several columns they were measured as one.</p><div class="grid">{}</div>{}'
+        "shows where the table's own number lies, with 95 %. Of many values a line shows the rows, and a band "
+        "around it where the table's own numbers lie. Brown bars, or stretches below the line, of one shade beside "
+        'each other are a group: tables of several columns measured them as one.</p><div class="grid">{}</div>{}'
     ).format(figures, Markup("<p>{} more columns are left out here.</p>").format(left_out) if left_out > 0 else "")
 
 
