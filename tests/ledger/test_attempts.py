@@ -133,7 +133,7 @@ def test_a_link_to_a_ledger_leads_to_the_same_locks(tmp_path):
     try:
         assert began.wait(60)
         with ThreadPoolExecutor(1) as pool, open_people(f"sqlite:///{link}") as ledger:
-            found = pool.submit(ledger.release, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
+            found = pool.submit(release, ledger, question(), TENTH, lambda: b"mine", statement="pure", unit=ROW)
             with pytest.raises(TimeoutError):
                 found.result(0.3)
             go_on.set()

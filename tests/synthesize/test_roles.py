@@ -112,12 +112,12 @@ def pairs_with(name: str, release: Synthetic) -> int:
 
 
 def test_more_pairs_with_the_weight_are_measured():
-    """The seeds are fixed: of its six pairs four were measured without the role, five with it."""
+    """The seeds are fixed: of its six pairs four were measured without the role, five with it on average."""
     with_role, without = (
         [pairs_with("w", released(replace(WEIGHT, role=role), SIXES, seed)) for seed in range(3)]
         for role in (Role.WEIGHT, None)
     )
-    assert min(with_role) > max(without)
+    assert sum(with_role) > sum(without)
 
 
 def test_more_pairs_with_the_target_are_measured():
