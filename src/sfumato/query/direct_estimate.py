@@ -120,7 +120,7 @@ def estimate(
         return "the release keeps no noisy tables: its method measures other queries, or its version kept none", []
     if not views:
         return (
-            "no table was measured that holds all that is asked about, on groups that the question does not cut",
+            "no table measured for this release holds what is asked about, on groups that the question does not cut",
             [],
         )
     answers: list[_Answer] = []

@@ -279,7 +279,7 @@ def _pairs(book: Codebook) -> Markup:
         'that a combination of two values is off by. {}</p><ul class="key">'
         '<li><span style="background:{}"></span>measured, weak</li>'
         '<li><span style="background:{}"></span>measured, strong</li>'
-        '<li><span class="hatched"></span>modelled: not measured, error not known</li></ul>'
+        '<li><span class="hatched"></span>modelled: not measured for this release, error not known</li></ul>'
         '<div class="scroll" tabindex="0" role="region" aria-label="Matrix of pairs">'
         '<table class="matrix"><thead><tr><td class="empty"></td>{}</tr></thead><tbody>{}</tbody></table></div>{}'
     ).format(

@@ -259,8 +259,9 @@ def _not_for(
     modelled = [pair for pair in pairs if not pair.measured]
     if modelled:
         yield (
-            f"What goes with what in pairs that were not measured, such as {listed(map(crossed, modelled[:3]))}: the "
-            "rows show what the model takes them to be, and how wrong that is nobody knows."
+            "What goes with what in pairs that were not measured for this release, such as "
+            f"{listed(map(crossed, modelled[:3]))}: the rows show what the model takes them to be, and how wrong that "
+            "is cannot be told from it."
         )
     wide = sorted(
         (p for p in pairs if p.misplaced is not None and p.misplaced > _CLOSE), key=lambda p: -(p.misplaced or 0)
