@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             file = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.name else file))
+            item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.nodeid else file))
 
 
 @pytest.fixture(scope="session")
