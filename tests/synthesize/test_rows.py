@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import csv, feather, parquet
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
-from sfumato.synthesize.product import OTHER, round_to_total, to_arrow
+from sfumato.synthesize import product
+from sfumato.synthesize.product import OTHER, DrawnRows, round_to_total, to_arrow
+from sfumato.vault.release import ReleasedRows
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(0, 10_000), st.integers(0, 1 << 32))
@@ -80,3 +84,37 @@ def test_a_bin_of_integers_is_filled_uniformly_up_to_both_ends():
 def test_no_rows_are_a_table_all_the_same():
     domain = Domain((Categorical(name="text", values=("a",), unknown=Unknown.DROP),))
     assert to_arrow(domain, np.zeros((0, 1), dtype=int), np.random.default_rng(1)).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("a.parquet", parquet.read_table), ("a.csv", csv.read_csv), ("a.arrow", feather.read_table)],
+)
+def test_a_file_is_written_in_blocks_that_are_never_held_together(name, read, tmp_path, monkeypatch):
+    """The rows of the file are those that are handed out, and no value within a cell repeats from block to block."""
+    monkeypatch.setattr(product, "BLOCK", 40)
+    domain = Domain(
+        (
+            Integer(name="age", minimum=0, maximum=10**9 - 1, edges=(0, 10**8), unknown=Unknown.CLAMP),
+            Categorical(name="kind", values=tuple(f"k{number}" for number in range(256)), unknown=Unknown.DROP),
+        )
+    )
+    codes = np.stack([np.ones(100), np.arange(100) + 156], axis=1).astype(np.uint8)
+    rows = ReleasedRows(DrawnRows(domain, codes, np.random.default_rng(5), {b"said": b"synthetic"}))
+    assert (len(rows), rows.columns) == (100, ("age", "kind"))
+    rows.write(tmp_path / name)
+    assert "table" not in vars(rows)
+    made = read(tmp_path / name)
+    assert made.equals(rows.table)
+    assert rows.table.schema.metadata == {b"said": b"synthetic"}
+    assert name.endswith(".csv") or made.schema.metadata == rows.table.schema.metadata
+    assert made["kind"].to_pylist() == [f"k{number}" for number in range(156, 256)]
+    assert len(set(made["age"].to_pylist())) > 95
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path):
+    domain = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
+    rows = ReleasedRows(DrawnRows(domain, np.zeros((0, 1), dtype=np.uint8), np.random.default_rng(1), {}))
+    rows.write(tmp_path / "none.parquet")
+    assert parquet.read_table(tmp_path / "none.parquet").equals(rows.table)
+    assert (len(rows), rows.table.column_names) == (0, ["age"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.synthesize.cell_positions import Position
+from sfumato.synthesize.product import filled
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.stored_marginals import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
@@ -84,13 +85,18 @@ class Graphical:
         Counts are rounded cell by cell of each clique, not drawn row by row; more rows than 262 144 are drawn in
         blocks, each rounded by itself.
         """
+        return filled(self.blocks(random, rows), self.total if rows is None else rows, self.domain, np.int32)
+
+    def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
+        """The rows of :meth:`sample`, a block at a time."""
         size = self.total if rows is None else rows
-        codes = np.empty((max(size, 0), len(self.domain)), dtype=np.int32, order="F")
         for start in range(0, max(size, 1), _BLOCK):
-            groups = sample(self.model, min(_BLOCK, size - start), random)
+            held = min(_BLOCK, size - start)
+            groups = sample(self.model, held, random)
+            codes = np.empty((held, len(self.domain)), dtype=np.int32, order="F")
             for index, name in enumerate(self.domain.names):
-                codes[start : start + _BLOCK, index] = self.coarsenings[name].expand(groups[name], random)
-        return codes
+                codes[:, index] = self.coarsenings[name].expand(groups[name], random)
+            yield codes
 
     def given(self, codes: Mapping[str, Collection[int]]) -> Graphical:
         """The rows whose named attributes have one of the given codes, as a model; its total is how many to expect.

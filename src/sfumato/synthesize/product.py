@@ -8,7 +8,8 @@ null anywhere else, as no number or boolean stands for "not declared".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -60,6 +61,10 @@ class Model(Protocol):
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
         """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
+        ...
+
+    def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
+        """The same rows, a block at a time."""
         ...
 
 
@@ -118,6 +123,10 @@ class Product:
             for name, column in zip(part.attributes, np.unravel_index(cells, part.values.shape), strict=True):
                 codes[:, self.domain.index(name)] = column
         return codes
+
+    def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
+        """The rows of :meth:`sample` in one block, as the counts of all rows are rounded together."""
+        yield self.sample(random, rows)
 
     def payload(self) -> dict[str, Any]:
         """What the ledger stores; :meth:`restore` reads it back."""
@@ -179,6 +188,55 @@ def round_to_total(weights: FloatArray, total: int, random: np.random.Generator)
     return counts
 
 
+BLOCK = 1 << 18
+"""Rows made into Arrow columns, and written, at a time: a column of numbers takes 2 MB."""
+
+
+def filled(blocks: Iterable[CodeArray], rows: int, domain: Domain, kind: type[np.integer[Any]]) -> CodeArray:
+    """Blocks of codes as one array of a type of integers, shape ``(rows, attributes)``."""
+    codes = np.empty((max(rows, 0), len(domain)), dtype=kind, order="F")
+    start = 0
+    for block in blocks:
+        codes[start : start + len(block)] = block
+        start += len(block)
+    return codes
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnRows:
+    """Rows of codes as typed Arrow columns, made a block at a time and the same each time.
+
+    Attributes:
+        domain: of the codes.
+        codes: shape ``(rows, attributes)``, in the smallest type that holds them.
+        random: what values within a cell are drawn with; it is copied, not used up.
+        metadata: of the schema.
+        positions: where numbers lie in their cells, where it was measured.
+    """
+
+    domain: Domain
+    codes: CodeArray
+    random: np.random.Generator
+    metadata: Mapping[bytes, bytes]
+    positions: Mapping[str, Position] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Of all blocks."""
+        return len(self.codes)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Of each block."""
+        return self.domain.names
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        random = deepcopy(self.random)
+        for start in range(0, max(len(self.codes), 1), BLOCK):
+            block = to_arrow(self.domain, self.codes[start : start + BLOCK], random, positions=self.positions)
+            yield block.replace_schema_metadata(dict(self.metadata))
+
+
 def to_arrow(
     domain: Domain, codes: CodeArray, random: np.random.Generator, *, positions: Mapping[str, Position] | None = None
 ) -> pa.Table:
@@ -189,7 +247,7 @@ def to_arrow(
     held = positions or {}
     return pa.table(
         {
-            attribute.name: _column(attribute, codes[:, index], random, held.get(attribute.name))
+            attribute.name: _column(attribute, codes[:, index].astype(np.int64), random, held.get(attribute.name))
             for index, attribute in enumerate(domain)
         }
     )

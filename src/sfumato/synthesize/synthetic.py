@@ -22,7 +22,7 @@ from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.codebook import Codebook
 from sfumato.synthesize.codebook_entries import codebook_of
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.product import Model, Product, refuse_large, to_arrow
+from sfumato.synthesize.product import DrawnRows, Model, Product, filled, refuse_large
 from sfumato.vault.interface import Settled, decode, encode
 from sfumato.vault.release import Release, ReleasedRows, free, whole
 from sfumato.workload.counting_queries import Marginals, Workload
@@ -99,10 +99,11 @@ class Synthetic(Release):
 
     def _drawn(self, rows: int | None, random: np.random.Generator) -> tuple[ReleasedRows, Codebook]:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
-        codes = self.model.sample(random, rows)
-        book = codebook_of(self, self.model, codes)
-        table = to_arrow(self.model.domain, codes, random, positions=self.model.positions)
-        return ReleasedRows(table.replace_schema_metadata(book.metadata())), book
+        model = self.model
+        kind = np.min_scalar_type(max(model.domain.shape) - 1).type  # a byte a code where it has no more than 256 cells
+        codes = filled(model.blocks(random, rows), model.total if rows is None else rows, model.domain, kind)
+        book = codebook_of(self, model, codes)
+        return ReleasedRows(DrawnRows(model.domain, codes, random, book.metadata(), model.positions)), book
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

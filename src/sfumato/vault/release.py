@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -71,6 +73,7 @@ def loss_json(asked: Loss | Charge) -> Mapping[str, str | None]:
 
 
 _SHOWN = 10  # rows in a notebook
+_ARROW_ROWS = 1 << 16  # a record batch, as Feather files have it
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -121,6 +124,24 @@ class Release:
         return f'<dl class="statement">{rows}</dl>'
 
 
+class RowBlocks(Protocol):
+    """Rows that are made a block at a time, the same ones each time: a file of them takes the memory of a block."""
+
+    @property
+    def num_rows(self) -> int:
+        """Of all blocks."""
+        ...
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """Of each block."""
+        ...
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """At least one table, all with one schema."""
+        ...
+
+
 @dataclass(frozen=True, repr=False)
 class ReleasedRows:
     """A released table: it has rows and columns, and polars, pandas, DuckDB and Arrow read it as it is.
@@ -128,15 +149,20 @@ class ReleasedRows:
     Files are written whole or not at all, and never over one that exists unless asked.
     """
 
-    table: pa.Table
+    made: pa.Table | RowBlocks
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows."""
+        return self.made if isinstance(self.made, pa.Table) else pa.concat_tables(self.made)
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return int(self.made.num_rows)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(self.table.column_names)
+        return tuple(self.made.column_names)
 
     def __getitem__(self, column: str) -> pa.ChunkedArray:
         return self.table.column(column)
@@ -178,10 +204,11 @@ class ReleasedRows:
             InputError: another ending, a folder that does not exist, or a file that does.
         """
         writer = writable(path, overwrite=overwrite)
-        whole(path, lambda partial: writer(self.table, partial))
+        blocks = [self.made] if isinstance(self.made, pa.Table) else self.made
+        whole(path, lambda partial: writer(iter(blocks), partial))
 
 
-TableWriter = Callable[[pa.Table, Path], None]
+TableWriter = Callable[[Iterator[pa.Table], Path], None]
 
 
 def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
@@ -255,22 +282,30 @@ def _suffixed(path: str | Path, suffix: str) -> Path:
     return Path(path)
 
 
-def _parquet(table: pa.Table, path: Path) -> None:
+def _parquet(blocks: Iterator[pa.Table], path: Path) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(table, path, compression="zstd")
+    first = next(blocks)
+    with pq.ParquetWriter(path, first.schema, compression="zstd") as file:
+        for block in chain([first], blocks):
+            file.write_table(block)
 
 
-def _csv(table: pa.Table, path: Path) -> None:
+def _csv(blocks: Iterator[pa.Table], path: Path) -> None:
     from pyarrow import csv
 
-    csv.write_csv(table, path)
+    first = next(blocks)
+    with csv.CSVWriter(path, first.schema) as file:
+        for block in chain([first], blocks):
+            file.write_table(block)
 
 
-def _arrow(table: pa.Table, path: Path) -> None:
-    from pyarrow import feather
-
-    feather.write_feather(table, path, compression="zstd")
+def _arrow(blocks: Iterator[pa.Table], path: Path) -> None:
+    first = next(blocks)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema, options=options) as file:
+        for block in chain([first], blocks):
+            file.write_table(block, max_chunksize=_ARROW_ROWS)
 
 
 _WRITERS: dict[str, TableWriter] = {".parquet": _parquet, ".csv": _csv, ".arrow": _arrow}
