@@ -157,17 +157,17 @@ def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None
 
 def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
     """Numbers for the codes of an attribute, equal where the same cells are impossible; None where no table has it."""
-    patterns = [
-        np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(
-            zero.impossible.shape[zero.attributes.index(name)], -1
-        )
+    patterns = [  # of each code, a bit a cell
+        np.packbits(np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(size, -1), axis=1)
         for zero in zeros
         if name in zero.attributes
+        for size in [zero.impossible.shape[zero.attributes.index(name)]]
     ]
     if not patterns:
         return None
-    found: NDArray[np.int64] = np.unique(np.concatenate(patterns, axis=1), axis=0, return_inverse=True)[1]
-    return found.reshape(-1)
+    texts = [row.tobytes() for row in np.concatenate(patterns, axis=1)]  # sorting rows of booleans takes minutes
+    numbers = {text: number for number, text in enumerate(sorted(set(texts)))}
+    return np.array([numbers[text] for text in texts], dtype=np.int64)
 
 
 def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
