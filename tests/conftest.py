@@ -4,24 +4,51 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
+
+LONGEST = {
+    group: place
+    for place, group in enumerate(
+        (
+            "spark",
+            "tests/test_docs.py",
+            "tests/app/ui/test_page.py",
+        )
+    )
+}
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says nothing about the code
 settings.load_profile("untimed")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests are dealt to several processes, those of a file go to one, which makes what they share once.
+class ByFile(LoadScopeScheduling):
+    """Deals whole files to processes, so that each makes once what its tests share.
 
-    Those on Spark go to one as well, as starting it takes longer than what is done with it.
+    Tests on Spark, of whichever file, go to one process: starting it takes longer than what is done with it.
     """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            file = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.nodeid else file))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
+
+
+def _group(nodeid: str) -> str:
+    return "spark" if "spark" in nodeid else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Our own scheduler, as that of xdist 3.8 cannot set the groups of pytest 9.2, and deals each test alone."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that no process begins one when the others are through."""
+    items.sort(key=lambda item: LONGEST.get(_group(item.nodeid), len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -102,11 +102,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-on_spark = pytest.mark.xdist_group("spark")
-ENGINES = [
-    *(pytest.param(name, marks=pytest.mark.xdist_group(f"workspace-{name}")) for name in DRIVERS),
-    pytest.param("spark", marks=[on_spark, pytest.mark.slow]),
-]
+ENGINES = [*DRIVERS, pytest.param("spark", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -269,7 +265,6 @@ def test_no_screen_shows_the_password(workspace: Workspace) -> None:
     assert len(workspace.json("ledger show", "people.ledger")["entries"]) == len(FAMILIES), "nothing more was charged"
 
 
-@on_spark
 @pytest.mark.slow
 def test_csv_on_spark_means_what_it_means_on_duckdb(files: Path, tmp_path: Path) -> None:
     cluster.session()

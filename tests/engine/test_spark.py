@@ -38,8 +38,6 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.vault.questions import Marginal
 from sfumato.vault.vault import Vault
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 KINDS = [
     Categorical(name="word", values=("a", "\u00e9", "01", "", "a\nb", 'a"b', "SS", "1"), unknown=C, nullable=True),

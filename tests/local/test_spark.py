@@ -19,8 +19,6 @@ from sfumato.local.protocol.server import ServerState
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.spec import Spec, dumps
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SPECS = {
     "one byte": (Frequency.design(16, epsilon=1, method=Method.GRR), 16),
     "eight bytes": (Frequency.design(5000, epsilon=3, method=Method.OLH), 5000),
