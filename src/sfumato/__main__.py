@@ -1,6 +1,6 @@
 """``python -m sfumato``: the command line where its program is not on the path."""
 
-from sfumato.app.cli.main import run
+from sfumato.app.cli.main import program
 
 if __name__ == "__main__":
-    run()
+    program()

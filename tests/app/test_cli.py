@@ -464,7 +464,10 @@ def test_the_command_line_starts_without_heavy_libraries() -> None:
     code = (
         "import sys, sfumato.app.cli.main as m\n"
         "heavy = 'numpy', 'pyarrow', 'duckdb', 'sqlalchemy', 'altair', 'jinja2', 'scipy', 'pydantic', 'yaml'\n"
-        "print([name for name in heavy if name in sys.modules])"
+        "import sfumato.app.cli as package, pathlib\n"
+        "others = {'sfumato.app.cli.' + path.stem for path in pathlib.Path(package.__file__).parent.glob('*.py')}\n"
+        "others -= {'sfumato.app.cli.' + name for name in ('__init__', 'main', 'conventions')}\n"
+        "print([name for name in (*heavy, *others) if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
@@ -535,3 +538,27 @@ def test_the_owner_sees_how_a_table_fits(workspace: Path) -> None:
         sfumato("domain", "check", "wrong.yaml", "--table", "people.csv", "--json", cwd=workspace).stdout
     )
     assert {line["attribute"]: line["unknown"] for line in shown["fit"]} == {"age": 0, "sex": 400, "score": 0}
+
+
+@pytest.mark.parametrize(("word", "code"), [("--version", 0), ("no-such-command", 2)])
+def test_a_program_that_ends_has_done_what_was_left_for_its_end(word: str, code: int) -> None:
+    script = (
+        "import atexit, sys, threading, time\n"
+        "from sfumato.app.cli.main import program\n"
+        f"sys.argv = ['sfumato', {word!r}]\n"
+        "def slow():\n"
+        "    time.sleep(0.1)\n"
+        "    atexit.register(print, 'and at its end')\n"
+        "threading.Thread(target=slow).start()\n"
+        "program()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.endswith("and at its end\n")
+    assert done.stdout.startswith("sfumato ") == (code == 0)
+
+
+def test_a_program_whose_reader_is_gone_does_not_say_that_all_went_well() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "sfumato", "--help"], stdout=full, check=False)
+    assert done.returncode != 0

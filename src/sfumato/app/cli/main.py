@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
-from sfumato.app.cli import domain_file, ledger_file, local
-from sfumato.app.cli.anonymize import anonymize, apply, hierarchies, risk
 from sfumato.app.cli.conventions import remark
-from sfumato.app.cli.evaluate import attack, audit, evaluate, frontier
-from sfumato.app.cli.interval import interval
-from sfumato.app.cli.published_data import data, demo, lab
-from sfumato.app.cli.query import query, serve
-from sfumato.app.cli.synthesize import describe, sample, synthesize
 from sfumato.errors import SfumatoError
 
 _INTERRUPTED = 130
@@ -25,33 +24,72 @@ _TERMINATED = 143
 _CHARGED = "what was charged before stays charged, and asking the same again completes it"
 _CHARGING = (["demo"], ["query"], ["serve"], ["synthesize"])  # every other command charges nothing
 
+COMMANDS = {  # in the order of --help: the module of each, and what it is called there
+    "query": "query:query",
+    "serve": "query:serve",
+    "synthesize": "synthesize:synthesize",
+    "sample": "synthesize:sample",
+    "describe": "synthesize:describe",
+    "interval": "interval:interval",
+    "anonymize": "anonymize:anonymize",
+    "apply": "anonymize:apply",
+    "risk": "anonymize:risk",
+    "evaluate": "evaluate:evaluate",
+    "attack": "evaluate:attack",
+    "audit": "evaluate:audit",
+    "frontier": "evaluate:frontier",
+    "lab": "published_data:lab",
+    "demo": "published_data:demo",
+    "data": "published_data:data",
+    "domain": "domain_file:app",
+    "ledger": "ledger_file:app",
+    "local": "local:app",
+    "hierarchy": "anonymize:hierarchies",
+}
+_PATIENCE = 20_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each made when it is looked at: typer takes as long for all as a command for its work."""
+
+    def __init__(self, made: Mapping[str, Any]) -> None:
+        self._made = dict(made)
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
+        if name not in self._made:
+            module, _, called = COMMANDS[name].partition(":")
+            found = getattr(import_module(f"sfumato.app.cli.{module}"), called)
+            alone = typer.Typer(rich_markup_mode=None)
+            if isinstance(found, typer.Typer):
+                alone.add_typer(found, name=name)
+            else:
+                alone.command(name)(found)
+            self._made[name] = typer.main.get_group(alone).commands[name]
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*COMMANDS, *self._made)))
+
+    def __len__(self) -> int:
+        return len(COMMANDS.keys() | self._made.keys())
+
+
+class _Group(TyperGroup):
+    """All commands of the command line."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer's own)
+        super().__init__(**settings)
+        self.commands: Any = _Commands(self.commands)
+
+
 app = typer.Typer(
     name="sfumato",
+    cls=_Group,
     help="Release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(domain_file.app, name="domain")
-app.add_typer(ledger_file.app, name="ledger")
-app.add_typer(local.app, name="local")
-app.add_typer(hierarchies, name="hierarchy")
-app.command()(query)
-app.command()(serve)
-app.command()(synthesize)
-app.command()(sample)
-app.command()(describe)
-app.command()(interval)
-app.command()(anonymize)
-app.command()(apply)
-app.command()(risk)
-app.command()(evaluate)
-app.command()(attack)
-app.command()(audit)
-app.command()(frontier)
-app.command()(lab)
-app.command()(demo)
-app.command()(data)
 
 
 def _version(asked: bool) -> None:
@@ -125,6 +163,7 @@ def _leave(number: int) -> NoReturn:
 def run() -> None:
     """Run the command line and leave with its exit code; errors are one sentence on standard error."""
     sys.meta_path.insert(0, _WithoutPandas())
+    gc.set_threshold(_PATIENCE)
     try:
         _interruptible()
     except SfumatoError as error:
@@ -139,3 +178,36 @@ def run() -> None:
         # the text of an unforeseen error may quote the protected table, so it is not shown unasked
         remark(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)
+
+
+class _End:
+    """Ends the process as soon as everything that has to be done at its end is done.
+
+    Taking all modules apart one by one, which Python does last, takes a quarter of a second and frees what the system
+    frees by itself.  Threads were waited for before, and what modules do at exit was done: this is asked last.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def leave(self) -> None:
+        if self.code is None:  # an error that Python itself will show
+            return
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except OSError:  # whoever reads is gone, which Python says in its own way
+            return
+        os._exit(self.code)
+
+
+def program() -> None:
+    """The program ``sfumato``: :func:`run` as all that this process does."""
+    end = _End()
+    atexit.register(end.leave)  # before all others, so that it comes after them
+    try:
+        run()
+    except SystemExit as left:
+        end.code = left.code if isinstance(left.code, int) else 0 if left.code is None else None
+        raise
+    end.code = 0
