@@ -15,10 +15,18 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes
+from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, stated_errors
 from sfumato.synthesize.mwem import Schedule
 from sfumato.synthesize.row_count import PublicTotal
-from sfumato.synthesize.stated_errors import Margin, association, margin, pair_errors, value_errors
+from sfumato.synthesize.stated_errors import (
+    Margin,
+    association,
+    margin,
+    occurrences,
+    pair_errors,
+    tally,
+    value_errors,
+)
 from sfumato.vault.simulated import SimulatedVault
 
 RELEASES = 100
@@ -183,6 +191,19 @@ def test_a_margin_is_that_of_the_table_that_tells_most_and_carries_the_noise_of_
     first = noisy(fine.values, (None, None), variance=400, fresh=False)  # whose noise decides on groups, or on none
     assert margin([fine, first], ("a",), domain).noise == DiscreteGaussian(400)
     assert margin([coarse, first], ("a",), domain).noise == DiscreteGaussian(400)
+
+
+@pytest.mark.parametrize("rows", [5, 1000])  # fewer than pairs of codes, and more
+def test_rows_are_counted_by_groups_block_by_block(rows: int, monkeypatch) -> None:
+    monkeypatch.setattr(stated_errors, "_COUNTED", 300)
+    random = np.random.default_rng(2)
+    codes = random.integers(0, 20, rows).astype(np.uint8), random.integers(0, 30, rows).astype(np.uint16)
+    groups = random.integers(0, 4, 20), np.arange(30)
+    counts = np.zeros((4, 30), dtype=np.int64)
+    for one, other in zip(*codes, strict=True):
+        counts[groups[0][one], other] += 1
+    np.testing.assert_array_equal(tally(codes, groups, (4, 30)), counts)
+    np.testing.assert_array_equal(occurrences(codes[0], 20), np.bincount(codes[0], minlength=20))
 
 
 def test_strength_is_none_of_independent_columns_and_whole_of_equal_ones() -> None:

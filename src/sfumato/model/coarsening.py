@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.model.row_sampling import CodeArray, spread_over
+from sfumato.model.row_sampling import CodeArray, GroupedCells
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 
@@ -86,9 +86,13 @@ class Coarsening:
         """For every row a code of its group, shared out by weight and rounded, not drawn."""
         if self.trivial:
             return groups
-        codes = np.argsort(self.groups, kind="stable")  # one group after the other
-        ends = np.cumsum(np.bincount(self.groups))
-        return codes[spread_over(groups, self.weights[codes], ends, generator)]
+        return self._codes_by_group.give(groups, generator)[0]
+
+    @cached_property
+    def _codes_by_group(self) -> GroupedCells:
+        codes = np.argsort(self.groups, kind="stable")
+        kept = codes.astype(np.min_scalar_type(len(codes) - 1))
+        return GroupedCells(self.weights[codes], np.cumsum(np.bincount(self.groups)), (kept,))
 
 
 def identity(size: int) -> Coarsening:

@@ -6,10 +6,16 @@ cell of the separator (Madow and Madow 1944): every cell gets the floor or the c
 count, on average exactly that.  Within a separator cell the rows come in an order drawn anew for every clique, so that
 attributes that the model makes conditionally independent are so in the rows.
 
-The randomness of post-processing, for drawing rows and shuffling output, is here as well: never privacy noise.
+All randomness here is of post-processing, for drawing rows of a public model and shuffling output.  It may be seeded,
+and no guarantee rests on it: privacy noise is drawn in ``privacy`` and by local clients alone.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,94 +52,150 @@ def seeded(seed: object) -> int:
 
 
 def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> dict[str, CodeArray]:
-    """CodeArray of ``rows`` rows, one array of shape ``(rows,)`` an attribute, in random order of rows.
+    """Codes of ``rows`` rows, one array of shape ``(rows,)`` an attribute, in random order of rows.
 
     Raises:
         SizeError: a negative number of rows.
     """
-    if rows < 0:
-        raise SizeError(f"cannot sample {rows} rows", culprit=rows)
-    columns: dict[str, CodeArray] = {}
-    order = generator.permutation(rows)
-    for clique, separator, belief in zip(model.tree.cliques, model.tree.separators, model.beliefs, strict=True):
-        new = tuple(name for name in clique if name not in separator)
-        table = Factor(clique, belief).project((*separator, *new)).values
-        groups = _flat(columns, separator, model, rows)
-        drawn = spread(groups, table.reshape(-1, _volume(new, model)), generator)
-        shape = [model.sizes[name] for name in new]
-        for name, column in zip(new, np.unravel_index(drawn, shape), strict=True):
-            columns[name] = column.astype(np.int32)  # half the memory: no attribute has 2^31 cells
-    return {name: columns.pop(name)[order] for name in model.sizes}
+    return RowSampler(model).draw(rows, generator)
 
 
-def spread(groups: CodeArray, table: FloatArray, generator: np.random.Generator) -> CodeArray:
-    """For every row a column of ``table``, in proportion to the weights that stand in the row of its group.
+class RowSampler:
+    """A model made ready once to draw rows from, block after block.
 
-    ``groups`` has shape ``(rows,)``, ``table`` ``(groups, cells)``; weights of a group need not sum to one.
+    Rows come in random order: those of the first clique do, and whatever follows depends on a row's own cells alone.
+    Codes are kept in the smallest type that holds them.
     """
-    present = np.bincount(groups, minlength=len(table)) > 0
-    width = table.shape[1]
-    ends = np.arange(1, int(present.sum()) + 1) * width
-    places = np.cumsum(present) - 1
-    drawn: CodeArray = spread_over(places[groups], table[present].reshape(-1), ends, generator) % width
-    return drawn
+
+    def __init__(self, model: GraphicalModel) -> None:
+        self._sizes = model.sizes
+        self._steps: list[tuple[Clique, Clique, GroupedCells]] = []
+        for clique, separator, belief in zip(model.tree.cliques, model.tree.separators, model.beliefs, strict=True):
+            new = tuple(name for name in clique if name not in separator)
+            table = Factor(clique, belief).project((*separator, *new)).values
+            shape = [model.sizes[name] for name in new]
+            self._steps.append((separator, new, by_group(table.reshape(-1, math.prod(shape)), shape)))
+
+    def draw(self, rows: int, generator: np.random.Generator) -> dict[str, CodeArray]:
+        """What :func:`sample` says.
+
+        Raises:
+            SizeError: a negative number of rows.
+        """
+        if rows < 0:
+            raise SizeError(f"cannot sample {rows} rows", culprit=rows)
+        columns: dict[str, CodeArray] = {}
+        for separator, new, cells in self._steps:
+            groups = self._flat([columns[name] for name in separator], separator, rows)
+            columns.update(zip(new, cells.give(groups, generator), strict=True))
+        return {name: columns[name] for name in self._sizes}
+
+    def _flat(self, columns: Sequence[CodeArray], attributes: Clique, rows: int) -> CodeArray:
+        sizes = [self._sizes[name] for name in attributes]
+        groups = np.zeros(rows, dtype=np.min_scalar_type(math.prod(sizes)))
+        for column, size in zip(columns, sizes, strict=True):
+            groups *= size
+            groups += column  # of a type no wider
+        return groups
 
 
-def spread_over(groups: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
-    """For every row a cell of its group, in proportion to the weights, by position in ``weights``.
+@dataclass(frozen=True, eq=False)
+class GroupedCells:
+    """Cells in groups, whose rows are shared out over them in proportion to weights.
 
-    ``groups`` has shape ``(rows,)``; ``weights``, shape ``(cells,)``, holds one group after the other, none
-    without a cell, group g up to ``ends[g]``; weights of a group need not sum to one.
-
-    Rows are not looked at one by one: cells get integer counts, and are repeated in a random order of the group's rows.
+    Attributes:
+        weights: one group after the other, shape ``(cells,)``; those of a group need not sum to one.
+        ends: group g has the cells up to ``ends[g]``; none is without a cell.
+        values: what a row of a cell is given, each of shape ``(cells,)``.
     """
-    drawn = np.empty(len(groups), dtype=np.int32)
-    if not len(groups):
-        return drawn
-    order = generator.permutation(len(groups))
-    if len(ends) > 1:
-        # NumPy sorts small integers by radix
-        narrow = np.min_scalar_type(len(ends) - 1) if len(ends) <= 1 << 16 else np.dtype(np.int64)
-        order = order[np.argsort(groups.astype(narrow)[order], kind="stable")]
-    held = np.bincount(groups, minlength=len(ends))
-    counts = _integer_counts(held, weights, ends, generator)
-    drawn[order] = np.repeat(np.arange(len(weights), dtype=np.int32), counts)
-    return drawn
+
+    weights: FloatArray
+    ends: CodeArray
+    values: tuple[CodeArray, ...]
+
+    def give(self, groups: CodeArray, generator: np.random.Generator) -> list[CodeArray]:
+        """For every row the values of a cell of its group: of ``groups``, shape ``(rows,)``, the same shape each.
+
+        Rows are not looked at one by one: cells get integer counts, and are repeated in a random order of the rows of
+        their group.
+        """
+        held = np.bincount(groups, minlength=len(self.ends))
+        counts = self.counts(held, generator)
+        order = grouped(groups, len(self.ends), generator)
+        given = []
+        for value in self.values:
+            column = np.empty(len(groups), dtype=value.dtype)
+            column[order] = np.repeat(value, counts)
+            given.append(column)
+        return given
+
+    def counts(self, held: CodeArray, generator: np.random.Generator) -> CodeArray:
+        """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
+
+        The rows of a group lie at whole numbers from one random start; a cell has those below its edge.
+        """
+        group, last = self._group, np.cumsum(held)
+        below = self._below * held[group]
+        below -= generator.random(len(held))[group]
+        np.ceil(below, out=below)
+        upto = np.clip(below, 0, held[group], out=below).astype(np.int64)
+        upto += (last - held)[group]
+        upto[self.ends - 1] = last  # exact, so that rounding never moves a row into the next group
+        counts = np.diff(upto, prepend=0)
+        for cell in np.flatnonzero((counts > 0) & self._impossible):  # rounding hit a cell of no probability
+            begin, end = self._first[group[cell]], self.ends[group[cell]]
+            counts[begin + int(self.weights[begin:end].argmax())] += counts[cell]
+            counts[cell] = 0
+        return counts
+
+    @cached_property
+    def _impossible(self) -> NDArray[np.bool_]:
+        return self.weights <= 0
+
+    @cached_property
+    def _first(self) -> CodeArray:
+        return np.concatenate(([0], self.ends[:-1]))
+
+    @cached_property
+    def _group(self) -> CodeArray:
+        """Of each cell."""
+        return np.repeat(np.arange(len(self.ends)), self.ends - self._first)
+
+    @cached_property
+    def _below(self) -> FloatArray:
+        """Share of its group that lies in a cell and those before it."""
+        sums = np.add.reduceat(self.weights, self._first)
+        shares = np.cumsum(self.weights / np.where(sums > 0, sums, 1.0)[self._group])
+        shares -= np.concatenate(([0.0], shares))[self._first][self._group]
+        return np.clip(shares, 0.0, 1.0)
 
 
-def _integer_counts(held: CodeArray, weights: FloatArray, ends: CodeArray, generator: np.random.Generator) -> CodeArray:
-    """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
+def by_group(table: FloatArray, shape: Sequence[int]) -> GroupedCells:
+    """The cells of a table of weights, shape ``(groups, cells)``: a row is given a code of each axis of ``shape``."""
+    codes = np.unravel_index(np.arange(table.shape[1]), shape) if shape else ()
+    values = tuple(
+        np.tile(code.astype(np.min_scalar_type(size - 1)), len(table)) for code, size in zip(codes, shape, strict=True)
+    )
+    return GroupedCells(table.reshape(-1), np.arange(1, len(table) + 1) * table.shape[1], values)
 
-    The rows of a group lie at whole numbers from one random start; a cell has those below its edge.
+
+_LEAST_RANDOM = 24  # bits of a key: equal ones in a group, of which the first row comes first, are rare
+
+
+def grouped(groups: CodeArray, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """The numbers of the rows, group by group from 0 to ``size - 1``, in random order within each.
+
+    Keys of 64 bits are sorted: the group, random bits, the number of the row.
     """
-    last = np.cumsum(held)
-    first = np.concatenate(([0], ends[:-1]))
-    group = np.repeat(np.arange(len(ends)), ends - first)  # of each cell
-    below = _running_shares(weights, first, group) * held[group] - generator.random(len(ends))[group]
-    upto = np.clip(np.ceil(below).astype(np.int64), 0, held[group]) + (last - held)[group]
-    upto[ends - 1] = last  # exact, so that rounding never moves a row into the next group
-    counts = np.diff(upto, prepend=0)
-    for cell in np.flatnonzero((counts > 0) & (weights <= 0)):  # rounding hit a cell of no probability
-        begin, end = first[group[cell]], ends[group[cell]]
-        counts[begin + int(weights[begin:end].argmax())] += counts[cell]
-        counts[cell] = 0
-    return counts
-
-
-def _running_shares(weights: FloatArray, first: CodeArray, group: CodeArray) -> FloatArray:
-    """Share of its group that lies in a cell and those before it."""
-    sums = np.add.reduceat(weights, first)
-    shares = np.cumsum(weights / np.where(sums > 0, sums, 1.0)[group])
-    shares -= np.concatenate(([0.0], shares))[first][group]
-    return np.clip(shares, 0.0, 1.0)
-
-
-def _flat(columns: dict[str, CodeArray], attributes: Clique, model: GraphicalModel, rows: int) -> CodeArray:
-    if not attributes:
-        return np.zeros(rows, dtype=np.int64)
-    shape = [model.sizes[name] for name in attributes]
-    return np.ravel_multi_index([columns[name] for name in attributes], shape)
-
-
-def _volume(attributes: Clique, model: GraphicalModel) -> int:
-    return int(np.prod([model.sizes[name] for name in attributes], dtype=np.int64))
+    low, high = len(groups).bit_length(), (size - 1).bit_length()
+    if not high or 64 - low - high < _LEAST_RANDOM:
+        order = generator.permutation(len(groups))
+        return order if not high else order[np.argsort(groups[order], kind="stable")]
+    keys = generator.integers(0, np.iinfo(np.uint64).max, len(groups), dtype=np.uint64, endpoint=True)
+    keys >>= np.uint64(low + high)
+    keys <<= np.uint64(low)
+    keys |= np.arange(len(groups), dtype=np.uint64)
+    keys |= groups.astype(np.uint64) << np.uint64(64 - high)
+    keys.sort()
+    keys &= np.uint64((1 << low) - 1)
+    return keys.view(np.int64)

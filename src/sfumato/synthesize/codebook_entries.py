@@ -30,7 +30,7 @@ from sfumato.synthesize.codebook import (
 )
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Model
-from sfumato.synthesize.stated_errors import association, margin, pair_errors, value_errors
+from sfumato.synthesize.stated_errors import association, margin, occurrences, pair_errors, value_errors
 from sfumato.vault.release import Release
 
 _MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
@@ -73,7 +73,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
 
 def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: float) -> ColumnEntry:
     attribute = domain.attributes[index]
-    counts = np.bincount(codes[:, index], minlength=attribute.size)
+    counts = occurrences(codes[:, index], attribute.size)
     runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
     rows = np.bincount(runs, weights=counts).astype(np.int64)
     name = attribute.name

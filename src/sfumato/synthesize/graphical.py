@@ -14,7 +14,7 @@ from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
-from sfumato.model.row_sampling import CodeArray, sample
+from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.product import filled
 from sfumato.synthesize.structural_zeros import KIND
@@ -90,10 +90,11 @@ class Graphical:
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
         """The rows of :meth:`sample`, a block at a time."""
         size = self.total if rows is None else rows
+        sampler, kind = RowSampler(self.model), np.min_scalar_type(max(self.domain.shape) - 1)
         for start in range(0, max(size, 1), _BLOCK):
             held = min(_BLOCK, size - start)
-            groups = sample(self.model, held, random)
-            codes = np.empty((held, len(self.domain)), dtype=np.int32, order="F")
+            groups = sampler.draw(held, random)
+            codes = np.empty((held, len(self.domain)), dtype=kind, order="F")
             for index, name in enumerate(self.domain.names):
                 codes[:, index] = self.coarsenings[name].expand(groups[name], random)
             yield codes

@@ -247,7 +247,7 @@ def to_arrow(
     held = positions or {}
     return pa.table(
         {
-            attribute.name: _column(attribute, codes[:, index].astype(np.int64), random, held.get(attribute.name))
+            attribute.name: _column(attribute, codes[:, index], random, held.get(attribute.name))
             for index, attribute in enumerate(domain)
         }
     )
@@ -272,7 +272,7 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
             return pa.array(random.integers(low[inside], high[inside], endpoint=True), pa.int64(), mask=~declared)
         case Real():
             edges = np.array(attribute.edges)
-            drawn = random.uniform(edges[inside], edges[inside + 1])
+            drawn = random.uniform(edges[:-1][inside], edges[1:][inside])
             return pa.array(drawn, pa.float64(), mask=~declared)
 
 
