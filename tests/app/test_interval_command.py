@@ -47,6 +47,27 @@ def test_a_saved_release_answers_with_intervals_and_spends_nothing(model: Path) 
     assert (model / "people.ledger").read_bytes() == before
 
 
+def test_the_released_file_alone_answers_as_the_saved_model_does(workspace: Path) -> None:
+    release(
+        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
+        "--out", "out.parquet", "--model", "saved.model",
+    )  # fmt: skip
+    asked = ("interval", f"{SELECT} town = 'T1'", "--json")
+    of_model = json.loads(sfumato(asked[0], "saved.model", *asked[1:], cwd=workspace).stdout)
+    before = (workspace / "people.ledger").read_bytes()
+    for file in ("people.csv", "people.ledger", "saved.model", "out.codebook.md"):
+        (workspace / file).unlink()
+    found = json.loads(sfumato(asked[0], "out.parquet", *asked[1:], cwd=workspace).stdout)
+    assert {**found, "model": None} == {**of_model, "model": None}
+    assert "Stated by the file alone" in found["trust"]
+    said = sfumato("describe", "out.parquet", cwd=workspace)
+    assert "sfumato interval out.parquet" in said.stderr
+    assert before
+    (workspace / "out.csv").write_text("a\n1\n")
+    refused = sfumato("interval", "out.csv", *asked[1:], cwd=workspace, code=2)
+    assert "ask of the .parquet file, or of the saved model" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

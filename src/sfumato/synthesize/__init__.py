@@ -8,6 +8,7 @@ from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.mwem import Output, Schedule, mwem
+from sfumato.synthesize.released_file import SyntheticFile, read_release
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.structural_zeros import Zeros, load_zeros, read_zeros
 from sfumato.synthesize.synthetic import Synthetic, load, save
@@ -24,6 +25,7 @@ __all__ = [
     "Schedule",
     "Synthesizer",
     "Synthetic",
+    "SyntheticFile",
     "Zeros",
     "aim",
     "all_marginals",
@@ -44,6 +46,7 @@ __all__ = [
     "private_edges",
     "ranges",
     "read_codebook",
+    "read_release",
     "read_zeros",
     "rectangles",
     "save",

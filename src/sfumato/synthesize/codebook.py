@@ -12,10 +12,13 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KEY, NOTICE_KEY = b"sfumato.codebook", b"sfumato.notice"
 NOTICE = "synthetic: these rows were drawn from a model; none of them is a person"
@@ -204,11 +207,67 @@ class Codebook:
             raise InputError("its codebook is damaged, or of a later version") from None
 
 
+@dataclass(frozen=True, eq=False)
+class CodebookFile:
+    """A Parquet or Arrow file with the codebook that it carries, and its rows for whoever asks for them.
+
+    Attributes:
+        path: of the file.
+        book: its codebook.
+        metadata: all that it carries beside its rows; anybody may have written it.
+        columns: names.
+    """
+
+    path: Path
+    book: Codebook
+    metadata: Mapping[bytes, bytes]
+    columns: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """Number of rows.
+
+        Raises:
+            InputError: they cannot be read.
+        """
+        import pyarrow.parquet as pq
+
+        if self.path.suffix.lower() == ".parquet":
+            return int(pq.read_metadata(self.path).num_rows)
+        return int(self.rows(self.columns[:1]).num_rows)
+
+    def rows(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns.
+
+        Raises:
+            InputError: they cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow import feather
+
+        try:
+            if self.path.suffix.lower() == ".parquet":
+                return pq.read_table(self.path, columns=list(columns))
+            return feather.read_table(self.path, columns=list(columns))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"cannot read the rows of {self.path}: the file is damaged", culprit=self.path) from error
+
+
 def read_codebook(path: str | Path) -> Codebook:
     """The codebook that a Parquet or Arrow file carries; nothing in it is executed.
 
     Raises:
         InputError: the file cannot be read, is of another kind, or carries no codebook.
+    """
+    return open_codebook(path).book
+
+
+def open_codebook(path: str | Path) -> CodebookFile:
+    """The file with its codebook; the rows are not read.
+
+    Raises:
+        InputError: as :func:`read_codebook` says.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -223,18 +282,19 @@ def read_codebook(path: str | Path) -> Codebook:
         raise InputError(f"{place} is no Parquet or Arrow file, which carry a codebook; {where}", culprit=path)
     try:
         if kind == ".parquet":
-            found = pq.read_schema(place).metadata or {}
+            schema = pq.read_schema(place)
         else:
             with pa.memory_map(str(place)) as source:
-                found = pa.ipc.open_file(source).schema.metadata or {}
+                schema = pa.ipc.open_file(source).schema
     except (OSError, pa.ArrowException) as error:
         raise InputError(
             f"cannot read {place}: no such file, or no {kind[1:].capitalize()} file", culprit=path
         ) from error
+    found = schema.metadata or {}
     if KEY not in found:
         raise InputError(f"{place} carries no codebook: it is no release of sfumato synthesize", culprit=path)
     try:
-        return Codebook.parse(found[KEY])
+        return CodebookFile(place, Codebook.parse(found[KEY]), found, tuple(schema.names))
     except InputError as error:
         raise InputError(f"{place}: {error}", culprit=path) from None
 

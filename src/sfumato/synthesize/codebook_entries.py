@@ -46,7 +46,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
     provenance = release.provenance
     entry, loss = provenance.get("journal_entry"), provenance.get("parameters", {}).get("loss", {})
     unit = model.domain.unit
-    tables = tuple(_measured(table) for table in model.tables if table.attributes) or _noise_only(model)
+    tables = measured_tables(model.tables) or _noise_only(model)
     return Codebook(
         notice=NOTICE,
         rows=rows,
@@ -170,6 +170,11 @@ def _run(attribute: Attribute, first: int, last: int) -> str:
     if isinstance(attribute, Integer):
         return f"{low}..{high}"
     return f"[{low}, {high}{']' if last == attribute.declared - 1 else ')'}"
+
+
+def measured_tables(tables: Sequence[NoisyTable]) -> tuple[MeasuredTable, ...]:
+    """The tables as a codebook lists them, without counts of all rows."""
+    return tuple(_measured(table) for table in tables if table.attributes)
 
 
 def _measured(table: NoisyTable) -> MeasuredTable:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
-from sfumato.domain.attribute import unknown_code
+from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
@@ -288,3 +288,42 @@ def _categorical(attribute: Categorical, codes: CodeArray) -> pa.Array:
     if other is not None and isinstance(attribute.values[0], str):
         values[other] = OTHER
     return pa.array(values).take(pa.array(codes))
+
+
+def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The cells of the rows of a synthetic column, shape ``(rows,)``: what :func:`to_arrow` made of them.
+
+    A value that stands for a missing and for an unknown one alike, as a null does where both have a cell and neither a
+    text, is taken for missing.
+
+    Raises:
+        InputError: the column is of another type, or holds a value that the attribute does not declare.
+    """
+    missing, other = null_code(attribute), unknown_code(attribute)
+    nothing = missing if missing is not None else other
+    values = column.combine_chunks()
+    empty = np.asarray(values.is_null())
+    if isinstance(attribute, Categorical):
+        declared = _categorical(attribute, np.arange(attribute.size, dtype=np.int32))
+        text = other is not None and pa.types.is_string(declared.type)
+        kept = declared if text else declared.slice(0, attribute.declared)
+        numbers = np.arange(attribute.size)[: len(kept)]
+        if values.type != declared.type:
+            raise _odd(attribute)
+        places = np.asarray(pc.fill_null(pc.index_in(values, value_set=kept.drop_null()), -1), dtype=np.int64)
+        codes = numbers[np.asarray(kept.is_valid())][places]
+        wrong = (places < 0) & ~empty
+    else:
+        if values.type not in (pa.int64(), pa.float64()):
+            raise _odd(attribute)
+        numbers = np.asarray(pc.fill_null(values, attribute.minimum), dtype=np.float64)
+        starts = np.array([attribute.bounds(code)[0] for code in range(attribute.declared)], dtype=np.float64)
+        codes = np.clip(np.searchsorted(starts, numbers, side="right") - 1, 0, attribute.declared - 1)
+        wrong = ~((numbers >= attribute.minimum) & (numbers <= attribute.maximum)) & ~empty  # NaN is neither
+    if wrong.any() or (empty.any() and nothing is None):
+        raise _odd(attribute)
+    return np.where(empty, -1 if nothing is None else nothing, codes)
+
+
+def _odd(attribute: Attribute) -> InputError:
+    return InputError(f"the column {attribute.name} holds what its domain does not declare", culprit=attribute.name)

@@ -23,6 +23,7 @@ from sfumato.synthesize.codebook import Codebook
 from sfumato.synthesize.codebook_entries import codebook_of
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, filled, refuse_large
+from sfumato.synthesize.released_file import metadata
 from sfumato.vault.interface import Settled, decode, encode
 from sfumato.vault.release import Release, ReleasedRows, free, whole
 from sfumato.workload.counting_queries import Marginals, Workload
@@ -103,7 +104,7 @@ class Synthetic(Release):
         kind = np.min_scalar_type(max(model.domain.shape) - 1).type  # a byte a code where it has no more than 256 cells
         codes = filled(model.blocks(random, rows), model.total if rows is None else rows, model.domain, kind)
         book = codebook_of(self, model, codes)
-        return ReleasedRows(DrawnRows(model.domain, codes, random, book.metadata(), model.positions)), book
+        return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model), model.positions)), book
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

@@ -29,6 +29,7 @@ Payload: TypeAlias = Mapping[str, Any]
 """What a release stores: arrays and JSON values by name."""
 
 _PLAIN, _COMPRESSED = b"p", b"z"
+_MOST_BYTES = 1 << 36
 _SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
 
 
@@ -173,23 +174,28 @@ _DAMAGED = (
 )
 
 
-def decode(stored: bytes) -> dict[str, Any]:
-    """The payload that ``encode`` stored.
+def decode(stored: bytes, *, most: int = _MOST_BYTES) -> dict[str, Any]:
+    """The payload that ``encode`` stored, of ``most`` bytes once it is unpacked, as anybody may have written it.
 
     Raises:
         LedgerError: the bytes are not a stored payload.
     """
     try:
-        return _decoded(stored)
+        return _decoded(stored, most)
     except _DAMAGED as error:
         raise LedgerError("a stored answer cannot be read back; restore the ledger from a backup") from error
 
 
-def _decoded(stored: bytes) -> dict[str, Any]:
+def _decoded(stored: bytes, most: int) -> dict[str, Any]:
     kind, whole = stored[:1], stored[1:]
     if kind not in (_PLAIN, _COMPRESSED):
         raise ValueError
-    text, _, content = (whole if kind == _PLAIN else zlib.decompress(whole)).partition(b"\n")
+    if kind == _COMPRESSED:
+        unpacking = zlib.decompressobj()
+        whole = unpacking.decompress(whole, most)
+        if not unpacking.eof:  # cut off, or more than anything that is stored
+            raise ValueError
+    text, _, content = whole.partition(b"\n")
     head = read_json(text)
     payload: dict[str, Any] = dict(head["values"])
     start = 0

@@ -13,10 +13,16 @@ from sfumato.errors import InputError
 if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.query import Query, Share
+    from sfumato.synthesize import Synthetic, SyntheticFile
 
 
 def interval(
-    model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
+    release: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RELEASE", help="Synthetic rows, .parquet or .arrow, or the model that was saved with --model."
+        ),
+    ],
     statement: Annotated[
         str, typer.Argument(metavar="SELECT", help="One COUNT, SUM or AVG of the synthetic table, without GROUP BY.")
     ],
@@ -37,26 +43,45 @@ def interval(
 ) -> None:
     """Say what a synthetic release tells about one question, with an interval where what it measured allows one.
 
-    Name the question before you look at the rows.  It costs nothing: everything is read off the saved release.
+    Name the question before you look at the rows.  It costs nothing: everything is read off the released file, which
+    carries its noisy tables, or off the saved model.
     """
     from sfumato.query import interval as of_release
     from sfumato.synthesize.codebook import printable
-    from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE
 
     if minus_among is not None and minus is None:
         raise InputError("--minus-among belongs to --minus")
-    release = load(model)
-    domain = release.model.domain
+    asked_of = _read(release)
+    domain = asked_of.model.domain
     found = of_release(
-        release,
+        asked_of,
         _asked(statement, among, domain),
         minus=None if minus is None else _asked(minus, minus_among, domain),
         half_width=half_width,
         confidence=confidence,
     )
     notes = "".join(f"\nNote: {remark}" for remark in found.remarks)
-    text = f"{found}\nCost: nothing\nGuarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}{notes}"
+    text = f"{found}\nCost: nothing\nGuarantee: {printable(asked_of.guarantee)}\n{STATED_BY_A_FILE}{notes}"
     result({**found.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
+
+
+def _read(path: Path) -> SyntheticFile | Synthetic:
+    """The released rows with their noisy tables, or the saved model.
+
+    Raises:
+        InputError: it is neither.
+    """
+    kind = path.suffix.lower()
+    if kind in (".parquet", ".arrow"):
+        from sfumato.synthesize.released_file import read_release
+
+        return read_release(path)
+    if kind == ".csv":
+        raise InputError(f"{path} is text without the noisy tables: ask of the .parquet file, or of the saved model")
+    from sfumato.synthesize.synthetic import load
+
+    return load(path)
 
 
 def _asked(statement: str, among: str | None, domain: Domain) -> Query | Share | str:

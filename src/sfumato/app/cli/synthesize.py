@@ -199,6 +199,8 @@ def describe(
         save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
     remark(STATED_BY_A_FILE)
+    if book.measured:
+        remark(f"For one question with an interval: sfumato interval {file} SELECT")
     result(book.to_json(), _described(book), as_json=as_json)
 
 
