@@ -1,14 +1,15 @@
 """The defining properties of a junction tree, over random sets of cliques, and the cell count before fitting."""
 
 import math
-from itertools import permutations
+from itertools import combinations, permutations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import SizeError
-from sfumato.model.junction_tree import junction_tree, refuse_larger, tree_cells
+from sfumato.model.junction_tree import Triangulation, junction_tree, refuse_larger, tree_cells
 
 NAMES = tuple("abcdef")
 SIZES = {name: size for size, name in enumerate(NAMES, start=2)}
@@ -38,6 +39,57 @@ def test_no_node_lies_within_another(cliques):
 @given(CLIQUES)
 def test_the_cells_are_known_before_the_tree_is_built(cliques):
     assert tree_cells(cliques, SIZES) == junction_tree(cliques, SIZES).cells(SIZES)
+
+
+def redone(cliques, sizes, by_fill):
+    """Cells of a greedy elimination that looks at everything again before each step."""
+    left, nodes = list(sizes), []
+    graph = {name: {other for clique in cliques if name in clique for other in clique} - {name} for name in sizes}
+
+    def cost(name):
+        around = graph[name]
+        fill = sum(other not in graph[one] for one in around for other in around if one != other)
+        return fill if by_fill else 0, math.prod(sizes[one] for one in (name, *around)), list(sizes).index(name)
+
+    while left:
+        name = min(left, key=cost)
+        left.remove(name)
+        node = {name, *graph[name]}
+        if not any(node <= other for other in nodes):
+            nodes.append(node)
+        for one in graph.pop(name):
+            graph[one] = (graph[one] | node) - {one, name}
+    return sum(math.prod(sizes[name] for name in node) for node in nodes)
+
+
+WIDE = {f"x{place}": 2 + 7 * place % 5 for place in range(14)}
+PAIRS = st.lists(st.lists(st.sampled_from([*WIDE]), min_size=2, max_size=3, unique=True).map(tuple), max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS, st.lists(st.sampled_from([*WIDE]), min_size=1, max_size=4, unique=True).map(tuple))
+def test_room_for_one_more_clique_is_that_of_an_elimination_redone(cliques, more):
+    held, with_it = Triangulation(cliques, WIDE), [*cliques, more]
+    cells = min(redone(with_it, WIDE, by_fill) for by_fill in (True, False))
+    assert held.cells == min(redone(cliques, WIDE, by_fill) for by_fill in (True, False))
+    assert held.fits(more, cells)
+    assert not held.fits(more, cells - 1)
+    assert held.adding(more).cells == cells
+
+
+def test_each_of_many_candidates_has_the_room_of_an_elimination_redone():
+    """A graph as inference has them, a chain of 40 attributes with branches; all pairs of attributes are candidates."""
+    random = np.random.default_rng(1)
+    sizes = {f"x{place}": int(random.integers(2, 12)) for place in range(40)}
+    cliques = [(f"x{place}", f"x{max(0, place - int(random.integers(1, 4)))}") for place in range(1, 40)]
+    cliques += [(f"x{place}", f"x{place + 2}", f"x{place + 5}") for place in range(0, 30, 7)]
+    held = Triangulation(cliques, sizes)
+    needed = {pair: tree_cells([*cliques, pair], sizes) for pair in combinations(sizes, 2)}
+    most = sorted(needed.values())[len(needed) // 2]
+    assert {pair for pair in needed if held.fits(pair, most)} == {pair for pair in needed if needed[pair] <= most}
+    for pair, cells in needed.items():
+        assert held.fits(pair, cells)
+        assert not held.fits(pair, cells - 1)
 
 
 def brute_force(cliques):

@@ -8,12 +8,14 @@ Friedman 2009, chapters 9 and 10).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sfumato.errors import SizeError
 
 Clique = tuple[str, ...]
+_Cost = tuple[int, int, int]  # edges added, cells, place
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,12 @@ def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> Juncti
 
 def maximal_cliques(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> list[frozenset[str]]:
     """Maximal cliques after triangulation; the better of greedy min-fill and greedy min-size elimination."""
-    neighbours: dict[str, set[str]] = {name: set() for name in sizes}
-    for clique in cliques:
-        for name in clique:
-            neighbours[name].update(other for other in clique if other != name)
-    found = [_eliminate(neighbours, sizes, by_fill=by_fill) for by_fill in (True, False)]
-    return min(found, key=lambda nodes: sum(_volume(node, sizes) for node in nodes))
+    return Triangulation(cliques, sizes).nodes()
 
 
 def tree_cells(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> int:
     """Cells that a junction tree of these cliques would have: what a cap is compared with."""
-    return sum(_volume(clique, sizes) for clique in maximal_cliques(cliques, sizes))
+    return Triangulation(cliques, sizes).cells
 
 
 def refuse_larger(cliques: Sequence[Clique], sizes: Mapping[str, int], cap: int) -> None:
@@ -96,36 +93,189 @@ def refuse_larger(cliques: Sequence[Clique], sizes: Mapping[str, int], cap: int)
         )
 
 
-def _eliminate(neighbours: Mapping[str, set[str]], sizes: Mapping[str, int], *, by_fill: bool) -> list[frozenset[str]]:
-    graph = {name: set(adjacent) for name, adjacent in neighbours.items()}
-    found: list[frozenset[str]] = []
-    costs = {name: _cost(graph, name, sizes, by_fill=by_fill) for name in graph}
-    while graph:
-        name = min(costs, key=costs.__getitem__)
-        adjacent = graph.pop(name)
-        del costs[name]
-        node = frozenset((name, *adjacent))
-        if not any(node <= other for other in found):
-            found.append(node)
-        touched = set(adjacent)
-        for one in adjacent:
-            graph[one].discard(name)
-            missing = adjacent - graph[one] - {one}
-            graph[one] |= missing
-            if missing and by_fill:
-                touched.update(*(graph[end] for end in (one, *missing)))
-        for one in touched - {name}:
-            costs[one] = _cost(graph, one, sizes, by_fill=by_fill)
-    return found
+class Triangulation:
+    """Cliques made chordal by eliminating attribute after attribute, twice: greedily by the edges that it adds, and by
+    the cells of its node; of equal ones the first attribute goes first.
+
+    The steps are kept, so that whether there is room for one more clique is known by redoing those that it changes.
+    """
+
+    def __init__(self, cliques: Iterable[Clique], sizes: Mapping[str, int]) -> None:
+        self._cliques, self._of = tuple(cliques), sizes
+        self._places = {name: place for place, name in enumerate(sizes)}
+        graph = [0] * len(sizes)
+        for mask in map(self._mask, self._cliques):
+            for place in _bits(mask):
+                graph[place] |= mask & ~(1 << place)
+        volumes = tuple(sizes.values())
+        self._runs = tuple(_Elimination(graph, volumes, by_fill=by_fill) for by_fill in (True, False))
+
+    @property
+    def cells(self) -> int:
+        """Of all maximal cliques, the fewer of both ways."""
+        return min(run.cells for run in self._runs)
+
+    def nodes(self) -> list[frozenset[str]]:
+        """The maximal cliques of the better way."""
+        names = tuple(self._places)
+        best = min(self._runs, key=lambda run: run.cells)
+        return [frozenset(names[place] for place in _bits(node)) for node in best.nodes]
+
+    def fits(self, clique: Clique, most: int) -> bool:
+        """Whether with one more clique there would be at most so many cells."""
+        mask = self._mask(clique)
+        return any(run.fits(mask, most) for run in self._runs)
+
+    def adding(self, clique: Clique) -> Triangulation:
+        """The triangulation with one more clique."""
+        return Triangulation((*self._cliques, clique), self._of)
+
+    def _mask(self, clique: Clique) -> int:
+        return sum(1 << self._places[name] for name in set(clique))
 
 
-def _cost(graph: Mapping[str, set[str]], name: str, sizes: Mapping[str, int], *, by_fill: bool) -> tuple[float, float]:
-    adjacent = graph[name]
-    volume = math.log(sizes[name]) + sum(math.log(sizes[other]) for other in adjacent)
-    if not by_fill:
-        return volume, 0.0
-    fill = sum(len(adjacent - graph[one]) - 1 for one in adjacent)
-    return fill, volume
+@dataclass(frozen=True)
+class Room:
+    """Whether a junction tree has room for more cliques, one after the other.
+
+    Attributes:
+        held: the cliques that it has.
+        most: cells that it may have.
+    """
+
+    held: Triangulation
+    most: int
+
+    def fits(self, clique: Clique) -> bool:
+        """Whether there is room for one more."""
+        return self.held.fits(clique, self.most)
+
+    def adding(self, clique: Clique) -> Room:
+        """The room that is left with it."""
+        return Room(self.held.adding(clique), self.most)
+
+
+@dataclass
+class _Step:
+    """Where an elimination stands: sets of attributes are bits of an integer.
+
+    Attributes:
+        graph: the neighbours of each attribute that is left.
+        volumes: cells of an attribute with its neighbours.
+        costs: of the attributes that are left.
+        found: nodes so far, ``cells`` together.
+        changed: attributes whose neighbours the step before changed, or edges among these.
+    """
+
+    graph: list[int]
+    volumes: list[int]
+    costs: dict[int, _Cost]
+    found: tuple[int, ...] = ()
+    cells: int = 0
+    changed: int = 0
+
+    @cached_property
+    def cost(self) -> _Cost:
+        """The least, and so the attribute that is taken."""
+        return min(self.costs.values())
+
+    def copy(self) -> _Step:
+        """The same, to be changed."""
+        return _Step(list(self.graph), list(self.volumes), dict(self.costs), self.found, self.cells)
+
+
+class _Elimination:
+    """One greedy elimination, step by step."""
+
+    def __init__(self, graph: Sequence[int], sizes: Sequence[int], *, by_fill: bool) -> None:
+        self._sizes, self._by_fill = sizes, by_fill
+        step = _Step(
+            list(graph), [size * self._cells(adjacent) for size, adjacent in zip(sizes, graph, strict=True)], {}
+        )
+        step.costs = {place: self._cost(place, step.graph, step.volumes[place]) for place in range(len(graph))}
+        self.steps: list[_Step] = []
+        while step.costs:
+            self.steps.append(step)
+            step = self._next(step.copy())
+        self.nodes, self.cells = step.found, step.cells
+
+    def fits(self, clique: int, most: int) -> bool:
+        """Whether with the pairs of one more clique there would be at most so many cells.
+
+        Steps stay as they are until an attribute of the clique is taken, or one whose cost its pairs change would be
+        taken before the one that was; and all of them from where the steps themselves have added these pairs.
+        """
+        least: _Cost | None = None
+        affected = 0
+        for step in self.steps:
+            graph = step.graph
+            extra = {place: missing for place in _bits(clique) if (missing := clique & ~graph[place] & ~(1 << place))}
+            if not extra:
+                break
+            if least is None or step.changed & affected:
+                affected = clique
+                for place, missing in extra.items():
+                    for other in _bits(missing):
+                        affected |= graph[place] & graph[other]
+                least = min(self._with(extra, step.copy(), affected).values())
+            chosen = step.cost[-1]
+            if clique >> chosen & 1 or (least < step.cost and least[-1] != chosen):
+                changed = step.copy()
+                changed.costs |= self._with(extra, changed, affected)
+                while changed.costs and changed.cells <= most:
+                    changed = self._next(changed)
+                return changed.cells <= most
+            if affected >> chosen & 1:
+                least = None  # it is gone
+        return self.cells <= most
+
+    def _with(self, extra: Mapping[int, int], step: _Step, affected: int) -> dict[int, _Cost]:
+        """Add edges to a step: the costs of the attributes that they affect."""
+        for place, missing in extra.items():
+            step.graph[place] |= missing
+            step.volumes[place] *= self._cells(missing)
+        return {place: self._cost(place, step.graph, step.volumes[place]) for place in _bits(affected)}
+
+    def _next(self, step: _Step) -> _Step:
+        """Take the attribute of least cost: ``step`` is changed."""
+        graph, volumes, costs = step.graph, step.volumes, step.costs
+        chosen = min(costs.values())[-1]
+        del costs[chosen]
+        adjacent = graph[chosen]
+        node = adjacent | 1 << chosen
+        if all(node & ~other for other in step.found):
+            step.found, step.cells = (*step.found, node), step.cells + volumes[chosen]
+        step.changed = adjacent
+        for place in _bits(adjacent):
+            missing = adjacent & ~graph[place] & ~(1 << place)
+            graph[place] = (graph[place] | missing) & ~(1 << chosen)
+            volumes[place] = volumes[place] // self._sizes[chosen] * self._cells(missing)
+            for other in _bits(missing):
+                step.changed |= graph[place] & graph[other]
+        for place in _bits(step.changed):
+            costs[place] = self._cost(place, graph, volumes[place])
+        return step
+
+    def _cost(self, place: int, graph: Sequence[int], volume: int) -> _Cost:
+        if not self._by_fill:
+            return 0, volume, place
+        adjacent = graph[place]
+        return sum((adjacent & ~graph[other]).bit_count() - 1 for other in _bits(adjacent)), volume, place
+
+    def _cells(self, attributes: int) -> int:
+        return math.prod(self._sizes[place] for place in _bits(attributes))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The places of the ones.
+
+    >>> list(_bits(0b1010))
+    [1, 3]
+    """
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 def _volume(clique: Iterable[str], sizes: Mapping[str, int]) -> int:

@@ -17,7 +17,7 @@ the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import combinations
@@ -26,7 +26,7 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.errors import QueryError
-from sfumato.model.junction_tree import Clique, tree_cells
+from sfumato.model.junction_tree import Clique, Room, Triangulation
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import cell_positions, row_count
@@ -145,7 +145,7 @@ def adapt(
             np.array([candidates[table.attributes] for table in scored.tables]),
             division=division,
             share=float(share - scores),
-            fits=_room(state, int(limits.cells * room)),
+            room=_room(state, int(limits.cells * room)),
             taken=before,
         )
         if chosen:
@@ -253,11 +253,10 @@ def _candidates(
     return found
 
 
-def _room(state: FittedState, cap: int) -> Callable[[Sequence[Clique]], bool]:
-    """Whether the junction tree stays within ``cap`` cells, or those that it has, with some more marginals."""
-    present = [factor.attributes for factor in state.model.factors]
-    most = max(cap, tree_cells(present, state.model.sizes))
-    return lambda more: tree_cells([*present, *more], state.model.sizes) <= most
+def _room(state: FittedState, cap: int) -> Room:
+    """The room of a junction tree of at most ``cap`` cells, or those that it has."""
+    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
+    return Room(present, max(cap, present.cells))
 
 
 _ROUNDS_AN_ATTRIBUTE = 16
@@ -338,13 +337,11 @@ def closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, lim
 
 def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
     """Candidates that the junction tree has room for; one-way marginals always have."""
-    present = [factor.attributes for factor in state.model.factors]
+    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
     return {
         clique: weight
         for clique, weight in candidates.items()
-        if len(clique) == 1
-        or state.model.tree.holder(clique) is not None
-        or tree_cells([*present, clique], state.model.sizes) <= most
+        if len(clique) == 1 or state.model.tree.holder(clique) is not None or present.fits(clique, most)
     }
 
 

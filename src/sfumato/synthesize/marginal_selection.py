@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, combinations
@@ -24,7 +24,7 @@ from sfumato.errors import InputError
 from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import Clique
+from sfumato.model.junction_tree import Clique, Room
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
@@ -239,14 +239,14 @@ def grow(
     *,
     division: Division,
     share: float,
-    fits: Callable[[Sequence[Clique]], bool],
+    room: Room,
     taken: Mapping[Clique, Taken],
 ) -> dict[Clique, Taken]:
     """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`Division.spread`).  ``fits`` says whether the
-    junction tree has room for the candidates chosen and one more.
+    the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
+    junction tree has for the candidates chosen.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
@@ -264,8 +264,8 @@ def grow(
             break
         clique = scored.tables[best].attributes
         waiting[best] = -np.inf
-        if fits([*chosen, clique]):
-            refused = 0
+        if room.fits(clique):
+            refused, room = 0, room.adding(clique)
             chosen[clique] = Taken(scored.tables[best].runs, float(sizes[best]), 0.0)
             total += float(parts[best])
         else:
