@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tests.services import require
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @cache
 def session():
@@ -32,6 +34,9 @@ def session():
         "spark.executor.memory": "1g",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
+        # What is compiled here runs for seconds, for which compiling it well is a waste of several.
+        "spark.driver.extraJavaOptions": QUICK_START,
+        "spark.executor.extraJavaOptions": QUICK_START,
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.sql.adaptive.enabled": "false",
