@@ -32,8 +32,6 @@ _PRELOAD = (
     "sfumato.query",
     "sfumato.synthesize",
     "sfumato.vault",
-    "sqlalchemy.dialects.postgresql.psycopg",
-    "sqlalchemy.dialects.sqlite",
     "sqlglot",
     "typer",
     "uvicorn.main",

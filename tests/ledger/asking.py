@@ -7,8 +7,6 @@ from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import text
-
 from sfumato.domain import Unit
 from sfumato.ledger import Question, Receipt
 from sfumato.ledger.entry import Answered
@@ -47,7 +45,7 @@ def behind_its_back(url: str, *statements: str) -> None:
     """Run SQL on the ledger's database, with nothing in the way."""
     with closing(Store(url)) as store, store.writing() as connection:
         for statement in statements:
-            connection.execute(text(statement))
+            connection.run(statement)
 
 
 def unfreeze(url: str) -> None:
@@ -56,5 +54,5 @@ def unfreeze(url: str) -> None:
         behind_its_back(url, *(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in FROZEN))
         return
     with closing(Store(url)) as store, store.reading() as connection:
-        triggers = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars().all()
-    behind_its_back(url, *(f"DROP TRIGGER {name}" for name in triggers))
+        triggers = connection.rows("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    behind_its_back(url, *(f"DROP TRIGGER {name}" for (name,) in triggers))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import text
 from tests.ledger.asking import ROW, TENTH, ask, question, release
 
 from sfumato.errors import BudgetError, InputError, LedgerError
@@ -25,7 +24,7 @@ def locked(answered, url, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.05)
     other = Store(url)
     with other.writing() as connection:
-        connection.execute(text("UPDATE ledger_dataset SET entries = entries"))
+        connection.run("UPDATE ledger_dataset SET entries = entries")
         answered._writer._transact = refuse
         yield answered
     other.close()

@@ -15,7 +15,8 @@ from tests.ledger.commits import Wire, failing
 from tests.ledger.racing_processes import outcome
 
 from sfumato.errors import LedgerError
-from sfumato.ledger import open_ledger
+from sfumato.ledger import dbapi, open_ledger
+from sfumato.ledger.connections import KEPT, MORE
 from sfumato.privacy.loss import Epsilon
 
 ASKERS = 8
@@ -164,10 +165,9 @@ def test_a_server_that_is_away_when_a_transaction_begins(wire, postgres):
 
 def test_all_connections_in_use_is_said(postgres, monkeypatch):
     with opened(postgres) as ledger, ExitStack() as held:
-        pool = ledger._store.engine.pool
-        monkeypatch.setattr(pool, "_timeout", 0.05)
-        for _ in range(pool.size() + pool._max_overflow):
-            held.enter_context(closing(ledger._store.engine.raw_connection()))
+        monkeypatch.setattr(dbapi, "PATIENCE", 0.05)
+        for _ in range(KEPT + MORE):
+            held.enter_context(ledger._store.reading())
         for call in (lambda: ask(ledger), ledger.remaining):
             with pytest.raises(LedgerError, match="has all its connections in use; try again later"):
                 call()

@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
@@ -18,6 +17,15 @@ from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
 
 ONE = Epsilon(1)
+ADDRESSES = [
+    "sqlite:///people.ledger",
+    "sqlite:////folder/my people.ledger",
+    "sqlite:///file:people.ledger?mode=ro&uri=true",
+    "postgresql://ann:p%40ss%2Fword@[::1]:5432/people?options=-csearch_path%3Dx&sslmode=disable",
+    "postgresql+psycopg://ann@localhost/people",
+    "postgresql:///people?host=/tmp/run&user=ann",
+    "postgresql://localhost",
+]
 
 
 @pytest.fixture
@@ -117,6 +125,22 @@ def test_an_address_that_is_none(url):
         opened(url)
 
 
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_an_address_is_read_as_other_programs_read_it(url):
+    found, other = dbapi.Address.parse(url), make_url(url)
+    port = None if found.port is None else int(found.port)
+    assert found.backend == other.get_backend_name()
+    assert (found.user, found.password, found.host, port, found.database) == (
+        other.username,
+        other.password,
+        other.host,
+        other.port,
+        other.database,
+    )
+    assert dict(found.query) == dict(other.query)
+    assert other.password is None or other.password not in str(found)
+
+
 def test_a_server_that_cannot_be_reached():
     with pytest.raises(LedgerError, match=r"postgresql://ann:\*\*\*@127\.0\.0\.1:1/x cannot be reached"):
         opened("postgresql://ann:secret@127.0.0.1:1/x")
@@ -136,7 +160,7 @@ def test_a_wrong_password():
 
 
 def cut(transaction):
-    return transaction._driver.rows(text("SELECT pg_terminate_backend(pg_backend_pid())"), {})
+    return transaction._driver.rows("SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
@@ -157,9 +181,9 @@ def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiti
 
         def vanish():
             with vanished.writing() as connection:
-                connection.execute(text("SELECT 1 FROM ledger_dataset FOR UPDATE"))
+                connection.rows("SELECT 1 FROM ledger_dataset FOR UPDATE")
                 assert ask(ledger).charged
-                connection.execute(text("SELECT 1"))
+                connection.rows("SELECT 1")
 
         with pytest.raises(LedgerError, match="lost its connection"):
             vanish()

@@ -10,12 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.ledger.asking import ask, behind_its_back, spent_epsilon, unfreeze
 
 from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.connections import KEPT
 from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
@@ -64,7 +64,7 @@ def test_a_file_that_is_gone_is_neither_charged_nor_read_nor_made_anew(people, f
 
 
 def test_a_file_that_goes_while_a_commit_is_under_way_is_not_charged(people, file):
-    transact = people._store.committing
+    transact = people._store.writing
 
     class Leaving:
         def __enter__(self):
@@ -76,11 +76,11 @@ def test_a_file_that_goes_while_a_commit_is_under_way_is_not_charged(people, fil
         def __exit__(self, *error):
             return self.opened.__exit__(*error)
 
-    people._store.committing = Leaving
+    people._store.writing = Leaving
     with pytest.raises(MovedLedgerError):
         ask(people, 1)
     file.with_name("elsewhere.ledger").rename(file)
-    del people._store.committing
+    del people._store.writing
     assert len(list(people.journal())) == 1
     people.verify()
 
@@ -309,8 +309,8 @@ def test_all_stores_of_an_address_share_a_few_connections(url):
         ledgers = [open_ledger(url, dataset=f"people{number}", limit=Epsilon(1), create=True) for number in range(20)]
         for number, each in enumerate(ledgers):
             ask(each, number)
-        assert {id(each._store.engine) for each in ledgers} == {id(first._store.engine)}
-        assert first._store.engine.pool.checkedin() <= 4
+        assert {id(each._store._connections) for each in ledgers} == {id(first._store._connections)}
+        assert 1 <= len(first._store._connections.idle) <= KEPT
         for each in ledgers:
             each.close()
             each.close()
@@ -330,7 +330,7 @@ def test_who_has_no_connection_left_is_not_alive(postgres):
         with closing(Store(few)) as store:
             store.alive()
             with store.reading() as connection:
-                connection.execute(text("SELECT 1"))
+                connection.rows("SELECT 1")
                 with pytest.raises(LedgerError, match="check that the server runs and has connections left"):
                     store.alive()
     finally:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import pytest
-from sqlalchemy import event, text
 from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.ledger.racing_processes import ask_once, outcome
 from tests.processes import processes
@@ -137,11 +136,14 @@ def unlocked(url, tenth_left, monkeypatch):
 
 
 def drop_the_checks(store):
-    if store.engine.dialect.name == "sqlite":
-        event.listen(store.engine, "begin", lambda c: c.exec_driver_sql("PRAGMA ignore_check_constraints = ON"))
+    database = store._connections.database
+    if database.name == "sqlite":
+        connect, ignore = database.connect, "PRAGMA ignore_check_constraints = ON"
+        database.connect = lambda: (connection := connect(), connection.execute(ignore))[0]
+        store._connections.forget()
         return
-    with store.writing() as connection:
-        connection.execute(text("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit"))
+    with store.writing() as driver:
+        driver.run("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit")
 
 
 def test_the_race_catches_a_mutant_without_lock_and_check(unlocked):
@@ -155,3 +157,14 @@ def test_the_check_of_the_database_stops_a_mutant_without_lock(unlocked):
     assert race([unlocked] * WRITERS, range(WRITERS)) == {"Receipt": 1, "LedgerError": WRITERS - 1}
     assert spent_epsilon(unlocked) == 1
     unlocked.verify()
+
+
+def test_a_reader_sees_one_state_however_long_it_reads(url, ledger):
+    count = "SELECT COUNT(*) FROM ledger_entry"
+    with closing(Store(url)) as store:
+        with store.reading() as driver:
+            before = driver.value(count)
+            ask(ledger)
+            assert driver.value(count) == before
+        with store.reading() as driver:
+            assert driver.value(count) == before + 1

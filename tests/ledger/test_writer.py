@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from sqlalchemy import text
 from tests.ledger.asking import TENTH, ask, spent_epsilon
 
 from sfumato.ledger import open_ledger
@@ -85,8 +84,8 @@ def test_a_lock_that_is_not_given_is_waited_for_once_by_all(url, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.dbapi.SILENCE", 600)
     with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
         with closing(Store(url)) as other, other.writing() as connection:
-            if connection.dialect.name == "postgresql":  # SQLite locks everything when the transaction begins
-                connection.execute(text("SELECT * FROM ledger_dataset FOR UPDATE"))
+            if connection.database == "postgresql":  # SQLite locks everything when the transaction begins
+                connection.rows("SELECT * FROM ledger_dataset FOR UPDATE")
             gate = Gate(ledger, waiting=7)
             outcomes = gate.run([lambda number=number: ask(ledger, number) for number in range(8)])
         assert {str(outcome).partition(" is ")[2] for outcome in outcomes} == {

@@ -13,12 +13,11 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
-
-from sqlalchemy import Engine
+from typing import Protocol, Self
 
 from sfumato.errors import LedgerError
-from sfumato.ledger.dbapi import raising_as_sqlalchemy
+from sfumato.ledger.dbapi import DatabaseError, Driver
+from sfumato.ledger.store import Store
 
 _DIGITS = 15  # hexadecimal, of an entry's hash: 60 bits, as files and PostgreSQL count up to 2^63
 
@@ -67,24 +66,23 @@ class FileLocks:
 class SessionLocks:
     """Advisory locks of one session of PostgreSQL, opened again where it was lost."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._session: Any = None
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._session: Driver | None = None
 
     def take(self, number: int) -> bool:
-        """See :class:`Locks`; a failure of the database comes as one of SQLAlchemy's errors."""
-        with raising_as_sqlalchemy(self._engine):
-            try:
-                return self._asked("SELECT pg_try_advisory_lock(%s)", number)
-            except self._error:
-                self.close()
-                return self._asked("SELECT pg_try_advisory_lock(%s)", number)
+        """See :class:`Locks`; what the database fails by comes as :class:`~sfumato.ledger.dbapi.DatabaseError`."""
+        try:
+            return self._asked("SELECT pg_try_advisory_lock(:number)", number)
+        except DatabaseError:
+            self.close()
+            return self._asked("SELECT pg_try_advisory_lock(:number)", number)
 
     def drop(self, number: int) -> None:
         """See :class:`Locks`."""
         try:
-            self._asked("SELECT pg_advisory_unlock(%s)", number)
-        except self._error:
+            self._asked("SELECT pg_advisory_unlock(:number)", number)
+        except DatabaseError:
             self.close()  # and with the session, the lock
 
     def close(self) -> None:
@@ -93,20 +91,10 @@ class SessionLocks:
         if session is not None:
             session.close()
 
-    @property
-    def _error(self) -> type[Exception]:
-        dialect: Any = self._engine.dialect
-        found: type[Exception] = dialect.loaded_dbapi.Error
-        return found
-
     def _asked(self, statement: str, number: int) -> bool:
         if self._session is None:
-            self._lent = self._engine.raw_connection()  # kept, as the connection is closed with it
-            session: Any = self._lent.driver_connection
-            self._lent.detach()  # the pool does not count it
-            session.autocommit = True
-            self._session = session
-        return bool(self._session.execute(statement, (number,)).fetchone()[0])
+            self._session = self._store.session()
+        return bool(self._session.value(statement, {"number": number}))
 
 
 class Attempts:
@@ -195,23 +183,23 @@ class Attempt:
         self.end()
 
 
-_BY_PLACE: dict[str, Attempts] = {}
+_BY_PLACE: dict[object, Attempts] = {}
 _OF_PARENTS: list[Attempts] = []  # kept: a child that forgot one would close its parent's connection
 _LOCK = threading.Lock()
 
 
-def attempts_at(file: Path | None, engine: Engine) -> Attempts:
-    """The attempts of this process at the releases of a database: a SQLite file, or what the engine is connected to.
+def attempts_at(store: Store) -> Attempts:
+    """The attempts of this process at the releases of a database.
 
     Raises:
         LedgerError: the lock file cannot be made.
     """
     # by whatever link it is opened, one ledger has one file of locks
-    place = str(file.resolve()) if file else engine.url.set(query={}).render_as_string(False)
+    place = str(store.file.resolve()) if store.file else store.address
     with _LOCK:
         if place not in _BY_PLACE:
             try:
-                locks = FileLocks(Path(f"{place}-attempts")) if file else SessionLocks(engine)
+                locks = FileLocks(Path(f"{place}-attempts")) if store.file else SessionLocks(store)
             except OSError as error:
                 raise LedgerError(
                     f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place

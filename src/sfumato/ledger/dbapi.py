@@ -1,28 +1,20 @@
-"""Databases under ledgers: connections, transactions straight to the driver, and failures in one sentence of ours.
+"""Databases under ledgers: addresses, statements in a transaction, and failures in one sentence of ours.
 
-SQLAlchemy keeps the connections, and spells each statement once, in the words of the database.  It is left out of
-running them: going through it costs several times what the database itself needs, and an answered question runs a
-dozen statements in two transactions.
+Two drivers of Python's database interface stand under one spelling of statements: that of the standard library for
+SQLite, and psycopg for PostgreSQL, which is loaded where it is used.  Parameters are written ``:name``.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
-from urllib.parse import quote
-
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
-from sqlalchemy.engine import URL, Dialect
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, TimeoutError  # noqa: A004
-from sqlalchemy.pool import NullPool, QueuePool
-from sqlalchemy.sql.elements import ClauseElement
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote
 
 from sfumato.errors import LedgerError
 
@@ -51,17 +43,66 @@ _UNREACHABLE = (
     "address"
 )
 
+Values: TypeAlias = Mapping[str, Any]
+
+
+class DatabaseError(Exception):
+    """What a driver raised.
+
+    Attributes:
+        origin: the driver's own error.
+        lost: whether the connection is gone.
+        refused: whether the database refused what was to be written, and not whoever writes.
+    """
+
+    def __init__(self, origin: Exception, *, lost: bool, refused: bool) -> None:
+        super().__init__(type(origin).__name__)
+        self.origin = origin
+        self.lost = lost
+        self.refused = refused
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether SQLite did not wait for a lock of another process."""
+        return self._name.startswith("SQLITE_BUSY")
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self.origin, "sqlite_errorname", ""))
+
+    def __str__(self) -> str:
+        """The reason, as the end of a sentence about the ledger."""
+        if self.lost:
+            return _LOST
+        state = str(getattr(self.origin, "sqlstate", None) or "")
+        for said, reasons in ((self._name, _SQLITE), (state, _POSTGRES)):
+            for code, reason in reasons.items():
+                if said.startswith(code):
+                    return reason
+        if self.refused:
+            return "refused an entry that would break its rules; verify the journal"
+        if not self._name and not state:
+            return _UNREACHABLE
+        return f"failed ({self._name or state}); nothing was written"
+
+
+class NoneLeftError(Exception):
+    """All connections of the process are in use."""
+
+    def __str__(self) -> str:
+        return "has all its connections in use; try again later"
+
 
 @contextmanager
 def spoken_plainly(place: str) -> Iterator[None]:
-    """Turn what the driver raises into a :class:`LedgerError` about the ledger at ``place``.
+    """Turn what a database raises into a :class:`LedgerError` about the ledger at ``place``.
 
     The database's own words are left out: they may quote what was being written.
     """
     try:
         yield
-    except SQLAlchemyError as error:
-        raise LedgerError(f"the ledger {place} {_reason(error)}", culprit=place) from error
+    except (DatabaseError, NoneLeftError) as error:
+        raise LedgerError(f"the ledger {place} {error}", culprit=place) from error
 
 
 def failed_for_all(error: Exception) -> bool:
@@ -69,250 +110,283 @@ def failed_for_all(error: Exception) -> bool:
 
     Trying each alone would be in vain then, and take as long again for every one: the patience for a lock, say.
     """
-    return isinstance(error, LedgerError) and not isinstance(error.__cause__, IntegrityError | DataError)
-
-
-def is_busy(error: DBAPIError) -> bool:
-    """Whether SQLite did not wait for a lock of another process."""
-    return str(getattr(error.orig, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    if isinstance(error, TimeoutError):
-        return "has all its connections in use; try again later"
-    if not isinstance(error, DBAPIError):
-        return "cannot be used by this installation; check the address and that its driver is installed"
-    if error.connection_invalidated:
-        return _LOST
-    origin = error.orig
-    name = str(getattr(origin, "sqlite_errorname", ""))
-    for code, reason in _SQLITE.items():
-        if name.startswith(code):
-            return reason
-    state = str(getattr(origin, "sqlstate", None) or "")
-    for code, reason in _POSTGRES.items():
-        if state.startswith(code):
-            return reason
-    if isinstance(error, IntegrityError):
-        return "refused an entry that would break its rules; verify the journal"
-    if not name and not state:
-        return _UNREACHABLE
-    return f"failed ({name or state}); nothing was written"
+    cause = error.__cause__
+    return isinstance(error, LedgerError) and not (isinstance(cause, DatabaseError) and cause.refused)
 
 
 PATIENCE = 30  # seconds to wait for a lock
 SILENCE = 15  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
-KEPT, MORE = 4, 4  # connections of a process that stay open, and that are opened besides when all are in use
 BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written
 
-Identity = tuple[int, int]  # device and inode
-
-
-class Connections:
-    """The connections of this process to one address, in use by ``users`` stores.
-
-    Attributes:
-        engine: lends them.
-        fresh: opens one anew each time.
-        identity: of the SQLite file that they are to; None where it is not known yet, and for PostgreSQL.
-        creates: whether connecting may make the SQLite file.
-    """
-
-    def __init__(self, address: URL, file: Path | None) -> None:
-        self.file = file
-        self.identity: Identity | None = None
-        self.creates = False
-        self.users = 0
-        pool: dict[str, Any] = {"pool_size": KEPT, "max_overflow": MORE, "pool_timeout": PATIENCE}
-        if file is None:
-            self.engine = _postgresql(address, pool_pre_ping=True, **pool)
-            self.fresh = _postgresql(address, poolclass=NullPool)
-        else:
-            connect = partial(self._connect, file, read_only=address.query.get("mode") == "ro")
-            self.engine = _sqlite(connect, **pool)
-            self.fresh = _sqlite(connect, poolclass=NullPool)
-
-    def give_back(self) -> None:
-        """Say that one store less uses them."""
-        with _LOCK:
-            self.users -= 1
-            if self.users > 0:
-                return
-            for key, found in list(_SHARED.items()):
-                if found is self:
-                    del _SHARED[key]
-        self.engine.dispose()
-
-    def _connect(self, file: Path, *, read_only: bool) -> sqlite3.Connection:
-        mode = "ro" if read_only else "rwc" if self.creates else "rw"
-        return sqlite3.connect(
-            f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=PATIENCE, check_same_thread=False
-        )
-
-
-_SHARED: dict[str, Connections] = {}
-_LOCK = threading.Lock()
-
-
-def connections(address: URL, file: Path | None) -> Connections:
-    """The connections of this process to an address; who takes them gives them back."""
-    key = address.render_as_string(hide_password=False) if file is None else f"{file}?{address.query}"
-    with _LOCK:
-        found = _SHARED.get(key)
-        if found is None or (found.identity is not None and identity(found.file) != found.identity):
-            found = _SHARED[key] = Connections(address, file)
-        found.users += 1
-        return found
-
-
-def identity(file: Path | None) -> Identity | None:
-    """Device and inode of a file; None where there is none."""
-    if file is None:
-        return None
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _forget() -> None:
-    """In a child process: leave the parent's connections to the parent."""
-    global _LOCK  # noqa: PLW0603  (another thread of the parent may hold it)
-    _LOCK = threading.Lock()
-    for found in _SHARED.values():
-        found.engine.dispose(close=False)
-    _SHARED.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-def _sqlite(connect: Any, **pool: Any) -> Engine:  # noqa: ANN401  # what SQLAlchemy takes
-    engine = create_engine("sqlite://", creator=connect, **({"poolclass": QueuePool} | pool))
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: object) -> None:  # noqa: ANN401  # the driver's own
-        connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("writing", False)
-        connection.exec_driver_sql(BEGIN_WRITING if writing else "BEGIN")
-
-    return engine
-
-
-def _postgresql(address: URL, **pool: Any) -> Engine:  # noqa: ANN401  # what SQLAlchemy takes
-    asked = address.query.get("options", "")  # such as -csearch_path=..., which is kept
-    options = (
-        f"{asked} -c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={SILENCE}s "
-        "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
-        "-c synchronous_commit=on -c timezone=UTC"
-    )
-    try:
-        return create_engine(address, connect_args={"connect_timeout": 10, "options": options}, **pool)
-    except ImportError as error:
-        raise LedgerError("a ledger in PostgreSQL needs its driver; install sfumato[postgres]") from error
-
-
-Values: TypeAlias = Mapping[str, Any]
+_ADDRESS = re.compile(
+    r"(?P<backend>\w+)(?:\+\w+)?://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
+)
 
 
 @dataclass(frozen=True)
-class _Spelled:
-    """A statement in the words of one database; the order of its parameters where they have places, not names."""
+class Address:
+    """Where a database is; as text without its password and what it says besides."""
 
-    text: str
-    places: tuple[str, ...] | None
+    backend: str
+    user: str | None
+    password: str | None
+    host: str | None
+    port: str | None
+    database: str | None
+    query: tuple[tuple[str, str], ...]
 
-    def arguments(self, values: Values) -> Any:  # noqa: ANN401  (what the driver takes: a list or a mapping)
-        return values if self.places is None else [values[name] for name in self.places]
+    @classmethod
+    def parse(cls, url: str) -> Address | None:
+        """The address that a URL spells; None where it is none."""
+        found = _ADDRESS.fullmatch(url)
+        if found is None:
+            return None
+        parts = {name: None if part is None else unquote(part) for name, part in found.groupdict().items()}
+        query = tuple(parse_qsl(found["query"] or "", keep_blank_values=True))
+        host, port = parts.pop("ipv6") or parts.pop("host"), parts.pop("port") or None
+        user, password = parts["user"], parts["password"]
+        return cls(found["backend"], user, password, host, port, parts["database"], query)
+
+    def __str__(self) -> str:
+        host = self.host or ""
+        port = "" if self.port is None else f":{self.port}"
+        password = "" if self.password is None else ":***"
+        user = "" if self.user is None else f"{quote(self.user)}{password}@"
+        database = "" if self.database is None else f"/{self.database}"
+        return f"{self.backend}://{user}{f'[{host}]' if ':' in host else host}{port}{database}"
+
+
+class Database(Protocol):
+    """What the two databases have each of their own."""
+
+    name: str
+    creates: bool
+
+    @property
+    def driver(self) -> Any:  # noqa: ANN401  (a module)
+        """The driver, with the errors that it raises."""
+        ...
+
+    def connect(self) -> Any:  # noqa: ANN401  (the driver's own)
+        """A new connection, on which transactions begin where we say."""
+        ...
+
+    def answers(self, connection: Any) -> bool:  # noqa: ANN401
+        """Whether a connection that was not used for a while is still one."""
+        ...
+
+    def begin(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
+        """Begin a transaction; one that only reads sees all of one state."""
+        ...
+
+    def spelled(self, statement: str) -> str:
+        """A statement in the words of the database."""
+        ...
+
+    def is_lost(self, connection: Any, error: Exception) -> bool:  # noqa: ANN401
+        """Whether there is no connection any more."""
+        ...
+
+
+class Sqlite:
+    """A file; ``creates`` says whether connecting may make it."""
+
+    name = "sqlite"
+    driver = sqlite3
+
+    def __init__(self, file: Path, *, read_only: bool) -> None:
+        self._file = file
+        self._read_only = read_only
+        self.creates = False
+
+    def connect(self) -> sqlite3.Connection:
+        """See :class:`Database`."""
+        mode = "ro" if self._read_only else "rwc" if self.creates else "rw"
+        place = f"file:{quote(str(self._file))}?mode={mode}"
+        connection = sqlite3.connect(place, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def answers(self, connection: sqlite3.Connection) -> bool:
+        """Nobody else closes a file."""
+        del connection
+        return True
+
+    def begin(self, connection: sqlite3.Connection, *, writing: bool) -> None:
+        """The first statement fixes what a transaction sees."""
+        connection.execute(BEGIN_WRITING if writing else "BEGIN")
+
+    def spelled(self, statement: str) -> str:
+        """There is one writer at a time, so that no row is locked."""
+        return statement.removesuffix(" FOR UPDATE")
+
+    def is_lost(self, connection: sqlite3.Connection, error: Exception) -> bool:
+        """A file is not lost as a connection is."""
+        del connection, error
+        return False
+
+
+class Postgresql:
+    """A database of a server."""
+
+    name = "postgresql"
+
+    def __init__(self, address: Address) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise LedgerError("a ledger in PostgreSQL needs its driver; install sfumato[postgres]") from error
+        self.driver = psycopg
+        self.creates = False
+        said = dict(address.query)
+        asked = said.pop("options", "")  # such as -csearch_path=..., which is kept
+        options = (
+            f"{asked} -c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={SILENCE}s "
+            "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
+            "-c synchronous_commit=on -c timezone=UTC"
+        )
+        named = {
+            "user": address.user,
+            "password": address.password,
+            "host": address.host,
+            "port": address.port,
+            "dbname": address.database,
+        }
+        self._said: dict[str, Any] = {name: part for name, part in named.items() if part} | said
+        self._said |= {"options": options, "connect_timeout": "10"}
+
+    def connect(self) -> Any:  # noqa: ANN401
+        """See :class:`Database`."""
+        return self.driver.connect(**self._said, autocommit=True)
+
+    def answers(self, connection: Any) -> bool:  # noqa: ANN401
+        """Ask."""
+        try:
+            connection.execute("SELECT 1", prepare=False)
+        except self.driver.Error:
+            return False
+        return True
+
+    def begin(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
+        """Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction."""
+        how = "BEGIN" if writing else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        connection.execute(how, prepare=False)
+
+    def spelled(self, statement: str) -> str:
+        """Parameters are written in another way."""
+        return _named(statement)
+
+    def is_lost(self, connection: Any, error: Exception) -> bool:  # noqa: ANN401
+        """As the driver has noticed."""
+        del error
+        return bool(connection.closed or connection.broken)
 
 
 @lru_cache(maxsize=1024)
-def _spelled(statement: ClauseElement, dialect: Dialect) -> _Spelled:
-    compiled: Any = statement.compile(dialect=dialect)
-    return _Spelled(str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup))
+def _named(statement: str) -> str:
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", statement)
 
 
 class Driver:
-    """One transaction.  Errors are those that SQLAlchemy raises.  Use :func:`transaction` to begin one."""
+    """One connection in one transaction; what it raises is a :class:`DatabaseError`."""
 
-    def __init__(self, connection: PoolProxiedConnection, dialect: Dialect) -> None:
-        self._connection = connection
-        self._dialect: Any = dialect
+    def __init__(self, database: Database, connection: Any) -> None:  # noqa: ANN401
+        self.connection = connection
+        self._database = database
         self._cursor: Any = connection.cursor()
+        self._lost = False
 
-    def begin(self, how: str) -> None:
-        """Begin the transaction, where the driver does not by itself."""
+    @property
+    def database(self) -> str:
+        """Which database it is: ``sqlite`` or ``postgresql``."""
+        return self._database.name
+
+    def begin(self, *, writing: bool) -> None:
+        """Begin the transaction."""
         with self._speaking():
-            self._cursor.execute(how)
+            self._database.begin(self.connection, writing=writing)
 
     def commit(self) -> None:
         """Make everything durable."""
         with self._speaking():
-            self._connection.commit()
+            self.connection.commit()
 
-    def rows(self, statement: ClauseElement, values: Values) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        spelled = _spelled(statement, self._dialect)
+    def close(self) -> None:
+        """End the connection, where it has not ended."""
+        with suppress(self._database.driver.Error):
+            self.connection.close()
+
+    def undone(self) -> bool:
+        """Undo what was not committed; whether the connection can still be used."""
+        if self._lost:
+            return False
+        try:
+            self.connection.rollback()
+        except self._database.driver.Error:
+            return False
+        return True
+
+    def run(self, statement: str, values: Values | None = None) -> int:
+        """Run a statement; how many rows it changed."""
+        spelled = self._database.spelled(statement)
         with self._speaking():
-            self._cursor.execute(spelled.text, spelled.arguments(values))
+            self._cursor.execute(spelled, values) if values else self._cursor.execute(spelled)
+            return int(self._cursor.rowcount)
+
+    def rows(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        self.run(statement, values)
+        with self._speaking():
             return list(self._cursor.fetchall())
 
-    def write(self, statement: ClauseElement, rows: Sequence[Values]) -> None:
+    def records(self, statement: str, values: Values | None = None) -> list[dict[str, Any]]:
+        """All rows of a query, by the names of their columns."""
+        rows = self.rows(statement, values)
+        names = [column[0] for column in self._cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def record(self, statement: str, values: Values) -> dict[str, Any] | None:
+        """The first row, by the names of its columns; None where there is none."""
+        return next(iter(self.records(statement, values)), None)
+
+    def value(self, statement: str, values: Values | None = None) -> Any:  # noqa: ANN401  (what stands there)
+        """The first value of the first row; None where there is none."""
+        return next((row[0] for row in self.rows(statement, values)), None)
+
+    def write(self, statement: str, rows: Sequence[Values]) -> None:
         """Run a statement once for each row of values; for none, not at all."""
-        if not rows:
-            return
-        spelled = _spelled(statement, self._dialect)
-        with self._speaking():
-            self._cursor.executemany(spelled.text, [spelled.arguments(row) for row in rows])
+        if rows:
+            with self._speaking():
+                self._cursor.executemany(self._database.spelled(statement), rows)
+
+    def insert(self, table: str, rows: Sequence[Values]) -> None:
+        """Enter rows of the same columns in a table."""
+        if rows:
+            self.write(_insert(table, tuple(rows[0])), rows)
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
+        driver = self._database.driver
         try:
             yield
-        except self._dialect.dbapi.Error as error:
-            lost = self._dialect.is_disconnect(error, self._connection.driver_connection, self._cursor)
-            if lost:  # the pool must not hand it out again
-                self._connection.invalidate(error)
-            raise _wrapped(error, self._dialect, lost=lost) from error
+        except driver.Error as error:
+            self._lost = self._lost or self._database.is_lost(self.connection, error)
+            refused = isinstance(error, driver.IntegrityError | driver.DataError)
+            raise DatabaseError(error, lost=self._lost, refused=refused) from error
 
 
-@contextmanager
-def raising_as_sqlalchemy(engine: Engine) -> Iterator[None]:
-    """For calls that go straight to the driver: what it raises comes as :func:`spoken_plainly` expects it."""
-    dialect: Any = engine.dialect
-    try:
-        yield
-    except dialect.loaded_dbapi.Error as error:
-        raise _wrapped(error, dialect, lost=False) from error
+@lru_cache(maxsize=64)
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    named = ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({named})"  # noqa: S608  (names of our own)
 
 
-@contextmanager
-def transaction(engine: Engine, *, begin: str | None) -> Iterator[Driver]:
-    """A transaction that is durable when the block ends, and leaves no trace if it raises.
-
-    Args:
-        engine: whose pool lends the connection, and rolls back what was not committed when it gets it back.
-        begin: the statement that begins it; None where the driver does so by itself.
-    """
-    with raising_as_sqlalchemy(engine):
-        connection = engine.raw_connection()
-    try:
-        driver = Driver(connection, engine.dialect)
-        if begin is not None:
-            driver.begin(begin)
-        yield driver
-        driver.commit()
-    finally:
-        connection.close()
-
-
-def _wrapped(error: Exception, dialect: Any, *, lost: bool) -> BaseException:  # noqa: ANN401  (a dialect with a driver)
-    return DBAPIError.instance(
-        None, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, dialect=dialect
-    )
+def changed(columns: Sequence[str]) -> str:
+    """What stands after SET in an UPDATE of some columns, each by the parameter of its name."""
+    return ", ".join(f"{column} = :{column}" for column in columns)

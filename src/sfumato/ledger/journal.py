@@ -9,14 +9,12 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection, RowMapping, select, tuple_
+from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, SfumatoError
-from sfumato.ledger import schema
 from sfumato.ledger.account import Account, charge_from, counted, limit_units, loss_from, spent_units, unit_from
+from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer, entry_hash, genesis
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge
@@ -24,89 +22,93 @@ from sfumato.strict_documents import JSON, canonical
 
 _PAGE = 1000
 
+Row: TypeAlias = dict[str, Any]
 
-def dataset_account(connection: Connection, name: str) -> Account | None:
+
+def dataset_account(driver: Driver, name: str) -> Account | None:
     """The dataset's limit and what was spent of it; None where the ledger does not hold it."""
-    row = _dataset_row(connection, name)
+    row = _dataset_row(driver, name)
     return None if row is None else Account(loss_from(row["limit_loss"]), _spent(row))
 
 
-def datasets(connection: Connection) -> list[str]:
+def datasets(driver: Driver) -> list[str]:
     """The names of all datasets that the ledger holds, in order."""
-    return list(connection.execute(select(schema.dataset.c.name).order_by(schema.dataset.c.name)).scalars())
+    return [name for (name,) in driver.rows("SELECT name FROM ledger_dataset ORDER BY name")]
 
 
-def analyst_accounts(connection: Connection, name: str) -> dict[str, Account]:
+def analyst_accounts(driver: Driver, name: str) -> dict[str, Account]:
     """The account of each analyst who has spent or has a cap, by name."""
-    return {row["name"]: _analyst_account(row) for row in _analyst_rows(connection, name)}
+    return {row["name"]: _analyst_account(row) for row in _analyst_rows(driver, name)}
 
 
-def analyst_account(connection: Connection, name: str, analyst: str) -> Account:
+def analyst_account(driver: Driver, name: str, analyst: str) -> Account:
     """The account of one analyst; empty and without a cap where there is none yet."""
-    table = schema.analyst
-    query = select(table).where(table.c.dataset == name, table.c.name == analyst)
-    row = connection.execute(query).mappings().one_or_none()
+    query = "SELECT * FROM ledger_analyst WHERE dataset = :dataset AND name = :analyst"
+    row = driver.record(query, {"dataset": name, "analyst": analyst})
     return Account(None, NOTHING) if row is None else _analyst_account(row)
 
 
-def dataset_unit(connection: Connection, name: str) -> Unit | None:
+def dataset_unit(driver: Driver, name: str) -> Unit | None:
     """Whom the charges of a dataset are stated for; None in an old ledger that nothing was released from since."""
-    text = connection.execute(select(schema.dataset.c.unit).where(schema.dataset.c.name == name)).scalar_one_or_none()
+    text = driver.value("SELECT unit FROM ledger_dataset WHERE name = :name", {"name": name})
     return None if text is None else unit_from(text)
 
 
-def secret(connection: Connection, name: str) -> str:
+def secret(driver: Driver, name: str) -> str:
     """What hides the fingerprints of a dataset in its journal.
 
     Raises:
         LedgerError: the ledger does not hold the dataset.
     """
-    row = _dataset_row(connection, name)
+    row = _dataset_row(driver, name)
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
     found: str = row["secret"]
     return found
 
 
-def entries(connection: Connection, name: str, *, after: int) -> list[Entry]:
+def entries(driver: Driver, name: str, *, after: int) -> list[Entry]:
     """The next page of the journal: up to a thousand entries with numbers above ``after``, in order."""
-    return [_entry(row) for row in _stored(connection, name, after=after)]
+    return [_entry(row) for row in _stored(driver, name, after=after)]
 
 
 def answers(
-    connection: Connection, name: str, *, methods: Collection[tuple[str, str]], version: str, analyst: str | None
+    driver: Driver, name: str, *, methods: Collection[tuple[str, str]], version: str, analyst: str | None
 ) -> list[StoredAnswer]:
     """Stored answers by some methods, each a family and its method, about one version of the data, in order.
 
     Args:
-        connection: a transaction that reads.
+        driver: in a transaction that reads.
         name: of the dataset.
         methods: whose answers.
         version: of the data, as the journal calls it.
         analyst: whose account was charged for each; None for answers to anybody.
     """
-    table, stored = schema.entry, schema.answer
-    query = (
-        select(table.c.question, table.c.number, stored.c.body)
-        .join(stored, (stored.c.dataset == table.c.dataset) & (stored.c.number == table.c.number))
-        .where(table.c.dataset == name, table.c.kind == Kind.RELEASE.value)
-        .where(tuple_(table.c.family, table.c.method).in_(list(methods)))
-        .where(table.c.question.startswith(f'{{"dataset_version":{canonical(version)},', autoescape=True))
-    )
+    beginning = f'{{"dataset_version":{canonical(version)},'  # of a question as it is spelled in the journal
+    values: dict[str, Any] = {"dataset": name, "release": Kind.RELEASE.value, "repeat": Kind.REPEAT.value}
+    values |= {"beginning": beginning, "length": len(beginning), "analyst": analyst}
+    either = []
+    for place, (family, method) in enumerate(methods):
+        either.append(f"(entry.family = :family_{place} AND entry.method = :method_{place})")
+        values |= {f"family_{place}": family, f"method_{place}": method}
+    query = f"""
+    SELECT entry.question, entry.number, answer.body FROM ledger_entry AS entry
+    JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number
+    WHERE entry.dataset = :dataset AND entry.kind = :release AND ({" OR ".join(either) or "1 = 0"})
+    AND substr(entry.question, 1, :length) = :beginning"""  # noqa: S608  (values never stand in it)
     if analyst is not None:
-        shown = table.alias()
-        charged = (shown.c.dataset == name) & (shown.c.key == table.c.key) & (shown.c.analyst == analyst)
-        released = shown.c.kind.in_([Kind.RELEASE.value, Kind.REPEAT.value])
-        query = query.where(select(shown.c.number).where(charged, released).exists())
-    rows = connection.execute(query.order_by(table.c.number))
+        query += """
+    AND EXISTS (SELECT 1 FROM ledger_entry AS shown WHERE shown.dataset = :dataset AND shown.key = entry.key
+        AND shown.analyst = :analyst AND shown.kind IN (:release, :repeat))"""
+    rows = driver.rows(f"{query} ORDER BY entry.number", values)
     return [StoredAnswer(Question.from_json(question), number, body) for question, number, body in rows]
 
 
-def verify(connection: Connection, name: str, *, kept: str | None) -> str:
+def verify(driver: Driver, name: str, *, kept: str | None) -> str:
     """Check the whole journal; returns the hash of its last entry.
 
     Args:
-        connection: a transaction that reads.
+        driver: in a transaction that reads.
         name: of the dataset.
         kept: a hash that this function returned earlier, which the journal then still goes through.
 
@@ -114,13 +116,13 @@ def verify(connection: Connection, name: str, *, kept: str | None) -> str:
         LedgerError: names the first entry that is missing, was changed, or does not follow the one before;
             or says which account does not agree with the journal, or that it lacks what it had.
     """
-    row = _dataset_row(connection, name)
+    row = _dataset_row(driver, name)
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
     unit = None if row["unit"] is None else unit_from(row["unit"])
-    head, fixed = _beginning(connection, row, unit)
+    head, fixed = _beginning(driver, row, unit)
     count, sums, passed = 0, _Sums(), kept in (None, head)
-    for entry in _checked(connection, name, head):
+    for entry in _checked(driver, name, head):
         count, head = entry.number, entry.hash
         passed = passed or head == kept
         sums.add(entry)
@@ -131,7 +133,7 @@ def verify(connection: Connection, name: str, *, kept: str | None) -> str:
         raise LedgerError(f"the journal of {name!r} is broken after entry {count}: entries are missing", culprit=count)
     if fixed != (unit is not None):
         raise LedgerError(f"the unit of {name!r} is not the one of its journal", culprit=name)
-    sums.compare(row, _analyst_rows(connection, name))
+    sums.compare(row, _analyst_rows(driver, name))
     if not passed:
         raise LedgerError(
             f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
@@ -161,7 +163,7 @@ class _Sums:
         if event.analyst is not None and event.kind in (Kind.RELEASE, Kind.REPEAT):
             self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
 
-    def compare(self, row: RowMapping, analysts: Sequence[RowMapping]) -> None:
+    def compare(self, row: Row, analysts: Sequence[Row]) -> None:
         """Refuse accounts that are not these sums, under these caps, or whose integers are others than their amounts.
 
         Raises:
@@ -186,7 +188,7 @@ class _Sums:
             raise LedgerError(f"the journal names analysts without an account: {missing}", culprit=missing)
 
 
-def _units(row: RowMapping, what: str) -> tuple[object, object]:
+def _units(row: Row, what: str) -> tuple[object, object]:
     """The integers by which the database itself checks an account."""
     return row[f"{what}_units"], row[f"{what}_delta_units"]
 
@@ -197,17 +199,19 @@ def _added(spent: Charge, event: Event) -> Charge:
     return spent + event.charge if event.counted is None else counted(spent) + event.counted
 
 
-def hashes(connection: Connection, name: str, wanted: Collection[str]) -> set[str]:
+def hashes(driver: Driver, name: str, wanted: Collection[str]) -> set[str]:
     """Those of some hashes that entries of a journal have, or its beginning has."""
-    table, row = schema.entry, _dataset_row(connection, name)
-    query = select(table.c.hash).where(table.c.dataset == name, table.c.hash.in_(list(wanted)))
+    row = _dataset_row(driver, name)
+    assert row is not None
+    query = "SELECT 1 FROM ledger_entry WHERE dataset = :dataset AND hash = :hash"
+    held = {each for each in wanted if driver.rows(query, {"dataset": name, "hash": each})}
     unit = None if row["unit"] is None else unit_from(row["unit"])
-    return set(connection.execute(query).scalars()) | {_beginning(connection, row, unit)[0]}
+    return held | {_beginning(driver, row, unit)[0]}
 
 
-def _beginning(connection: Connection, row: RowMapping, unit: Unit | None) -> tuple[str, bool]:
+def _beginning(driver: Driver, row: Row, unit: Unit | None) -> tuple[str, bool]:
     """What the first entry is bound to, and whether the dataset was founded with its unit."""
-    first = _stored(connection, row["name"], after=0, most=1)
+    first = _stored(driver, row["name"], after=0, most=1)
     bound = first[0]["previous"] if first else row["head"]
     founded = genesis(row["name"], row["limit_loss"], row["opened"], unit)
     if unit is not None and bound == founded:
@@ -215,9 +219,9 @@ def _beginning(connection: Connection, row: RowMapping, unit: Unit | None) -> tu
     return genesis(row["name"], row["limit_loss"], row["opened"], None), False
 
 
-def _checked(connection: Connection, name: str, head: str) -> Iterator[Entry]:
+def _checked(driver: Driver, name: str, head: str) -> Iterator[Entry]:
     number = 0
-    while page := _stored(connection, name, after=number):
+    while page := _stored(driver, name, after=number):
         for row in page:
             number += 1
             entry = _readable(row)
@@ -233,20 +237,19 @@ def _checked(connection: Connection, name: str, head: str) -> Iterator[Entry]:
             yield entry
 
 
-def _stored(connection: Connection, name: str, *, after: int, most: int | None = None) -> list[RowMapping]:
-    table = schema.entry
-    query = select(table).where(table.c.dataset == name, table.c.number > after)
-    return list(connection.execute(query.order_by(table.c.number).limit(most or _PAGE)).mappings())
+def _stored(driver: Driver, name: str, *, after: int, most: int | None = None) -> list[Row]:
+    query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND number > :after ORDER BY number LIMIT :most"
+    return driver.records(query, {"dataset": name, "after": after, "most": most or _PAGE})
 
 
-def _readable(row: RowMapping) -> Entry | None:
+def _readable(row: Row) -> Entry | None:
     try:
         return _entry(row)
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
         return None
 
 
-def _entry(row: RowMapping) -> Entry:
+def _entry(row: Row) -> Entry:
     amounts = row["epsilon"], row["rho"], row["delta"]
     charge = None if amounts == (None, None, None) else charge_from(*amounts)
     event = Event(
@@ -275,22 +278,20 @@ def _stated(text: str | None) -> dict[str, Any]:
     }
 
 
-def _spent(row: RowMapping) -> Charge:
+def _spent(row: Row) -> Charge:
     return charge_from(row["epsilon"], row["rho"], row["delta"])
 
 
-def _analyst_account(row: RowMapping) -> Account:
+def _analyst_account(row: Row) -> Account:
     return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), _spent(row))
 
 
-def _analyst_rows(connection: Connection, name: str) -> Sequence[RowMapping]:
-    table = schema.analyst
-    return connection.execute(select(table).where(table.c.dataset == name).order_by(table.c.name)).mappings().all()
+def _analyst_rows(driver: Driver, name: str) -> Sequence[Row]:
+    return driver.records("SELECT * FROM ledger_analyst WHERE dataset = :dataset ORDER BY name", {"dataset": name})
 
 
-def _dataset_row(connection: Connection, name: str) -> Any:  # noqa: ANN401  # a RowMapping or None
-    query = select(schema.dataset).where(schema.dataset.c.name == name)
-    return connection.execute(query).mappings().one_or_none()
+def _dataset_row(driver: Driver, name: str) -> Row | None:
+    return driver.record("SELECT * FROM ledger_dataset WHERE name = :name", {"name": name})
 
 
 def back_up(url: str, copy: Path) -> dict[str, str]:
@@ -355,10 +356,10 @@ def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
     missing = set(kept)
     with closing(Store(f"sqlite:///{file}")) as store:
         store.prepare(create=False)
-        with store.reading() as connection:
-            found = {name: verify(connection, name, kept=None) for name in datasets(connection)}
+        with store.reading() as driver:
+            found = {name: verify(driver, name, kept=None) for name in datasets(driver)}
             for name in found:
-                missing -= hashes(connection, name, missing)
+                missing -= hashes(driver, name, missing)
     if missing:
         raise LedgerError(
             f"no journal in {file} goes through the hash {min(missing)}: the copy is older, or of another ledger",

@@ -216,7 +216,7 @@ class Ledger:
             terms: as there.
         """
         order = self._order(question, charge, terms)
-        with Attempt(attempts_at(self._store.file, self._store.engine)) as attempt:
+        with Attempt(attempts_at(self._store)) as attempt:
             pause = _FIRST_PAUSE
             while True:
                 receipt = self._reserve(order, attempt)
@@ -238,10 +238,10 @@ class Ledger:
 
     def remaining(self, analyst: str | None = None) -> Account:
         """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
-        with self._store.reading() as connection:
+        with self._store.reading() as driver:
             if analyst is not None:
-                return journal.analyst_account(connection, self.dataset, analyst)
-            account = journal.dataset_account(connection, self.dataset)
+                return journal.analyst_account(driver, self.dataset, analyst)
+            account = journal.dataset_account(driver, self.dataset)
         if account is None:
             raise LedgerError(f"the ledger holds no dataset {self.dataset!r}", culprit=self.dataset)
         return account
@@ -260,15 +260,15 @@ class Ledger:
 
     def caps(self) -> dict[str, Account]:
         """The account of every analyst who has spent or has a cap, by name."""
-        with self._store.reading() as connection:
-            return journal.analyst_accounts(connection, self.dataset)
+        with self._store.reading() as driver:
+            return journal.analyst_accounts(driver, self.dataset)
 
     def journal(self, *, after: int = 0) -> Iterator[Entry]:
         """Entries with numbers above ``after``, in order; all without it."""
         last = after
         while True:
-            with self._store.reading() as connection:
-                page = journal.entries(connection, self.dataset, after=last)
+            with self._store.reading() as driver:
+                page = journal.entries(driver, self.dataset, after=last)
             if not page:
                 return
             yield from page
@@ -282,8 +282,8 @@ class Ledger:
         Of an analyst, only what that account was charged for.
         """
         version = journalled_version(self._secret, fingerprint)
-        with self._store.reading() as connection:
-            return journal.answers(connection, self.dataset, methods=methods, version=version, analyst=analyst)
+        with self._store.reading() as driver:
+            return journal.answers(driver, self.dataset, methods=methods, version=version, analyst=analyst)
 
     def verify(self, *, head: str | None = None) -> str:
         """Check that no entry was changed, removed or inserted and that all accounts are the sums of the journal.
@@ -299,18 +299,18 @@ class Ledger:
         Raises:
             LedgerError: names the first broken entry.
         """
-        with self._store.reading() as connection:
-            return journal.verify(connection, self.dataset, kept=head)
+        with self._store.reading() as driver:
+            return journal.verify(driver, self.dataset, kept=head)
 
     @property
     def unit(self) -> Unit | None:
         """Whom charges are stated for; None in an old ledger that nothing was released from since."""
-        with self._store.reading() as connection:
-            return journal.dataset_unit(connection, self.dataset)
+        with self._store.reading() as driver:
+            return journal.dataset_unit(driver, self.dataset)
 
     def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
         founded = self._secret
-        with self._store.committing() as driver:
+        with self._store.writing() as driver:
             transaction = Transaction(driver, self.dataset, together(ticket.wanted for ticket in tickets))
             if transaction.founded != founded or not (self._seen is None or transaction.follows(*self._seen)):
                 raise self._set_back()
@@ -330,8 +330,8 @@ class Ledger:
     def _secret(self) -> str:
         """What hides the fingerprints of the data in the journal; it never changes, so that two may read it."""
         if self._kept_secret is None:
-            with self._store.reading() as connection:
-                self._kept_secret = journal.secret(connection, self.dataset)
+            with self._store.reading() as driver:
+                self._kept_secret = journal.secret(driver, self.dataset)
         return self._kept_secret
 
     def close(self) -> None:

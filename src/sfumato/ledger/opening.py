@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
 
-from sqlalchemy import Connection, insert, select
-
 from sfumato.arguments import expect
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
-from sfumato.ledger import journal, schema
+from sfumato.ledger import journal
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
+from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Question, StoredAnswer, genesis
 from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
 from sfumato.ledger.reservation import afford
@@ -69,24 +68,24 @@ def held(url: str, dataset: str) -> bool:
 
 def _stored_limit(store: Store, dataset: str, limit: Loss | None, unit: Unit | None, *, create: bool) -> Loss:
     store.prepare(create=create)
-    with store.reading() as connection:
-        account = journal.dataset_account(connection, dataset)
+    with store.reading() as driver:
+        account = journal.dataset_account(driver, dataset)
     if account is None and create and limit is not None:
-        with store.founding() as connection:
-            insert_dataset(connection, dataset, limit, unit)
-            account = journal.dataset_account(connection, dataset)
+        with store.founding() as driver:
+            insert_dataset(driver, dataset, limit, unit)
+            account = journal.dataset_account(driver, dataset)
         store.checkpoint()  # so that a copy of the file alone is a ledger at least
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
-    with store.reading() as connection:
-        kept = journal.dataset_unit(connection, dataset)
+    with store.reading() as driver:
+        kept = journal.dataset_unit(driver, dataset)
     refuse_other_terms(dataset, account.limit, None if kept is None else unit_text(kept), limit=limit, unit=unit)
     return account.limit
 
 
 def _not_held(store: Store, dataset: str) -> LedgerError:
-    with store.reading() as connection:
-        held = journal.datasets(connection)
+    with store.reading() as driver:
+        held = journal.datasets(driver)
     if not held:
         return MissingLedgerError(
             f"the ledger {store.place} holds no dataset yet; begin one by 'sfumato ledger create' or with --create "
@@ -101,10 +100,9 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
     )
 
 
-def insert_dataset(connection: Connection, name: str, limit: Loss, unit: Unit | None) -> None:
+def insert_dataset(driver: Driver, name: str, limit: Loss, unit: Unit | None) -> None:
     """Enter a new dataset; one that is there already is left as it is."""
-    present = select(schema.dataset.c.name).where(schema.dataset.c.name == name)
-    if connection.execute(present).one_or_none() is not None:
+    if driver.rows("SELECT 1 FROM ledger_dataset WHERE name = :name", {"name": name}):
         return
     opened, text = now(), loss_text(limit)
     units, delta_units = limit_units(limit)
@@ -120,19 +118,19 @@ def insert_dataset(connection: Connection, name: str, limit: Loss, unit: Unit | 
         "head": genesis(name, text, opened, unit),
         "unit": None if unit is None else unit_text(unit),
     }
-    connection.execute(insert(schema.dataset).values(row))
+    driver.insert("ledger_dataset", [row])
 
 
-def create_or_check(connection: Connection, name: str, limit: Loss, unit: Unit | None) -> Loss:
+def create_or_check(driver: Driver, name: str, limit: Loss, unit: Unit | None) -> Loss:
     """Enter a dataset, or find that it has this limit and unit; returns the limit.
 
     Raises:
         LimitError: it has another limit.
         UnitError: it adds up losses of another unit.
     """
-    insert_dataset(connection, name, limit, unit)
-    row = connection.execute(select(schema.dataset).where(schema.dataset.c.name == name)).mappings().one()
-    refuse_other_terms(name, loss_from(row["limit_loss"]), row["unit"], limit=limit, unit=unit)
+    insert_dataset(driver, name, limit, unit)
+    ((kept, kept_unit),) = driver.rows("SELECT limit_loss, unit FROM ledger_dataset WHERE name = :name", {"name": name})
+    refuse_other_terms(name, loss_from(kept), kept_unit, limit=limit, unit=unit)
     return limit
 
 

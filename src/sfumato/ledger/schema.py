@@ -10,175 +10,142 @@ is asked for again; 0004 units, what entries state of their charges, and the con
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Connection,
-    Float,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    Text,
-    insert,
-    text,
-    update,
-)
+from sfumato.ledger.dbapi import Driver
 
 REVISIONS = ("0001", "0002", "0003", "0004")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
-metadata = MetaData()
-
-version = Table(
-    VERSION_TABLE,
-    metadata,
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="ledger_version_pkc"),
-)
-
-dataset = Table(
-    "ledger_dataset",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("opened", Text, nullable=False),
-    Column("secret", Text, nullable=False),  # random: see entry.journalled_version
-    Column("limit_loss", Text, nullable=False),
-    Column("limit_units", BigInteger, nullable=False),
-    Column("limit_delta_units", BigInteger, nullable=False),
-    Column("epsilon", Text),
-    Column("rho", Text, nullable=False),
-    Column("delta", Text, nullable=False),
-    Column("spent_units", BigInteger, nullable=False),
-    Column("spent_delta_units", BigInteger, nullable=False),
-    Column("entries", Integer, nullable=False),
-    Column("head", Text, nullable=False),
-    Column("unit", Text),  # null in an old ledger, until its next release fixes it
-    CheckConstraint("0 <= spent_units AND spent_units <= limit_units", name="within_limit"),
-    CheckConstraint("0 <= spent_delta_units AND spent_delta_units <= limit_delta_units", name="within_delta"),
-)
-
-analyst = Table(
-    "ledger_analyst",
-    metadata,
-    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("cap_loss", Text),
-    Column("cap_units", BigInteger),
-    Column("cap_delta_units", BigInteger),
-    Column("epsilon", Text),
-    Column("rho", Text, nullable=False),
-    Column("delta", Text, nullable=False),
-    Column("spent_units", BigInteger, nullable=False),
-    Column("spent_delta_units", BigInteger, nullable=False),
-    CheckConstraint("0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)", name="within_cap"),
-    CheckConstraint(
-        "0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)",
-        name="within_cap_delta",
+JOURNAL_TABLES = (
+    """CREATE TABLE ledger_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
+)""",
+    # secret: random, see entry.journalled_version; unit: null in an old ledger, until its next release fixes it
+    """CREATE TABLE ledger_dataset (
+    name TEXT NOT NULL,
+    opened TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    limit_loss TEXT NOT NULL,
+    limit_units BIGINT NOT NULL,
+    limit_delta_units BIGINT NOT NULL,
+    epsilon TEXT,
+    rho TEXT NOT NULL,
+    delta TEXT NOT NULL,
+    spent_units BIGINT NOT NULL,
+    spent_delta_units BIGINT NOT NULL,
+    entries INTEGER NOT NULL,
+    head TEXT NOT NULL,
+    unit TEXT,
+    PRIMARY KEY (name),
+    CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
+    CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
+)""",
+    """CREATE TABLE ledger_analyst (
+    dataset TEXT NOT NULL,
+    name TEXT NOT NULL,
+    cap_loss TEXT,
+    cap_units BIGINT,
+    cap_delta_units BIGINT,
+    epsilon TEXT,
+    rho TEXT NOT NULL,
+    delta TEXT NOT NULL,
+    spent_units BIGINT NOT NULL,
+    spent_delta_units BIGINT NOT NULL,
+    PRIMARY KEY (dataset, name),
+    CONSTRAINT within_cap CHECK (0 <= spent_units AND (cap_units IS NULL OR spent_units <= cap_units)),
+    CONSTRAINT within_cap_delta CHECK (
+        0 <= spent_delta_units AND (cap_delta_units IS NULL OR spent_delta_units <= cap_delta_units)
     ),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+)""",
+    # stated: unit, neighbour relation and what is counted of the charge; null in old entries
+    """CREATE TABLE ledger_entry (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    family TEXT NOT NULL,
+    method TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    question TEXT NOT NULL,
+    epsilon TEXT,
+    rho TEXT,
+    delta TEXT,
+    analyst TEXT,
+    statement TEXT NOT NULL,
+    details TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    stated TEXT,
+    PRIMARY KEY (dataset, number),
+    CONSTRAINT counts_from_one CHECK (number > 0),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+)""",
+    'CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst)',
+    """CREATE TABLE ledger_answer (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (dataset, number),
+    FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
+)""",
+    # analyst: empty where analysts are not told apart
+    """CREATE TABLE ledger_retry (
+    dataset TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    retry_key TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    PRIMARY KEY (dataset, analyst, retry_key),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+)""",
 )
-
-entry = Table(
-    "ledger_entry",
-    metadata,
-    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("time", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("family", Text, nullable=False),
-    Column("method", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("question", Text, nullable=False),
-    Column("epsilon", Text),
-    Column("rho", Text),
-    Column("delta", Text),
-    Column("analyst", Text),
-    Column("statement", Text, nullable=False),
-    Column("details", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False),
-    Column("stated", Text),  # unit, neighbour relation and what is counted of the charge; null in old entries
-    CheckConstraint("number > 0", name="counts_from_one"),
+SERVER_TABLES = (  # what a server keeps beside its journals
+    """CREATE TABLE service_dataset (
+    name TEXT NOT NULL,
+    source TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    limit_text TEXT NOT NULL,
+    rows INTEGER,
+    discoverable TEXT NOT NULL,
+    registered TEXT NOT NULL,
+    PRIMARY KEY (name)
+)""",
+    # content: of the whole table, however its domain is spelled; null where old code read it
+    """CREATE TABLE service_reading (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    read TEXT NOT NULL,
+    content TEXT,
+    PRIMARY KEY (dataset)
+)""",
+    """CREATE TABLE service_key (
+    id TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    issued TEXT NOT NULL,
+    expires TEXT NOT NULL,
+    revoked TEXT,
+    PRIMARY KEY (id),
+    UNIQUE (hash)
+)""",
+    """CREATE TABLE service_job (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    request TEXT NOT NULL,
+    state TEXT NOT NULL,
+    progress FLOAT NOT NULL,
+    note TEXT NOT NULL,
+    updated TEXT NOT NULL,
+    statement TEXT,
+    rows BLOB,
+    PRIMARY KEY (id)
+)""",
 )
-Index("ledger_shown", entry.c.dataset, entry.c.key, entry.c.analyst)
-
-answer = Table(
-    "ledger_answer",
-    metadata,
-    Column("dataset", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("time", Text, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    ForeignKeyConstraint(["dataset", "number"], ["ledger_entry.dataset", "ledger_entry.number"]),
-)
-
-retry = Table(
-    "ledger_retry",
-    metadata,
-    Column("dataset", Text, ForeignKey("ledger_dataset.name"), primary_key=True),
-    Column("analyst", Text, primary_key=True),  # empty where analysts are not told apart
-    Column("retry_key", Text, primary_key=True),
-    Column("key", Text, nullable=False),
-)
-
-# What a server keeps beside its journals.
-
-service_dataset = Table(
-    "service_dataset",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("source", Text, nullable=False),
-    Column("domain", Text, nullable=False),
-    Column("limit_text", Text, nullable=False),
-    Column("rows", Integer),
-    Column("discoverable", Text, nullable=False),
-    Column("registered", Text, nullable=False),
-)
-
-service_reading = Table(
-    "service_reading",
-    metadata,
-    Column("dataset", Text, primary_key=True),
-    Column("number", Integer, nullable=False),
-    Column("version", Text, nullable=False),
-    Column("read", Text, nullable=False),
-    Column("content", Text),  # of the whole table, however its domain is spelled; null where old code read it
-)
-
-service_key = Table(
-    "service_key",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("issued", Text, nullable=False),
-    Column("expires", Text, nullable=False),
-    Column("revoked", Text),
-)
-
-service_job = Table(
-    "service_job",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("dataset", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("request", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("progress", Float, nullable=False),
-    Column("note", Text, nullable=False),
-    Column("updated", Text, nullable=False),
-    Column("statement", Text),
-    Column("rows", LargeBinary),
-)
-
 
 _FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry")
 _FIXED = "name, opened, secret, limit_loss, limit_units, limit_delta_units"
@@ -237,33 +204,42 @@ _UNIT_TRIGGER = {
 }
 
 
-def bring_up_to_date(connection: Connection, found: str | None) -> None:
-    """Make the tables, or change those of an earlier revision, within the transaction of the connection.
+def bring_up_to_date(driver: Driver, found: str | None) -> None:
+    """Make the tables, or change those of an earlier revision, within a transaction.
 
     Args:
-        connection: in a transaction during which nobody else makes or changes tables.
+        driver: in a transaction during which nobody else makes or changes tables.
         found: which of :data:`REVISIONS` the tables have; None where there are none.
     """
     if found == REVISION:
         return
     if found is None:
-        metadata.create_all(connection, checkfirst=False)
-        _execute(connection, *_TRIGGERS[connection.dialect.name], _UNIT_TRIGGER[connection.dialect.name])
-        connection.execute(insert(version).values(version_num=REVISION))
+        make_tables(driver, *JOURNAL_TABLES, *SERVER_TABLES)
+        _run(driver, *_TRIGGERS[driver.database], _UNIT_TRIGGER[driver.database])
+        driver.insert(VERSION_TABLE, [{"version_num": REVISION}])
         return
     if found < "0002":
-        of_server = [service_dataset, service_reading, service_key, service_job]
-        metadata.create_all(connection, of_server, checkfirst=False)
+        make_tables(driver, *SERVER_TABLES)
     else:
-        _execute(connection, "ALTER TABLE service_reading ADD COLUMN content TEXT")
+        _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
     if found < "0003":
-        _execute(connection, "DROP INDEX ledger_release")
-    _execute(connection, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
-    _execute(connection, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
-    _execute(connection, _UNIT_TRIGGER[connection.dialect.name])
-    connection.execute(update(version).values(version_num=REVISION))
+        _run(driver, "DROP INDEX ledger_release")
+    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
+    _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
+    _run(driver, _UNIT_TRIGGER[driver.database])
+    say_revision(driver)
 
 
-def _execute(connection: Connection, *statements: str) -> None:
+def make_tables(driver: Driver, *tables: str) -> None:
+    """Make tables; the two databases call bytes by different names."""
+    _run(driver, *(table.replace(" BLOB", " BYTEA") if driver.database == "postgresql" else table for table in tables))
+
+
+def say_revision(driver: Driver) -> None:
+    """Write down that the tables are of this revision now."""
+    driver.run("UPDATE ledger_version SET version_num = :revision", {"revision": REVISION})
+
+
+def _run(driver: Driver, *statements: str) -> None:
     for statement in statements:
-        connection.execute(text(statement))
+        driver.run(statement)

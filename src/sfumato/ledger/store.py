@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import Connection, inspect, select, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
-from sfumato.ledger.dbapi import (
-    BEGIN_WRITING,
-    PATIENCE,
-    Driver,
-    connections,
-    identity,
-    is_busy,
-    raising_as_sqlalchemy,
-    spoken_plainly,
-    transaction,
-)
-from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date, version
+from sfumato.ledger.connections import connections, identity
+from sfumato.ledger.dbapi import PATIENCE, Address, DatabaseError, Driver, spoken_plainly
+from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date
 
 _PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
 _CHECKPOINT = 1.0  # seconds after which a commit also moves SQLite's log to the file
-# Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction.
-_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_TABLES = {  # the names of all
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'",
+    "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+}
 _FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
 
 
@@ -42,63 +29,48 @@ class Store:
     a process at one address share a few connections.  A file that is moved, deleted or replaced is noticed before
     anything is read from it or written to it.
 
+    Attributes:
+        address: where it is.
+        place: the same as messages say it, without a password.
+        file: of SQLite; None for PostgreSQL.
+
     Raises:
         InputError: the address is not ``sqlite:///file`` or ``postgresql://...``.
     """
 
     def __init__(self, url: str) -> None:
-        address = _address(url)
-        self.place = address.set(drivername=address.get_backend_name(), query={}).render_as_string(hide_password=True)
-        self.file = _file(address).absolute() if address.get_backend_name() == "sqlite" else None
-        self._snapshot: dict[str, Any] = {} if self.file else _SNAPSHOT
+        self.address = _address(url)
+        self.place = str(self.address)
+        self.file = _file(self.address).absolute() if self.address.backend == "sqlite" else None
         with spoken_plainly(self.place):
-            self._connections = connections(address, self.file)
-        self.engine = self._connections.engine
+            self._connections = connections(self.address, self.file)
         self._checkpoint_at = time.monotonic() + _CHECKPOINT
         self._closed = False
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Driver]:
         """A transaction that only reads, all of it from the state at its first statement."""
         self._refuse_moved()
-        with (
-            spoken_plainly(self.place),
-            self.engine.connect() as connection,
-            connection.execution_options(**self._snapshot).begin(),
-        ):
-            yield connection
+        with spoken_plainly(self.place), self._connections.transaction(writing=False) as driver:
+            yield driver
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Driver]:
         """A transaction that is durable when the block ends, and leaves no trace if it raises."""
         self._refuse_moved()
-        with (
-            spoken_plainly(self.place),
-            self.engine.connect() as connection,
-            connection.execution_options(writing=True).begin(),
-        ):
-            yield connection
-            self._refuse_moved()
-
-    @contextmanager
-    def committing(self) -> Iterator[Driver]:
-        """A transaction like that of :meth:`writing`, straight through the driver."""
-        self._refuse_moved()
-        with (
-            spoken_plainly(self.place),
-            transaction(self.engine, begin=BEGIN_WRITING if self.file else None) as driver,
-        ):
+        with spoken_plainly(self.place), self._connections.transaction(writing=True) as driver:
             yield driver
             self._refuse_moved()
-        self._checkpoint_in_time()
+        if time.monotonic() > self._checkpoint_at:
+            self.checkpoint()
 
     @contextmanager
-    def founding(self) -> Iterator[Connection]:
+    def founding(self) -> Iterator[Driver]:
         """A write transaction that no other of its kind overlaps: for making what must be made once."""
-        with self.writing() as connection:
+        with self.writing() as driver:
             if not self.file:  # SQLite has one writer at a time anyhow
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FOUNDING_LOCK})
-            yield connection
+                driver.rows("SELECT pg_advisory_xact_lock(:key)", {"key": _FOUNDING_LOCK})
+            yield driver
 
     def alive(self) -> None:
         """Ask the database anything over a connection of its own, as a new worker or request would need one.
@@ -107,8 +79,12 @@ class Store:
             LedgerError: it does not answer, or has no connection left.
         """
         self._refuse_moved()
-        with spoken_plainly(self.place), self._connections.fresh.connect() as connection:
-            connection.execute(text("SELECT 1"))
+        with spoken_plainly(self.place), self._connections.fresh() as driver:
+            driver.rows("SELECT 1")
+
+    def session(self) -> Driver:
+        """A connection of its own that lasts until it is closed, with each statement in a transaction of its own."""
+        return self._connections.opened()
 
     def prepare(self, *, create: bool) -> None:
         """Bring the tables up to date; with ``create``, make them where there are none.
@@ -140,7 +116,7 @@ class Store:
             if not create and not self.file.exists():
                 raise self._missing()
             self._refuse_second_name(self.file)
-            self._connections.creates = create
+            self._connections.database.creates = create
         revision = self._revision()
         if revision is None and not create:
             raise self._missing()
@@ -148,10 +124,10 @@ class Store:
             if self.file:
                 with spoken_plainly(self.place):
                     self._use_write_ahead_log()
-            with self.founding() as connection:
-                bring_up_to_date(connection, self._revision_in(connection))  # looked at again: one may have been faster
+            with self.founding() as driver:
+                bring_up_to_date(driver, self._revision_in(driver))  # looked at again: one may have been faster
         if self.file:
-            self._connections.creates = False
+            self._connections.database.creates = False
             self._connections.identity = identity(self.file)
 
     def exists(self) -> bool:
@@ -163,8 +139,8 @@ class Store:
         self._checkpoint_at = time.monotonic() + _CHECKPOINT
         if self.file is None:
             return
-        with suppress(SQLAlchemyError, sqlite3.Error), closing(self.engine.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        with suppress(DatabaseError), self._connections.lent() as driver:
+            driver.rows("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         """Give the connections back; the last store of an address closes them."""
@@ -174,10 +150,6 @@ class Store:
         if self._connections.identity is not None and identity(self.file) == self._connections.identity:
             self.checkpoint()
         self._connections.give_back()
-
-    def _checkpoint_in_time(self) -> None:
-        if time.monotonic() > self._checkpoint_at:
-            self.checkpoint()
 
     def _refuse_moved(self) -> None:
         """Refuse to go on with a file that is no longer the one at the address.
@@ -214,13 +186,13 @@ class Store:
         )
 
     def _revision(self) -> str | None:
-        with self.reading() as connection:
-            return self._revision_in(connection)
+        with self.reading() as driver:
+            return self._revision_in(driver)
 
-    def _revision_in(self, connection: Connection) -> str | None:
-        tables = inspect(connection).get_table_names()
+    def _revision_in(self, driver: Driver) -> str | None:
+        tables = [name for (name,) in driver.rows(_TABLES[driver.database])]
         if VERSION_TABLE in tables:
-            found: str | None = connection.execute(select(version.c.version_num)).scalar_one_or_none()
+            found: str | None = driver.value("SELECT version_num FROM ledger_version")
             if found is not None and found not in REVISIONS:
                 raise LedgerError(
                     f"the ledger {self.place} was written by a newer version; update Sfumato", culprit=self.place
@@ -238,11 +210,10 @@ class Store:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with self.engine.connect() as connection, raising_as_sqlalchemy(self.engine):
-                    driver: Any = connection.connection.driver_connection
-                    driver.execute("PRAGMA journal_mode = WAL").fetchone()
-            except DBAPIError as error:
-                if not is_busy(error) or time.monotonic() > deadline:
+                with self._connections.lent() as driver:
+                    driver.rows("PRAGMA journal_mode = WAL")
+            except DatabaseError as error:
+                if not error.is_busy or time.monotonic() > deadline:
                     raise
                 time.sleep(_PAUSE)
             else:
@@ -256,21 +227,19 @@ def left_in_log(url: str) -> Path | None:
     have forgotten releases.
     """
     address = _address(url)
-    file = _file(address) if address.get_backend_name() == "sqlite" else None
+    file = _file(address) if address.backend == "sqlite" else None
     log = None if file is None else file.with_name(f"{file.name}-wal")
     return log if log is not None and log.exists() and log.stat().st_size else None
 
 
-def _address(url: str) -> URL:
-    try:
-        address = make_url(url)
-    except ArgumentError:
-        raise InputError(f"{url!r} is no address of a ledger; use sqlite:///FILE or postgresql://...") from None
-    backend = address.get_backend_name()
-    if backend == "postgresql":
-        return address.set(drivername="postgresql+psycopg")
-    if backend != "sqlite" or not address.database or ":memory:" in address.database:
-        raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {backend}", culprit=url)
+def _address(url: str) -> Address:
+    address = Address.parse(url)
+    if address is None:
+        raise InputError(f"{url!r} is no address of a ledger; use sqlite:///FILE or postgresql://...")
+    if address.backend == "postgresql":
+        return address
+    if address.backend != "sqlite" or not address.database or ":memory:" in address.database:
+        raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {address.backend}", culprit=url)
     if not _on_disk(address):
         raise InputError(
             "a ledger in memory forgets what was released; name a file: sqlite:///FILE, without parameters but "
@@ -280,14 +249,15 @@ def _address(url: str) -> URL:
     return address
 
 
-def _on_disk(address: URL) -> bool:
+def _on_disk(address: Address) -> bool:
     """Whether what the address says of SQLite leaves the ledger in the file that it names."""
     said = dict(address.query)
     mode, uri = said.pop("mode", None), said.pop("uri", None)
-    return not said and mode in (None, "ro", "rw") and uri in (None, "true") and bool(_file(address).name)
+    once = len(address.query) == len(dict(address.query))
+    return once and not said and mode in (None, "ro", "rw") and uri in (None, "true") and bool(_file(address).name)
 
 
-def _file(address: URL) -> Path:
+def _file(address: Address) -> Path:
     """The file of a ledger, a link followed to where it leads."""
     path = address.database or ""
-    return Path(unquote(path.removeprefix("file:").partition("?")[0]) if "uri" in address.query else path)
+    return Path(unquote(path.removeprefix("file:").partition("?")[0]) if "uri" in dict(address.query) else path)

@@ -5,6 +5,8 @@ for each other in a circle.  What a group of writers needs is read at the start,
 once (building one costs more than running it), changed in memory, and written back by :meth:`Transaction.close`.
 """
 
+# ruff: noqa: S608  (names of our own stand in statements, values never)
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,10 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, bindparam, insert, or_, select, update
-
 from sfumato.errors import LedgerError
-from sfumato.ledger import schema
 from sfumato.ledger.account import (
     Account,
     charge_from,
@@ -28,93 +27,52 @@ from sfumato.ledger.account import (
     unit_from,
     unit_text,
 )
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import Event, Kind, entry_hash
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.strict_documents import canonical
 
-_dataset, _analyst, _entry = schema.dataset.c, schema.analyst.c, schema.entry.c
-_answer, _retry = schema.answer.c, schema.retry.c
-# parameter names that no column has: an UPDATE takes those of columns for new values
-_OF_DATASET: BindParameter[str] = bindparam("of_dataset")
-_OF_ANALYST: BindParameter[str] = bindparam("of_analyst")
-
-LOCK_DATASET = (
-    select(
-        _dataset.secret,
-        _dataset.limit_loss,
-        _dataset.unit,
-        _dataset.epsilon,
-        _dataset.rho,
-        _dataset.delta,
-        _dataset.entries,
-        _dataset.head,
-    )
-    .where(_dataset.name == _OF_DATASET)
-    .with_for_update()
-)
-FIND_HASH = select(_entry.hash).where(_entry.dataset == bindparam("of_dataset"), _entry.number == bindparam("at"))
-UPDATE_DATASET = (
-    update(schema.dataset)
-    .where(_dataset.name == _OF_DATASET)
-    .values(
-        {
-            name: bindparam(name)
-            for name in ("epsilon", "rho", "delta", "spent_units", "spent_delta_units", "entries", "head", "unit")
-        }
-    )
-)
-INSERT_ANALYST = insert(schema.analyst)
-UPDATE_ANALYST = (
-    update(schema.analyst)
-    .where(_analyst.dataset == _OF_DATASET, _analyst.name == _OF_ANALYST)
-    .values({column.name: bindparam(column.name) for column in _analyst if not column.primary_key})
-)
-INSERT_ENTRY = insert(schema.entry)
-INSERT_RETRY = insert(schema.retry)
-INSERT_ANSWER = insert(schema.answer)
+LOCK_DATASET = """
+    SELECT secret, limit_loss, unit, epsilon, rho, delta, entries, head
+    FROM ledger_dataset WHERE name = :of_dataset FOR UPDATE"""
+FIND_HASH = "SELECT hash FROM ledger_entry WHERE dataset = :of_dataset AND number = :at"
+_SPENT = ("epsilon", "rho", "delta", "spent_units", "spent_delta_units")
+UPDATE_DATASET = f"""
+    UPDATE ledger_dataset SET {changed((*_SPENT, "entries", "head", "unit"))} WHERE name = :of_dataset"""
+UPDATE_ANALYST = f"""
+    UPDATE ledger_analyst SET {changed(("cap_loss", "cap_units", "cap_delta_units", *_SPENT))}
+    WHERE dataset = :of_dataset AND name = :of_analyst"""
 
 # What follows looks for several things at once.  A statement is built for 1, 2, 4, 8, ... of them, and the last one
 # is named again to fill the places that are left.
 
 
 @lru_cache(maxsize=64)
-def lock_analysts(width: int) -> Select[Any]:
+def lock_analysts(width: int) -> str:
     """Accounts of analysts, locked in the order of their names."""
-    return (
-        select(_analyst.name, _analyst.cap_loss, _analyst.epsilon, _analyst.rho, _analyst.delta)
-        .where(_analyst.dataset == _OF_DATASET, _analyst.name.in_(_places("analyst", width)))
-        .order_by(_analyst.name)
-        .with_for_update()
-    )
+    return f"""
+    SELECT name, cap_loss, epsilon, rho, delta FROM ledger_analyst
+    WHERE dataset = :of_dataset AND name IN ({_places("analyst", width)}) ORDER BY name FOR UPDATE"""
 
 
 @lru_cache(maxsize=64)
-def find_entries(width: int) -> Select[Any]:
+def find_entries(width: int) -> str:
     """Releases of some keys, their answers, what became of them, and which of some analysts each was shown to."""
-    answered = schema.entry.outerjoin(
-        schema.answer, (_answer.dataset == _entry.dataset) & (_answer.number == _entry.number)
-    )
-    return (
-        select(_entry.key, _entry.kind, _entry.number, _entry.hash, _entry.analyst, _answer.body)
-        .select_from(answered)
-        .where(
-            _entry.dataset == _OF_DATASET,
-            _entry.key.in_(_places("key", width)),
-            or_(_entry.kind != bindparam("of_kind"), _entry.analyst.in_(_places("analyst", width))),
-        )
-        .order_by(_entry.number)
-    )
+    return f"""
+    SELECT entry.key, entry.kind, entry.number, entry.hash, entry.analyst, answer.body
+    FROM ledger_entry AS entry
+    LEFT JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number
+    WHERE entry.dataset = :of_dataset AND entry.key IN ({_places("key", width)})
+    AND (entry.kind <> :of_kind OR entry.analyst IN ({_places("analyst", width)}))
+    ORDER BY entry.number"""
 
 
 @lru_cache(maxsize=64)
-def find_retries(width: int) -> Select[Any]:
+def find_retries(width: int) -> str:
     """What retry keys stand for, by analyst."""
-    return select(_retry.analyst, _retry.retry_key, _retry.key).where(
-        _retry.dataset == _OF_DATASET,
-        _retry.analyst.in_(_places("analyst", width)),
-        _retry.retry_key.in_(_places("retry_key", width)),
-    )
+    return f"""
+    SELECT analyst, retry_key, key FROM ledger_retry WHERE dataset = :of_dataset
+    AND analyst IN ({_places("analyst", width)}) AND retry_key IN ({_places("retry_key", width)})"""
 
 
 def width_for(*things: Collection[object]) -> int:
@@ -136,8 +94,8 @@ def filled(name: str, things: Collection[Any], width: int) -> Mapping[str, Any]:
     return {f"{name}_{place}": ordered[min(place, len(ordered) - 1)] for place in range(width)}
 
 
-def _places(name: str, width: int) -> list[BindParameter[Any]]:
-    return [bindparam(f"{name}_{place}") for place in range(width)]
+def _places(name: str, width: int) -> str:
+    return ", ".join(f":{name}_{place}" for place in range(width))
 
 
 @dataclass(frozen=True)
@@ -402,9 +360,9 @@ class Transaction:
 
     def close(self) -> None:
         """Write everything down; the database checks the accounts against their limits once more."""
-        self._driver.write(INSERT_ENTRY, self._new_entries)
-        self._driver.write(INSERT_ANSWER, self._new_answers)
-        self._driver.write(INSERT_RETRY, self._new_retries)
+        self._driver.insert("ledger_entry", self._new_entries)
+        self._driver.insert("ledger_answer", self._new_answers)
+        self._driver.insert("ledger_retry", self._new_retries)
         if not self._new_entries:
             return
         row = {**spent_columns(self.limit, self.account.spent), "entries": self.entries, "head": self.head}
@@ -417,7 +375,7 @@ class Transaction:
             for name in touched
             if name in known
         ]
-        self._driver.write(INSERT_ANALYST, new)
+        self._driver.insert("ledger_analyst", new)
         self._driver.write(UPDATE_ANALYST, old)
 
     def _analyst_row(self, name: str) -> dict[str, Any]:

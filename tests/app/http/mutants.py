@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from sqlalchemy import event, text
 
 from sfumato.app.http import asgi, release_jobs
 from sfumato.app.http.service import Service
@@ -53,10 +52,14 @@ def without_lock_and_check() -> FastAPI:
     def forgetful(self: Store, url: str) -> None:
         init(self, url)
 
-        @event.listens_for(self.engine, "begin")
-        def forget(connection: Any) -> None:
-            if connection.dialect.name == "sqlite":
-                connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        begin = type(self._connections.database).begin
+
+        def forget(connection: Any, *, writing: bool) -> None:
+            if self.file:
+                connection.execute("PRAGMA ignore_check_constraints = ON")
+            begin(self._connections.database, connection, writing=writing)
+
+        self._connections.database.begin = forget  # type: ignore[method-assign]
 
     Store.__init__ = forgetful  # type: ignore[method-assign]
     return without_lock()
@@ -81,7 +84,7 @@ def halting() -> FastAPI:
 def drop_the_checks(url: str) -> None:
     """Take the checks away where they cannot be ignored."""
     store = Store(url)
-    if store.engine.dialect.name == "postgresql":
+    if store.file is None:
         with store.writing() as connection:
-            connection.execute(text("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit"))
+            connection.run("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit")
     store.close()

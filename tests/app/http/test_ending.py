@@ -12,15 +12,14 @@ from contextlib import closing, suppress
 
 import httpx
 import pytest
-from sqlalchemy import text
 from tests.app.http.serving import DOMAIN, PATIENCE, Server
 
 from sfumato.app.http.registry import Scope
 from sfumato.ledger import dbapi, store
 
 ASKERS = 8
-LOCK = text("SELECT 1 FROM ledger_dataset FOR UPDATE")
-WAITING = text(
+LOCK = "SELECT 1 FROM ledger_dataset FOR UPDATE"
+WAITING = (
     "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND application_name = :name"
 )
 
@@ -77,9 +76,9 @@ def test_questions_under_way_when_the_server_ends_are_answered(server, postgres,
     assert ask(ASKERS).is_success
     with ThreadPoolExecutor(ASKERS) as pool, closing(store.Store(postgres)) as other:
         with other.writing() as connection:
-            connection.execute(LOCK)
+            connection.rows(LOCK)
             asked = [pool.submit(ask, number) for number in range(ASKERS)]
-            until(lambda: connection.execute(WAITING, {"name": marked}).scalar_one())
+            until(lambda: connection.value(WAITING, {"name": marked}))
             end(server)
         replies = [reply for each in asked if (reply := each.result()) is not None]
     assert server.process.wait(PATIENCE) is not None

@@ -133,7 +133,7 @@ def test_a_refused_registration_leaves_nothing(worker, people, tmp_path):
 def test_whether_a_worker_is_ready_is_asked_over_a_connection_of_its_own(worker, monkeypatch):
     worker.registry.alive()
     with worker._store.reading():
-        monkeypatch.setattr(worker._store._connections.fresh, "connect", refuse)
+        monkeypatch.setattr(worker._store._connections, "fresh", refuse)
         with pytest.raises(LedgerError):
             worker.registry.alive()
 

@@ -1,5 +1,7 @@
 """Releases that a server makes in the background: asked for, watched, fetched."""
 
+# ruff: noqa: S608  (names of our own stand in statements, values never)
+
 from __future__ import annotations
 
 import json
@@ -10,9 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, func, insert, select, update
-
-from sfumato.ledger.schema import service_job as _job
+from sfumato.ledger.dbapi import changed
 from sfumato.ledger.store import Store
 
 LEASE = timedelta(seconds=30)
@@ -34,6 +34,8 @@ class State(StrEnum):
 
 
 _OPEN = (State.QUEUED.value, State.RUNNING.value)
+_IS_OPEN = f"state IN ('{_OPEN[0]}', '{_OPEN[1]}')"
+_COLUMNS = "id, dataset, owner, request, state, progress, note, updated, statement"  # all but the rows
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ class Jobs:
             "updated": _now(),
         }
         alive = (datetime.now(UTC) - self.lease).isoformat(timespec="microseconds")
-        open_ones = (_job.c.owner == owner) & _job.c.state.in_(_OPEN) & (_job.c.updated >= alive)
-        with self._store.founding() as connection:  # nobody else counts meanwhile
-            if connection.execute(select(func.count()).where(open_ones)).scalar_one() >= most:
+        open_ones = f"SELECT COUNT(*) FROM service_job WHERE owner = :owner AND {_IS_OPEN} AND updated >= :alive"
+        with self._store.founding() as driver:  # nobody else counts meanwhile
+            if driver.value(open_ones, {"owner": owner, "alive": alive}) >= most:
                 return None
-            connection.execute(insert(_job).values(row))
+            driver.insert("service_job", [row])
         return job
 
     def beat(self, job_id: str) -> None:
@@ -94,9 +96,7 @@ class Jobs:
     def finish(self, job_id: str, statement: Mapping[str, Any], rows: bytes) -> None:
         """Store what a job made, also where it was thought to have failed as its worker was silent for too long."""
         made = {"progress": 1.0, "note": "done", "statement": json.dumps(statement), "rows": rows}
-        with self._store.writing() as connection:
-            done = update(_job).where(_job.c.id == job_id).values(state=State.DONE.value, updated=_now(), **made)
-            connection.execute(done)
+        self._change("id = :id", {"id": job_id}, made | {"state": State.DONE.value})
 
     def fail(self, job_id: str, note: str) -> None:
         """Say why an open job made nothing."""
@@ -106,9 +106,8 @@ class Jobs:
         """One job; where its worker has died, it has failed."""
         if not job_id.isalnum():  # there is none, and PostgreSQL refuses to look for some characters
             return None
-        columns = [column for column in _job.c if column is not _job.c.rows]
-        with self._store.reading() as connection:
-            row = connection.execute(select(*columns).where(_job.c.id == job_id)).mappings().one_or_none()
+        with self._store.reading() as driver:
+            row = driver.record(f"SELECT {_COLUMNS} FROM service_job WHERE id = :id", {"id": job_id})
         if row is None:
             return None
         found = _as_job(row)
@@ -119,28 +118,31 @@ class Jobs:
 
     def rows(self, job_id: str) -> bytes | None:
         """What a job made."""
-        with self._store.reading() as connection:
-            return connection.execute(select(_job.c.rows).where(_job.c.id == job_id)).scalar_one_or_none()
+        with self._store.reading() as driver:
+            found: bytes | None = driver.value("SELECT rows FROM service_job WHERE id = :id", {"id": job_id})
+        return found
 
-    def _bury(self, row: RowMapping) -> None:
+    def _bury(self, row: Mapping[str, Any]) -> None:
         """Fail a job whose worker has died, unless it has stirred meanwhile."""
-        where = (_job.c.id == row["id"]) & (_job.c.updated == row["updated"]) & _job.c.state.in_(_OPEN)
-        failed = {"state": State.FAILED.value, "note": _INTERRUPTED, "updated": _now()}
-        with self._store.writing() as connection:
-            connection.execute(update(_job).where(where).values(failed))
+        which = f"id = :id AND updated = :seen AND {_IS_OPEN}"
+        failed = {"state": State.FAILED.value, "note": _INTERRUPTED}
+        self._change(which, {"id": row["id"], "seen": row["updated"]}, failed)
 
     def _update(self, job_id: str, **values: object) -> None:
         """Change a job, unless it is over."""
-        where = (_job.c.id == job_id) & _job.c.state.in_(_OPEN)
-        with self._store.writing() as connection:
-            connection.execute(update(_job).where(where).values(updated=_now(), **values))
+        self._change(f"id = :id AND {_IS_OPEN}", {"id": job_id}, values)
+
+    def _change(self, which: str, named: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        values = {**values, "updated": _now()}
+        with self._store.writing() as driver:
+            driver.run(f"UPDATE service_job SET {changed(tuple(values))} WHERE {which}", {**values, **named})
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def _as_job(row: RowMapping) -> Job:
+def _as_job(row: Mapping[str, Any]) -> Job:
     return Job(
         id=row["id"],
         dataset=row["dataset"],

@@ -14,12 +14,11 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
-
 from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.domain import Unit
 from sfumato.errors import InputError
-from sfumato.ledger import journal, schema
+from sfumato.ledger import journal
+from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
@@ -29,8 +28,6 @@ PREFIX = "sfumato"
 _SECRET_BYTES = 32
 _LONGEST = 200
 _AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
-
-_dataset, _key, _reading = schema.service_dataset, schema.service_key, schema.service_reading
 
 
 class Scope(StrEnum):
@@ -132,31 +129,31 @@ class Registry:
             "discoverable": json.dumps(dataset.discoverable),
             "registered": _now(),
         }
-        with self._store.founding() as connection:
-            registered = connection.execute(select(_dataset.c.name, _dataset.c.source)).all()
+        with self._store.founding() as driver:
+            registered = driver.rows("SELECT name, source FROM service_dataset")
             if dataset.name in {name for name, _ in registered}:
                 raise InputError(f"there is a dataset {dataset.name!r} already; choose another name")
             alike = {name for name, source in registered if same_place(source)}
-            alike |= same_content(connection, new.read)
+            alike |= same_content(driver, new.read)
             if alike and not second_budget:
                 return tuple(sorted(alike))
-            create_or_check(connection, dataset.name, new.limit, new.unit)
-            connection.execute(insert(_dataset).values(row))
-            confirm(connection, dataset.name, new.read)
+            create_or_check(driver, dataset.name, new.limit, new.unit)
+            driver.insert("service_dataset", [row])
+            confirm(driver, dataset.name, new.read)
         return ()
 
     def datasets(self) -> tuple[Dataset, ...]:
         """All datasets by name."""
-        with self._store.reading() as connection:
-            rows = connection.execute(select(_dataset).order_by(_dataset.c.name)).mappings().all()
+        with self._store.reading() as driver:
+            rows = driver.records("SELECT * FROM service_dataset ORDER BY name")
         return tuple(_as_dataset(row) for row in rows)
 
     def dataset(self, name: str) -> Dataset | None:
         """One dataset."""
         if not name.isidentifier():  # there is none, and PostgreSQL refuses to look for some characters
             return None
-        with self._store.reading() as connection:
-            row = connection.execute(select(_dataset).where(_dataset.c.name == name)).mappings().one_or_none()
+        with self._store.reading() as driver:
+            row = driver.record("SELECT * FROM service_dataset WHERE name = :name", {"name": name})
         return None if row is None else _as_dataset(row)
 
     def issue(self, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
@@ -180,30 +177,30 @@ class Registry:
             "issued": issued.isoformat(),
             "expires": key.expires.isoformat(),
         }
-        with self._store.writing() as connection:
-            connection.execute(insert(_key).values(row))
+        with self._store.writing() as driver:
+            driver.insert("service_key", [row])
         return key, secret
 
     def key(self, secret: str) -> Key | None:
         """The key of a secret, valid or not; None where there is none."""
-        with self._store.reading() as connection:
-            row = connection.execute(select(_key).where(_key.c.hash == _digest(secret))).mappings().one_or_none()
+        with self._store.reading() as driver:
+            row = driver.record("SELECT * FROM service_key WHERE hash = :hash", {"hash": _digest(secret)})
         return None if row is None else _as_key(row)
 
     def all_keys(self) -> tuple[Key, ...]:
         """All keys but links, newest first."""
-        query = select(_key).where(_key.c.scope != Scope.LINK.value).order_by(_key.c.issued.desc())
-        with self._store.reading() as connection:
-            rows = connection.execute(query).mappings().all()
+        query = "SELECT * FROM service_key WHERE scope <> :link ORDER BY issued DESC"
+        with self._store.reading() as driver:
+            rows = driver.records(query, {"link": Scope.LINK.value})
         return tuple(_as_key(row) for row in rows)
 
     def revoke(self, key_id: str) -> bool:
         """End a key; tells whether this call did: of several at once, one."""
         if not key_id.isalnum():  # see dataset
             return False
-        where = (_key.c.id == key_id) & _key.c.revoked.is_(None)
-        with self._store.writing() as connection:
-            return bool(connection.execute(update(_key).where(where).values(revoked=_now())).rowcount)
+        end = "UPDATE service_key SET revoked = :now WHERE id = :id AND revoked IS NULL"
+        with self._store.writing() as driver:
+            return bool(driver.run(end, {"id": key_id, "now": _now()}))
 
 
 @dataclass(frozen=True)
@@ -222,28 +219,28 @@ class TableVersions:
 
     def version_of(self, dataset: str, versions: tuple[str, ...]) -> str:
         """What the dataset's journal calls a version of its data; it tells nothing without the ledger's secret."""
-        with self._store.reading() as connection:
-            return Read(versions, "").version(journal.secret(connection, dataset))
+        with self._store.reading() as driver:
+            return Read(versions, "").version(journal.secret(driver, dataset))
 
     def confirmed(self, dataset: str) -> Reading | None:
         """What the steward confirmed last; None where nobody has read the table yet."""
-        with self._store.reading() as connection:
-            return _as_reading(_reading_row(connection, dataset))
+        with self._store.reading() as driver:
+            return _as_reading(_reading_row(driver, dataset))
 
     def first(self, dataset: str, read: Read) -> Reading:
         """Confirm what is read first; where something is confirmed already, that stands."""
-        with self._store.founding() as connection:
-            return _as_reading(_reading_row(connection, dataset)) or confirm(connection, dataset, read)
+        with self._store.founding() as driver:
+            return _as_reading(_reading_row(driver, dataset)) or confirm(driver, dataset, read)
 
     def confirm(self, dataset: str, read: Read) -> Reading:
         """Confirm what was read in the place of what was confirmed last."""
-        with self._store.founding() as connection:
-            return confirm(connection, dataset, read)
+        with self._store.founding() as driver:
+            return confirm(driver, dataset, read)
 
 
-def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
+def confirm(driver: Driver, dataset: str, read: Read) -> Reading:
     """Confirm what was read, in a transaction that no other of its kind overlaps."""
-    secret, before = journal.secret(connection, dataset), _as_reading(_reading_row(connection, dataset))
+    secret, before = journal.secret(driver, dataset), _as_reading(_reading_row(driver, dataset))
     found = Reading(read.version(secret), 1 if before is None else before.number + 1)
     values = {
         "number": found.number,
@@ -252,24 +249,24 @@ def confirm(connection: Connection, dataset: str, read: Read) -> Reading:
         "content": journalled_version(secret, read.content),
     }
     if before is None:
-        connection.execute(insert(_reading).values({"dataset": dataset, **values}))
+        driver.insert("service_reading", [{"dataset": dataset, **values}])
     else:
-        connection.execute(update(_reading).where(_reading.c.dataset == dataset).values(values))
+        update = f"UPDATE service_reading SET {changed(tuple(values))} WHERE dataset = :dataset"  # noqa: S608
+        driver.run(update, {"dataset": dataset, **values})
     return found
 
 
-def same_content(connection: Connection, read: Read) -> set[str]:
+def same_content(driver: Driver, read: Read) -> set[str]:
     """Datasets that hold what was read, as far as they were read.
 
     Where old code read a table, only its version under its domain is known.
     """
-    journalled = schema.dataset.c
-    joined = select(_reading.c.dataset, _reading.c.version, _reading.c.content, journalled.secret).join(
-        schema.dataset, journalled.name == _reading.c.dataset
-    )
+    joined = """
+    SELECT reading.dataset, reading.version, reading.content, journalled.secret
+    FROM service_reading AS reading JOIN ledger_dataset AS journalled ON journalled.name = reading.dataset"""
     return {
         dataset
-        for dataset, version, content, secret in connection.execute(joined)
+        for dataset, version, content, secret in driver.rows(joined)
         if version == read.version(secret) or content == journalled_version(secret, read.content)
     }
 
@@ -292,7 +289,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _as_dataset(row: RowMapping) -> Dataset:
+def _as_dataset(row: Mapping[str, Any]) -> Dataset:
     return Dataset(
         name=row["name"],
         source=row["source"],
@@ -303,14 +300,14 @@ def _as_dataset(row: RowMapping) -> Dataset:
     )
 
 
-def _as_key(row: RowMapping) -> Key:
+def _as_key(row: Mapping[str, Any]) -> Key:
     issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
     return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, revoked=row["revoked"] is not None)
 
 
-def _reading_row(connection: Connection, dataset: str) -> RowMapping | None:
-    return connection.execute(select(_reading).where(_reading.c.dataset == dataset)).mappings().one_or_none()
+def _reading_row(driver: Driver, dataset: str) -> Mapping[str, Any] | None:
+    return driver.record("SELECT * FROM service_reading WHERE dataset = :dataset", {"dataset": dataset})
 
 
-def _as_reading(row: RowMapping | None) -> Reading | None:
+def _as_reading(row: Mapping[str, Any] | None) -> Reading | None:
     return None if row is None else Reading(row["version"], row["number"])
