@@ -263,7 +263,8 @@ def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # no
     import altair as alt
 
     drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)
-    found: dict[str, Any] = drawn.properties(width="container", height=alt.Step(step) if step else height).to_dict()
+    shown = drawn.properties(width="container", height=alt.Step(step) if step else height)
+    found: dict[str, Any] = shown.to_dict(validate=False)  # by its schema: a third of the time; tests do it
     return found
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks.row_attacks import downcode
+from sfumato.evaluate.attacks.row_attacks import alone, downcode, matches
 from sfumato.evaluate.released import Released, Rows, spread
 
 
@@ -54,3 +54,25 @@ def test_the_original_must_be_the_one_that_was_recoded(people):
     rows = people.population(50, seed=0)
     with pytest.raises(TableError, match="row by row"):
         downcode(Released.of(rows), people.population(49, seed=0), quasi=("age",), generator=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded):
+    release, table = recoded(people.population(300, seed=0)), people.population(500, seed=1)
+    random = np.random.default_rng(2)
+    rows, used = random.integers(0, 300, 60), random.random((60, len(table.domain))) < 0.5
+    used[:, 0] |= ~used.any(axis=1)
+    found = matches(release, (rows, used), table)
+    for row, columns, count in zip(rows, used, found, strict=True):
+        inside = [
+            all(release.cells[c][release.codes[row, c], person[c]] > 0 for c in np.flatnonzero(columns))
+            for person in table.codes
+        ]
+        assert count == sum(inside)
+    assert found.max() > 1
+
+
+def test_rows_that_no_other_equals_are_those_of_numpy():
+    values = np.random.default_rng(3).integers(0, 400, 300, dtype=np.uint64)
+    _, places, counts = np.unique(values, return_index=True, return_counts=True)
+    assert alone(values).tolist() == places[counts == 1].tolist()

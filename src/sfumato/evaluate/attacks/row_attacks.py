@@ -317,26 +317,41 @@ def _conditions(release: Released, *, count: int, width: int, generator: np.rand
     share = -(-count // _SUBSETS)
     for _ in range(_SUBSETS):
         columns = generator.permutation(len(release.domain))[:width]
-        _, places, counts = np.unique(hashed[:, columns].sum(axis=1), return_index=True, return_counts=True)
-        alone = generator.permutation(places[counts == 1])[:share]
-        rows.append(alone)
-        used.append(np.tile(np.isin(np.arange(len(release.domain)), columns), (len(alone), 1)))
+        single = generator.permutation(alone(hashed[:, columns].sum(axis=1)))[:share]
+        rows.append(single)
+        used.append(np.tile(np.isin(np.arange(len(release.domain)), columns), (len(single), 1)))
     order = generator.permutation(sum(len(part) for part in rows))[:count]
     return np.concatenate(rows)[order], np.concatenate(used)[order]
 
 
+def alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Places of the values that occur once, in ascending order of the values."""
+    order = np.argsort(values)
+    held = values[order]
+    differs = np.concatenate(([True], held[1:] != held[:-1], [True]))
+    return order[differs[:-1] & differs[1:]]
+
+
 def _isolates(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.bool_]:
-    return np.asarray(_matches(release, conditions, table) == 1)
+    return np.asarray(matches(release, conditions, table) == 1)
 
 
-def _matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.intp]:
-    """How many rows of ``table`` lie in each condition."""
+def matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.intp]:
+    """How many rows of ``table`` lie in each condition: the column that leaves fewest of them is looked at first."""
+    columns = np.ascontiguousarray(table.codes.T)
+    ordered = [np.argsort(column, kind="stable") for column in columns]
+    counts = [np.bincount(column, minlength=size) for column, size in zip(columns, table.domain.shape, strict=True)]
+    ends = [np.cumsum(count) for count in counts]
     found = []
     for row, used in zip(*conditions, strict=True):
-        inside = np.arange(len(table))
-        for column in np.flatnonzero(used):
-            leaves = release.cells[column][release.codes[row, column]] > 0
-            inside = inside[leaves[table.codes[inside, column]]]
+        asked = [(column, release.cells[column][release.codes[row, column]] > 0) for column in np.flatnonzero(used)]
+        asked.sort(key=lambda one: int(counts[one[0]] @ one[1]))
+        first, leaves = asked[0]
+        ranges = ((ends[first][leaf] - counts[first][leaf], ends[first][leaf]) for leaf in np.flatnonzero(leaves))
+        held = [ordered[first][start:end] for start, end in ranges]
+        inside = held[0] if len(held) == 1 else np.concatenate(held)
+        for column, leaves in asked[1:]:
+            inside = inside[leaves[columns[column][inside]]]
         found.append(len(inside))
     return np.array(found, dtype=np.intp)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +149,7 @@ def scorecard(
     released, true = associations(seen), associations(real)
     watch("three-way marginals and queries")
     three = _triples(real, release, distances, seed=seed)
-    queries = draw_conjunctions(split.domain, count=_QUERIES, generator=generator(seed))
+    queries = _asked(split.domain, seed)
     errors = query_errors(real, release, queries)
     learned = distinguished = None
     if isinstance(release, Released):
@@ -168,6 +169,12 @@ def scorecard(
         learning=learned,
         propensity=distinguished,
     )
+
+
+@lru_cache(maxsize=4)
+def _asked(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
+    """The same for all releases that are compared."""
+    return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))
 
 
 def _pair_distances(real: MarginalSource, release: MarginalSource) -> NDArray[np.float64]:
