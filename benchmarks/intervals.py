@@ -3,27 +3,34 @@
 Each release is of a fresh sample, with replacement, of the rows of a public table, so that both what the sample has and
 what the population has are known.  The questions are fixed before any release: for every pair of attributes some
 cells of at least 200 rows and some of 1 to 199, the cells of single attributes, and means of numbers by categories.
+Each release goes the way of a user: a Parquet file, a ledger, the file that is released, and intervals read off that.
+
+``python benchmarks/intervals.py regression 300`` measures the intervals of a linear regression in the same way.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 import _census_data
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
+import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.domain.predicate import All, Among
-from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.query import interval
+from sfumato.query import interval, linear_regression
 from sfumato.query.question import Query, count, mean
-from sfumato.synthesize import NoisyTotal, aim, all_marginals
-from sfumato.vault.simulated import SimulatedVault
+from sfumato.synthesize import NoisyTotal, SyntheticFile, aim, all_marginals, read_release
+from sfumato.vault.vault import Vault
 
 CELLS = 4  # of each size, of every pair of attributes
 PEOPLED = 200
@@ -85,6 +92,25 @@ def questions(domain: Domain, codes: dict[str, np.ndarray], random: np.random.Ge
     return found
 
 
+LOSS = EpsilonDelta(1, "1e-9")
+
+
+def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault:
+    """A sample as a file behind a ledger of its own."""
+    table = folder / "sample.parquet"
+    numbers = {each.name: sample[each.name] for each in domain}
+    texts = {each.name: numbers[each.name].astype(str) for each in domain if isinstance(each, Categorical)}
+    parquet.write_table(pa.table(numbers | texts), table)
+    return sf.open(table, domain=domain, ledger=f"sqlite:///{folder / 'sample.ledger'}", limit=LOSS, create=True)
+
+
+def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> SyntheticFile:
+    """A release of a sample, as whoever is handed its file alone has it."""
+    file = folder / "synthetic.parquet"
+    aim(opened(folder, domain, sample), loss=LOSS, total=NoisyTotal(), workload=all_marginals(2)).rows.write(file)
+    return read_release(file)
+
+
 def main(name: str, releases: int, most_columns: int) -> None:
     """Print how often intervals held, by kind of question, and of the worst attribute."""
     columns = dict(list(_census_data.load(name).items())[:most_columns])
@@ -97,15 +123,10 @@ def main(name: str, releases: int, most_columns: int) -> None:
     for seed in range(releases):
         drawn = np.random.default_rng(1000 + seed).integers(0, rows, rows)
         sample = {each: found[drawn] for each, found in codes.items()}
-        table = ArrayTable(domain, np.stack(list(sample.values()), axis=1))
-        release = aim(
-            SimulatedVault(table, seed=seed),
-            loss=EpsilonDelta(1, "1e-9"),
-            total=NoisyTotal(),
-            workload=all_marginals(2),
-        )
-        for place, each in enumerate(asked):
-            found = interval(release, each.query)
+        with tempfile.TemporaryDirectory() as folder:
+            release = released(Path(folder), domain, sample)
+            answers = [interval(release, each.query) for each in asked]
+        for place, (each, found) in enumerate(zip(asked, answers, strict=True)):
             if found.table is None or found.population is None:
                 continue
             truth, beyond = each.answer(sample), each.answer(codes)
@@ -143,5 +164,50 @@ def main(name: str, releases: int, most_columns: int) -> None:
           f"of {len(held[worst_question])}.")  # fmt: skip
 
 
+INPUTS = ("age", "education_num", "gender = '1'", "marital_status = '2'", "class = '1'")
+
+
+def regression(runs: int) -> None:
+    """Print how often intervals of coefficients held: hours a week of Adult by five inputs."""
+    names = ("age", "education_num", "hours_per_week", "gender", "marital_status", "class")
+    columns = {each: found for each, found in _census_data.load("adult").items() if each in names}
+    domain = described(columns)
+    codes = {each: found for each, (found, _, _) in columns.items()}
+    rows = len(codes["age"])
+
+    def solved(sample: dict[str, np.ndarray]) -> np.ndarray:
+        inputs = [np.ones(rows), sample["age"], sample["education_num"]]
+        inputs += [sample["gender"] == 1, sample["marital_status"] == 2, sample["class"] == 1]
+        return np.linalg.lstsq(np.column_stack(inputs).astype(float), sample["hours_per_week"].astype(float))[0]
+
+    beyond = solved(codes)
+    found = []
+    for seed in range(runs):
+        drawn = np.random.default_rng(1000 + seed).integers(0, rows, rows)
+        sample = {each: column[drawn] for each, column in codes.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            made = linear_regression(opened(Path(folder), domain, sample), "hours_per_week", INPUTS, loss=LOSS)
+        exact = solved(sample)
+        found.append([
+            (
+                each.table.low <= exact[place] <= each.table.high,
+                each.population.low <= beyond[place] <= each.population.high,
+                each.table.high - each.table.low,
+                each.population.high - each.population.low,
+            )
+            for place, each in enumerate(made.coefficients)
+        ])  # fmt: skip
+    print("| coefficient | in the population | table | population | half-width | of a population |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for place, each in enumerate(np.mean(np.array(found, dtype=float), axis=0)):
+        held, held_beyond, width, width_beyond = each
+        name = ("(constant)", *INPUTS)[place]
+        print(f"| {name} | {beyond[place]:.3f} | {held:.3f} | {held_beyond:.3f} | {width / 2:.3g} "
+              f"| {width_beyond / 2:.3g} |")  # fmt: skip
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "regression":
+        regression(int(sys.argv[2]))
+        sys.exit()
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100)

@@ -7,6 +7,7 @@ from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, choose_quantile, sql
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
+from sfumato.query.regression import Coefficient, Regression, linear_regression
 from sfumato.query.release_interval import ReleaseInterval, Share, interval
 from sfumato.query.session import Adaptive, BatchAnswer, Session, answer_batch, strategies
 from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
@@ -19,6 +20,7 @@ __all__ = [
     "Any",
     "Average",
     "BatchAnswer",
+    "Coefficient",
     "Count",
     "Distinct",
     "Explicit",
@@ -27,6 +29,7 @@ __all__ = [
     "Not",
     "Quantile",
     "Query",
+    "Regression",
     "ReleaseInterval",
     "Session",
     "Share",
@@ -42,6 +45,7 @@ __all__ = [
     "count",
     "drowned_queries",
     "interval",
+    "linear_regression",
     "mean",
     "median",
     "non_negative_integers",

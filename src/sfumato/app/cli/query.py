@@ -193,6 +193,49 @@ def _meaning(answer: Answer) -> str:
     return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
 
 
+def regress(
+    table: TableArgument,
+    outcome: Annotated[str, typer.Argument(help="What is explained: an attribute of numbers, or a condition.")],
+    by: Annotated[
+        list[str], typer.Option(help="An attribute of numbers, or a condition such as \"sex = 'F'\"; several times.")
+    ],
+    domain: DomainOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    confidence: Annotated[str, typer.Option(help="Confidence of the intervals.")] = "0.95",
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = "default",
+    limit: LimitOption = None,
+    create: CreateOption = False,
+    analyst: AnalystOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain an outcome by inputs, by linear regression under differential privacy, with intervals.
+
+    Intervals count the noise, and those of a population the sample as well.  The same question at the same loss returns
+    its stored answer and costs nothing.
+    """
+    from sfumato.app.requests.fields import LossFields, filled
+    from sfumato.query import linear_regression
+
+    loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()
+    source = Source(
+        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+    )
+    vault = source.vault(first=loss)
+    with working("Measuring"):
+        found = linear_regression(vault, outcome, by, loss=loss, confidence=confidence)
+    lines = [
+        {"of": each.variable, "table": str(each.table), "population": str(each.population or "-")}
+        for each in found.coefficients
+    ]
+    sure = f"Intervals hold with probability {float(found.confidence):g}, each on its own."
+    notes = "".join(f"\nNote: {each}" for each in found.remarks)
+    text = f"{columns(lines)}\n\n{sure}\nGuarantee: {found.guarantee}\nCost: {found.cost}{notes}"
+    result(found.to_json(), text, as_json=as_json)
+
+
 def serve(
     ledger: Annotated[str, typer.Option(help="Ledger: a SQLite file, or a database URL.")] = "sfumato.ledger",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

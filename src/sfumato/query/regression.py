@@ -1,0 +1,292 @@
+"""Linear regression with noise on its moments, and intervals that hold for what the noise and the sample leave open.
+
+Synthetic rows, used as if they were data, give coefficients whose intervals hold in a few percent of all cases, as they
+know neither the noise nor what the model leaves out.  Here the moments themselves are measured: sums over all rows of
+the products of two variables, each scaled to [-1, 1] by its declared bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from typing import Any as Json
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.predicate import Among, Fold, Predicate, named
+from sfumato.errors import QueryError
+from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import Loss, Number
+from sfumato.query.aggregate import Certainty
+from sfumato.query.answer import NoisyValue
+from sfumato.query.ask import CONFIDENCE
+from sfumato.query.question import count
+from sfumato.query.three_valued import describe_condition
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.questions import IntegerArray, Weighted, cells
+from sfumato.vault.release import Release
+
+CONSTANT = "(constant)"
+
+_FINEST = 1 << 12  # steps from the middle of a variable to its end
+_LEAST = 10.0  # times the noise that the smallest eigenvalue of the moments must reach
+_MOST_VARIABLES = 32
+_MOST_CELLS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """What one variable adds to the outcome, in its own unit, with the others held fixed.
+
+    Attributes:
+        variable: an attribute, a condition (rows that meet it against all others), or the constant.
+        table: estimate and interval of the coefficient that the table itself has.
+        population: of whom the rows are a random sample; None where the unit of privacy is not a row.
+    """
+
+    variable: str
+    table: NoisyValue
+    population: NoisyValue | None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Regression(Release):
+    """A linear regression by least squares; ``coefficients`` are none where the noise is too large for any.
+
+    Attributes:
+        outcome: what is explained.
+        coefficients: of the constant and of each input.
+        confidence: with which each interval holds.
+        remarks: what is to be known of the answer.
+    """
+
+    outcome: str
+    coefficients: tuple[Coefficient, ...]
+    confidence: Fraction
+    remarks: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values."""
+        said = {"outcome": self.outcome, "coefficients": [asdict(each) for each in self.coefficients]}
+        return {**said, "confidence": float(self.confidence), "remarks": list(self.remarks), **self.statement()}
+
+    @property
+    def headline(self) -> str:
+        """What was explained by what."""
+        return f"{self.outcome} by {', '.join(each.variable for each in self.coefficients) or 'nothing'}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Variable:
+    """A variable over the codes of an attribute: ``middle + half * steps / grid``, steps whole from -grid to grid."""
+
+    words: str
+    attribute: str | None
+    steps: IntegerArray
+    grid: int
+    middle: float
+    half: float
+    binned: bool
+
+
+def linear_regression(
+    vault: VaultInterface,
+    outcome: str,
+    inputs: Sequence[str],
+    *,
+    loss: Loss,
+    confidence: Number = CONFIDENCE,
+    retry_key: str | None = None,
+) -> Regression:
+    """Explain an outcome by inputs, by least squares on noisy moments, charged before the data is touched.
+
+    With p variables, the constant and the outcome among them, p(p+1)/2 sums of products are measured, each at an equal
+    share of the loss.  Neighbouring tables differ in one unit (added or removed).  A row moves each sum by at most one,
+    in units of the product of two ranges, so that discrete Gaussian noise on each has variance p(p+1)/(4 rho) for a
+    unit of one row; for one of m rows, m^2 as much.  The coefficients are b = Y_xx^-1 Y_xy, and the
+    covariance of their noise Y_xx^-1 C Y_xx^-1, with C that of (noise of the moments)(-b, 1); a population adds
+    s^2 Y_xx^-1, with s^2 the noisy variance of the residuals.  Source: sufficient-statistics perturbation (Wang 2018,
+    "Revisiting differentially private linear regression", section 4), with intervals of the linearised solution.
+
+    Args:
+        vault: the protected table.
+        outcome: an attribute of numbers, or a condition, which counts as 1 where it holds and 0 elsewhere.
+        inputs: the same, each once; a constant is added.
+        loss: what the release costs in all, for the unit of the vault's domain.
+        confidence: of each interval, strictly between 0 and 1.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError, DomainError: a variable that is neither, that may be missing, or that is named twice; nothing was
+            spent.
+        LossError: no loss, or a confidence outside (0, 1); nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    certainty = Certainty.of(confidence)
+    domain = vault.domain
+    variables = _variables(domain, outcome, inputs)
+    pairs = list(combinations_with_replacement(range(len(variables)), 2))
+    questions = [_product(domain, variables[one], variables[other]) for one, other in pairs]
+    added = noises(domain, questions, loss, None)  # refuses what cannot be measured, for free
+
+    def run(mechanisms: Mechanisms) -> Payload:
+        measured = mechanisms.measure(questions, loss)
+        return {"moments": np.concatenate([measurement.values for measurement in measured])}
+
+    asked = {"outcome": outcome, "inputs": list(inputs), "moments": [question.canonical() for question in questions]}
+    words = f"linear regression of {variables[-1].words} by {', '.join(each.words for each in variables[1:-1])}"
+    settled = vault.release(Request("query", "regression", asked, words), loss, run, retry_key=retry_key)
+    size = len(variables)
+    moments, variances = np.zeros((size, size)), np.zeros((size, size))
+    for (one, other), value, noise in zip(pairs, settled.payload["moments"], added, strict=True):
+        scale = variables[one].grid * variables[other].grid
+        moments[one, other] = moments[other, one] = value / scale
+        variances[one, other] = variances[other, one] = noise.variance / scale**2
+    spread = max(map(certainty.deviations, added))
+    row = domain.unit.column is None
+    found = _coefficients(variables, moments, variances, spread=spread, population=row)
+    remarks = list(_remarks(domain, variables))
+    if not found:
+        remarks.append("the noise is too large beside what the inputs tell apart: no coefficient can be told")
+    return Regression(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={
+            "standard deviation of the noise on a sum of products, each from -1 to 1": math.sqrt(variances.max())
+        },
+        provenance=settled.provenance,
+        outcome=variables[-1].words,
+        coefficients=found,
+        confidence=certainty.confidence,
+        remarks=tuple(remarks),
+    )
+
+
+def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Variable, ...]:
+    """The constant, the inputs and the outcome.
+
+    Raises:
+        QueryError, DomainError: as :func:`linear_regression` says.
+    """
+    if isinstance(inputs, str) or not inputs or not all(isinstance(each, str) for each in (outcome, *inputs)):
+        raise QueryError("a regression has an outcome and one or more inputs: attributes, or conditions as text")
+    if len(inputs) + 2 > _MOST_VARIABLES:
+        raise QueryError(f"a regression has at most {_MOST_VARIABLES - 2} inputs", culprit=inputs)
+    constant = _Variable(CONSTANT, None, np.ones(1, dtype=np.int64), 1, 0.0, 1.0, binned=False)
+    found = (constant, *(_variable(domain, text) for text in (*inputs, outcome)))
+    words = [each.words for each in found]
+    if twice := [each for each in words if words.count(each) > 1]:
+        raise QueryError(f"{twice[0]} is named twice; each variable of a regression stands there once", culprit=twice)
+    return found
+
+
+def _variable(domain: Domain, text: str) -> _Variable:
+    if text in domain:
+        attribute = domain[text]
+        if not isinstance(attribute, Integer | Real):
+            raise QueryError(f"{text} has no numbers; take a condition, such as \"{text} = '...'\"", culprit=text)
+        if attribute.size > attribute.declared:
+            raise QueryError(
+                f"{text} may be missing or unknown, and a row without it has no place in a regression; declare it "
+                "without such cells, or take a condition, which such rows do not meet",
+                culprit=text,
+            )
+        low, high = float(attribute.minimum), float(attribute.maximum)
+        if not low < high:
+            raise QueryError(f"{text} has a single value, which explains nothing", culprit=text)
+        bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
+        middle, half = (low + high) / 2, (high - low) / 2
+        whole = isinstance(attribute, Integer) and high - low <= _FINEST
+        grid = int(high - low) * (1 if attribute.declared == high - low + 1 else 2) if whole else _FINEST
+        steps = np.rint(grid * (bounds.mean(axis=1) - middle) / half).astype(np.int64)
+        return _Variable(text, text, steps, grid, middle, half, binned=bool((bounds[:, 0] < bounds[:, 1]).any()))
+    condition = count(text).condition(domain)
+    attributes = sorted(named(condition))
+    if len(attributes) > 1:
+        raise QueryError(f"a condition of a regression is about one attribute: {text}", culprit=text)
+    if condition is not None and attributes:
+        holds = _holds(condition, domain, attributes[0])
+    if condition is None or not attributes or holds.all() or not holds.any():
+        raise QueryError(f"{text} holds for all rows or for none, which explains nothing", culprit=text)
+    words = describe_condition(condition, domain)
+    return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned=False)
+
+
+def _holds(condition: Predicate, domain: Domain, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    codes = np.arange(domain[name].size)
+
+    def among(part: Among) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        return np.isin(codes, list(part.codes))
+
+    return condition.fold(
+        Fold(
+            among=among,
+            every=lambda parts: np.logical_and.reduce(list(parts)),
+            some=lambda parts: np.logical_or.reduce(list(parts)),
+            negated=np.logical_not,
+        )
+    )
+
+
+def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:
+    """The sum of the products of two variables, in steps, as a weighted sum of the cells of one marginal.
+
+    Raises:
+        QueryError: the two attributes have too many cells together.
+    """
+    names = tuple(dict.fromkeys(each.attribute for each in (one, other) if each.attribute is not None))
+    if cells(domain, names) > _MOST_CELLS:
+        raise QueryError(f"{' and '.join(names)} have too many cells together; declare coarser bins", culprit=names)
+    weights = np.multiply.outer(one.steps, other.steps) if len(names) > 1 else one.steps * other.steps
+    return Weighted(names, weights.reshape(1, -1).astype(np.int64))
+
+
+def _coefficients(
+    variables: Sequence[_Variable], moments: FloatArray, variances: FloatArray, *, spread: float, population: bool
+) -> tuple[Coefficient, ...]:
+    """The coefficients in the units of the variables; none where the noise is too large."""
+    inner = moments[:-1, :-1]
+    noise = math.sqrt(float(variances.max()) * len(inner))
+    if np.linalg.eigvalsh(inner)[0] < max(_LEAST * noise, np.finfo(float).tiny):
+        return ()
+    inverse = np.linalg.inv(inner)
+    b = inverse @ moments[:-1, -1]
+    g = np.append(-b, 1.0)
+    mixed = variances[:-1, :-1] * np.multiply.outer(g[:-1], g[:-1])  # a moment stands in two of these sums
+    np.fill_diagonal(mixed, variances[:-1] @ g**2)
+    of_noise = inverse @ mixed @ inverse
+    rows = moments[0, 0]
+    residual = max(0.0, float(g @ moments @ g)) / max(1.0, rows - len(inner))
+    # to the variables' own units: an input x is middle + half x'
+    outcome = variables[-1]
+    halves = np.array([each.half for each in variables[:-1]])
+    own = np.diag(outcome.half / halves)
+    own[0, 1:] = [-outcome.half * each.middle / each.half for each in variables[1:-1]]
+    estimates = own @ b
+    estimates[0] += outcome.middle
+    errors = [np.sqrt(np.diag(own @ each @ own.T)) for each in (of_noise, of_noise + residual * inverse)]
+    return tuple(
+        Coefficient(
+            each.words,
+            _value(float(estimate), float(in_table), spread),
+            _value(float(estimate), float(beyond), spread) if population else None,
+        )
+        for each, estimate, in_table, beyond in zip(variables[:-1], estimates, *errors, strict=True)
+    )
+
+
+def _value(estimate: float, error: float, spread: float) -> NoisyValue:
+    return NoisyValue(estimate, error, estimate - spread * error, estimate + spread * error)
+
+
+def _remarks(domain: Domain, variables: Sequence[_Variable]) -> list[str]:
+    remarks = [f"values of {each.words} are taken at the middles of their bins" for each in variables if each.binned]
+    if domain.unit.column is not None:
+        remarks.append(f"none of a population: rows of one {domain.unit.column} are no independent draws")
+    return [*remarks, "rows are those that the domain reads: numbers beyond declared bounds count as the bounds"]
