@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.local import Frequency, Hiera, Mean
+from sfumato.local import Frequency, Hiera, Mean, Range
 from sfumato.local.protocol.device import randomize
 from sfumato.local.protocol.server import summary
 from sfumato.local.specs.frequency import Method
@@ -67,6 +67,8 @@ def ours() -> list[dict[str, Any]]:
         spec = Frequency.design(size, epsilon=1, method=method)
         values = random.integers(0, size, people).astype(np.min_scalar_type(size - 1))
         lines.append(measured(f"{method.value.upper()}", size, spec, values))
+    values = random.integers(0, 1024, PEOPLE).astype(np.uint16)
+    lines.append(measured("ranges", 1024, Range.design(1024, epsilon=1), values))
     unit = random.uniform(-1, 1, PEOPLE)
     lines.append(measured("mean, optimal table", None, Mean.design(-1, 1, epsilon=1), unit))
     return lines

@@ -3,6 +3,9 @@
 Rows that are drawn evenly from wide cells miss totals: incomes crowd at round numbers, where many cells begin, and
 tails fall within a cell as well.  One number tells by how much: the sum over all rows of how far a value lies above the
 middle of its cell, in which a row counts for at most half the width of its cell.
+
+Rows are drawn about that noisy, charged number with randomness of post-processing, which may be seeded: no guarantee
+rests on it, and the noise on the number itself is drawn in ``privacy``.
 """
 
 from __future__ import annotations

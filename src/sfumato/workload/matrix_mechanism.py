@@ -4,7 +4,8 @@ A workload W of counting queries over n cells is answered as W A^+ (A x + noise)
 strategy A are what is really measured.  The expected total squared error of all queries is the variance of
 the noise on a row times tr[(A^T A)^-1 W^T W].  The variance grows with the square of a sensitivity of A: under pure
 epsilon its L1 sensitivity, under rho its L2 sensitivity.  Strategies are optimised here for L1; under rho
-they are as valid, not optimal, so :func:`plan` compares them by the variance that they really get.  Source: Li, Miklau,
+they are as valid, not optimal, so :func:`plan` compares them by the variance that they really get.  The
+optimiser starts from seeded points: strategies are public, and no noise is drawn here.  Source: Li, Miklau,
 Hay, McGregor and Rastogi 2015; p-identity strategies and products of them: McKenna, Miklau, Hay and Machanavajjhala
 2018 (HDMM), Section 5.
 """

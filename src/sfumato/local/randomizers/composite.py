@@ -59,10 +59,15 @@ class Composite(Randomizer):
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
         reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
-        reports[:, 0] = chosen
+        whole = reports.view(np.dtype((np.void, self.layout.width)))[:, 0]  # copied report by report, not byte by byte
         for index, part in enumerate(self.parts):
             mine = np.flatnonzero(chosen == index)
-            reports[mine, 1 : 1 + part.layout.size] = to_bytes(part.draw(codes[mine, index], entropy))
+            drawn = np.zeros((len(mine), self.layout.width), dtype=np.uint8)
+            drawn[:, 0] = index
+            body = to_bytes(part.draw(codes[:, index].take(mine), entropy))
+            for place in range(part.layout.size):
+                drawn[:, 1 + place] = body[:, place]
+            whole[mine] = drawn.view(whole.dtype)[:, 0]
         return reports
 
     def possible(self, reports: ReportArray) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import comb, prod
 from typing import ClassVar
@@ -38,6 +38,7 @@ from sfumato.local.randomizers.randomizer import (
 from sfumato.privacy.entropy import Entropy
 
 _BLOCK = 16  # positions of one block: its subsets are tabulated
+_LIMIT_BITS = 14  # of the number of subsets of one size: 12 870 at most
 _WORD = 64
 
 
@@ -301,24 +302,22 @@ class _Subsets:
         splits = [_compositions(lengths, size) for size in sizes]
         self._rejected = max(map(len, splits))
         rows = []
-        starts, limits = np.zeros((2, len(lengths), 2, self._rejected + 1), dtype=np.uint32)
+        places = np.zeros((len(lengths), 2, self._rejected + 1), dtype=np.uint32)
         self._tables = []
         for block, length in enumerate(lengths):
-            masks = np.arange(1 << length, dtype=np.uint32)
-            order = np.argsort(np.bitwise_count(masks), kind="stable")
-            self._tables.append(masks[order].astype(np.uint16))
+            self._tables.append(_by_size(length))
             first = np.cumsum([0, *(comb(length, k) for k in range(length + 1))])
             for which, split in enumerate(splits):
                 parts = [each[block] for each in split]
-                starts[block, which, : len(split)] = first[parts]
-                limits[block, which, : len(split)] = [comb(length, part) for part in parts]
+                counts = [comb(length, part) for part in parts]
+                places[block, which, : len(split)] = first[parts] << _LIMIT_BITS | counts
         for split in splits:
             weights = [prod(map(comb, lengths, parts)) for parts in split]
             numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
             unused = [0] * (self._rejected - len(split))
             rows.append([*numerators, *unused, DENOMINATOR - sum(numerators)])
         self._composition = Sampler(rows)
-        self._starts, self._limits = starts.reshape(len(lengths), -1), limits.reshape(len(lengths), -1)
+        self._places = places.reshape(len(lengths), -1)
 
     def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
         """One subset each, of the second size where ``which``."""
@@ -331,10 +330,19 @@ class _Subsets:
         composition += rows * np.intp(self._rejected + 1)
         parts = np.zeros((which.size, _WORD // _BLOCK), dtype="<u2")
         for block, table in enumerate(self._tables):
-            place = below(entropy, self._limits[block].take(composition), which.size)
-            place += self._starts[block].take(composition)
-            parts[:, block] = table.take(place)
+            place = self._places[block].take(composition)
+            start = place >> np.uint32(_LIMIT_BITS)
+            place &= np.uint32((1 << _LIMIT_BITS) - 1)
+            start += below(entropy, place, which.size)
+            parts[:, block] = table.take(start)
         return parts.view("<u8").ravel().astype(np.uint64, copy=False)
+
+
+@lru_cache(maxsize=_BLOCK + 1)
+def _by_size(length: int) -> NDArray[np.uint16]:
+    """The subsets of so many positions as words, small ones first: one table for all blocks, to stay in the cache."""
+    masks = np.arange(1 << length, dtype=np.uint32)
+    return masks[np.argsort(np.bitwise_count(masks), kind="stable")].astype(np.uint16)
 
 
 def _compositions(lengths: list[int], size: int) -> list[tuple[int, ...]]:
