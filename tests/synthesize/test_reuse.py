@@ -14,7 +14,7 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Rho
 from sfumato.privacy.noise import DiscreteGaussian
-from sfumato.synthesize import NoisyTotal, aim, all_marginals
+from sfumato.synthesize import Limits, NoisyTotal, aim, all_marginals
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import FittedState
 from sfumato.synthesize.reuse import over_groups
@@ -86,6 +86,17 @@ def test_a_release_names_the_entries_that_it_used(codes: np.ndarray) -> None:
     model = released(codes, known, "0.002")
     assert model.reused == (7, 9)
     assert Graphical.restore(DOMAIN, model.payload()).reused == (7, 9)
+
+
+def test_who_wants_none_of_it_gets_the_release_of_an_empty_journal(codes: np.ndarray) -> None:
+    known = [stored(codes, ("town", "job"), "0.02", 7)]
+    vaults = [SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each) for each in (known, [])]
+    terms = {"loss": Rho("0.002"), "total": NoisyTotal(), "workload": all_marginals(2)}
+    alone, empty = (aim(vault, **terms, limits=Limits(earlier=False)) for vault in vaults)
+    assert alone.model.reused == ()
+    assert "beyond" not in alone.guarantee
+    assert (alone.model.cells(("town", "job")) == empty.model.cells(("town", "job"))).all()
+    assert alone.provenance["parameters"]["limits"]["earlier"] is False
 
 
 def test_the_guarantee_holds_beyond_what_was_reused(codes: np.ndarray) -> None:

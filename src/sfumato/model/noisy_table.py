@@ -23,7 +23,7 @@ CodeGroups: TypeAlias = tuple[int, ...] | None
 """The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
 
 _VERSION = 1
-_KEY = "noisy tables"
+_KEY, _DISTANCES = "noisy tables", "noisy distances"
 
 
 class Cells(Protocol):
@@ -70,6 +70,58 @@ class NoisyTable:
         """The group of each code of one of its attributes: shape ``(codes,)``."""
         found = self.groups[self.attributes.index(name)]
         return np.arange(domain[name].size) if found is None else np.array(found, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyDistance:
+    """How far the table is from a model over the single codes of a pair of attributes, in rows: noisy, and public.
+
+    Attributes:
+        attributes: the pair.
+        value: noisy L1 distance of the table's counts from :func:`whole_counts` of the model.
+        noise: on it.
+        beside: how far these are from the counts of the rows that stand for the model; 0 where the model is there.
+    """
+
+    attributes: tuple[str, str]
+    value: int
+    noise: CountNoise
+    beside: float = 0.0
+
+
+def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
+    """Whole numbers that sum to ``total``, each run of neighbours within one of its share of ``counts``: shape kept."""
+    ends = np.cumsum(counts.ravel())
+    if not ends[-1] > 0:
+        ends = np.arange(1.0, counts.size + 1)
+    steps = np.floor(ends / ends[-1] * total + 0.5).astype(np.int64)
+    steps[-1] = total
+    found: NDArray[np.int64] = np.diff(steps, prepend=0).reshape(counts.shape)
+    return found
+
+
+def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
+    """Noisy distances as JSON values, nothing where there are none; :func:`restore_distances` reads them back."""
+    listed = [[*found.attributes, found.value, _noise_json(found.noise), found.beside] for found in distances]
+    return {_DISTANCES: listed} if listed else {}
+
+
+def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyDistance, ...]:
+    """The distances of a stored payload.
+
+    Raises:
+        SizeError: they are not of pairs of the domain's attributes.
+    """
+    found = tuple(
+        NoisyDistance((one, other), value, _noise(noise), float(beside))
+        for one, other, value, noise, beside in payload.get(_DISTANCES, ())
+    )
+    for each in found:
+        if not 0 <= domain.index(each.attributes[0]) < domain.index(each.attributes[1]) or not each.beside >= 0:
+            raise SizeError("a noisy distance of the release is not one of a pair of its attributes")
+        if type(each.value) is not int:
+            raise SizeError("a noisy distance of the release is no whole number")
+    return found
 
 
 def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:

@@ -28,16 +28,18 @@ from sfumato.domain.attribute import null_code
 from sfumato.domain.predicate import All, Among, Predicate, named
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregate import Average, Certainty, Count, Total, numeric
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import Term, View, estimate, term_weights
+from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
 from sfumato.query.three_valued import describe_condition
 
 _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
+_PAIR = 2
 _PART = 0.01  # of the largest possible answer: the half-width that is priced where none is named
 
 
@@ -72,6 +74,11 @@ class KeptRelease(Protocol):
         """What was measured."""
         ...
 
+    @property
+    def distances(self) -> tuple[NoisyDistance, ...]:
+        """How far pairs of the model are from the table, where that was measured."""
+        ...
+
 
 @dataclass(frozen=True)
 class Share:
@@ -98,6 +105,8 @@ class ReleaseInterval:
         tables: the attributes of the noisy tables that were read.
         confidence: with which an interval holds the answer.
         remarks: of which table the answer is; why there is no interval, and what one would cost.
+        bound: where there is no interval, and distances of pairs were measured: how far from the model's the table's
+            answer may be at most, with the same confidence.
     """
 
     asked: str
@@ -108,6 +117,7 @@ class ReleaseInterval:
     tables: tuple[tuple[str, ...], ...]
     confidence: Fraction
     remarks: tuple[str, ...]
+    bound: DistanceBound | None = None
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
@@ -165,7 +175,9 @@ def interval(
     remarks = tuple(dict.fromkeys(remark for term in terms for remark in term.remarks))
     if isinstance(found, str):
         priced = _price(terms, domain, release.model, wanted, certainty)
-        return ReleaseInterval(words, model, None, None, 0.0, (), certainty.confidence, (*remarks, found, *priced))
+        bound = _bound(release, names, terms, certainty)
+        known = (found, *([] if bound is None else [str(bound)]), *priced)
+        return ReleaseInterval(words, model, None, None, 0.0, (), certainty.confidence, (*remarks, *known), bound)
     unit = domain.unit.column
     if unit is not None:
         remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
@@ -251,6 +263,16 @@ def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term])
             return None
         value += term.sign * float((weights.above * view.counts).sum()) / below
     return value
+
+
+def _bound(
+    release: KeptRelease, names: tuple[str, ...], terms: Sequence[Term], certainty: Certainty
+) -> DistanceBound | None:
+    if len(names) != _PAIR or not release.distances:
+        return None
+    domain = release.model.domain
+    cells = release.model.cells(names).reshape(domain.project(names).shape)
+    return distance_bound(release.distances, release.tables, cells, terms=terms, domain=domain, certainty=certainty)
 
 
 def _price(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -29,7 +29,7 @@ from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, Room, Triangulation
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import cell_positions, row_count
+from sfumato.synthesize import cell_positions, pair_bounds, row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import (
@@ -118,7 +118,9 @@ def adapt(
     allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, mechanisms.domain.unit.rows)
     random = generator()
-    stored = mechanisms.stored_marginals()  # read before noise is drawn, so that a ledger that fails costs nothing
+    # read before noise is drawn, so that a ledger that fails costs nothing
+    stored = mechanisms.stored_marginals() if limits.earlier else ()
+    kept = allowance.take(pair_bounds.PART) if limits.bounds else None
     state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
     known = reusable(mechanisms.domain, state, stored, loss)
     early = known.early(state, limits.cells)
@@ -156,7 +158,8 @@ def adapt(
     if allowance.left > 0:
         state = confirm(mechanisms, state, division, allowance.take(allowance.left))
     state = state.recall(known.late(state, early))
-    return replace(state.released(mechanisms.domain), reused=known.entries)
+    model = replace(state.released(mechanisms.domain), reused=known.entries)
+    return model if kept is None else replace(model, distances=pair_bounds.measure(mechanisms, model, kept))
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowCount) -> None:
@@ -185,7 +188,7 @@ def as_request(
     parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
         "total": row_count.describe(total),
-        "limits": asdict(limits),
+        "limits": limits.described(),
         "zeros": describe_zeros(zeros),
     }
     return Request("synthesize", method, parameters, rows_for(domain, workload))
@@ -280,6 +283,7 @@ def annealed(
     Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
     """
     limits = as_limits(limits)
+    limits.refuse_for("annealed")
     refuse_loss(vault, loss, total)
     request = as_request(vault.domain, "annealed", total=total, workload=workload, limits=limits, zeros=zeros)
     settled = vault.release(

@@ -8,7 +8,7 @@ that of their noise, a lower bound: how wrong they are elsewhere, only the data 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError, SizeError
+from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
@@ -24,8 +24,10 @@ from sfumato.synthesize import mwem as weights
 from sfumato.synthesize import row_count
 from sfumato.synthesize.aim import aim, annealed, expected_error
 from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
+from sfumato.synthesize.marginal_selection import Limits, as_limits
 from sfumato.synthesize.mst import mst
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, SeparateTotal
+from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import VaultInterface, refuse_no_vault
 from sfumato.vault.release import ReleasedRows
@@ -100,35 +102,66 @@ class Synthesizer:
         return self.release.sample(rows)
 
 
-def auto(vault: VaultInterface, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+def auto(
+    vault: VaultInterface,
+    *,
+    loss: Loss,
+    total: RowCount,
+    workload: Workload,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
+) -> Synthetic:
     """Release with the method of least expected error over ``workload``; the provenance says why.
 
+    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.
+    ``limits`` are those of these methods.
+
     Raises:
+        QueryError: impossible combinations for a workload that no graphical method takes.
         SizeError: no method can hold the workload's cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     refuse_no_vault(vault)
-    ranked = options(vault.domain, loss=loss, total=total, workload=workload)
+    ranked = options(vault.domain, loss=loss, total=total, workload=workload, limits=limits, zeros=zeros)
     released = ranked[0].run(vault)
     return replace(released, provenance={**released.provenance, "chosen_among": [str(option) for option in ranked]})
 
 
-def options(domain: Domain, *, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def options(
+    domain: Domain,
+    *,
+    loss: Loss,
+    total: RowCount,
+    workload: Workload,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
+) -> tuple[Option, ...]:
     """The methods that can hold the workload's cells, least expected error first; reads no data.
 
     Of equal figures the one that leaves nothing out comes first, and ``aim`` before the other graphical methods.
 
     Raises:
+        QueryError: there is none that keeps impossible combinations out.
         SizeError: there is none.
     """
     row_count.refuse_wrong(domain, loss, total)
     refuse_no_workload(workload)
+    graphical = _graphical(domain, loss, total, workload, limits=as_limits(limits), zeros=zeros)
+    if zeros and not graphical:
+        raise QueryError(
+            "impossible combinations are for methods that model the whole table: take a workload of marginals of all "
+            "attributes"
+        )
     found = (
-        *_histogram(domain, loss, total, workload),
-        *_marginals(domain, loss, total, workload),
-        *_matrix(domain, loss, total, workload),
-        *_mwem(domain, loss, total, workload),
-        *_graphical(domain, loss, total, workload),
+        graphical
+        if zeros
+        else (
+            *_histogram(domain, loss, total, workload),
+            *_marginals(domain, loss, total, workload),
+            *_matrix(domain, loss, total, workload),
+            *_mwem(domain, loss, total, workload),
+            *graphical,
+        )
     )
     if not found:
         size = domain.project(workload.attributes(domain)).size
@@ -215,10 +248,13 @@ def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tu
     )
 
 
-def _graphical(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def _graphical(
+    domain: Domain, loss: Loss, total: RowCount, workload: Workload, *, limits: Limits, zeros: Sequence[Zeros]
+) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
     noise = expected_error(domain, loss, total, workload)
+    others = replace(limits, earlier=True, bounds=False)  # of which only aim can be told
     return (
         Option(
             "aim",
@@ -227,21 +263,21 @@ def _graphical(domain: Domain, loss: Loss, total: RowCount, workload: Workload) 
             "it measures marginals of at most three attributes, and its model answers the others"
             if noise is None
             else "it leaves marginals to its model where that seems nearer than the noise, or where there is no room",
-            lambda vault: aim(vault, loss=loss, total=total, workload=workload),
+            lambda vault: aim(vault, loss=loss, total=total, workload=workload, limits=limits, zeros=zeros),
         ),
         Option(
             "mst",
             math.inf,
             "",
             "it measures one pair fewer than there are attributes, and its tree answers all others",
-            lambda vault: mst(vault, loss=loss, total=total),
+            lambda vault: mst(vault, loss=loss, total=total, limits=others, zeros=zeros),
         ),
         Option(
             "annealed",
             math.inf,
             "",
             "it measures one marginal after another until its loss is used up",
-            lambda vault: annealed(vault, loss=loss, total=total, workload=workload),
+            lambda vault: annealed(vault, loss=loss, total=total, workload=workload, limits=others, zeros=zeros),
         ),
     )
 

@@ -411,7 +411,8 @@ TABLES_TEXT = "The noise on each cell as it was measured, before the model was f
 PAIRS_TEXT = (
     "Of a measured pair no cell is off by more, with 95 % for all at once. Of single values inside a group only the "
     "group was measured: they may be off by all of its rows. At most the share given is in a wrong cell, with 95 %. A "
-    "modelled pair was not measured for this release, which cannot tell how wrong it is. Strength is Cramer's V of the "
+    "modelled pair was not measured for this release, which cannot tell how wrong it is but where a share stands: that "
+    "is of single values. Strength is Cramer's V of the "
     "file's rows."
 )
 

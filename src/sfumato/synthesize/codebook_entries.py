@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -29,8 +30,9 @@ from sfumato.synthesize.codebook import (
     listed,
 )
 from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.pair_bounds import of_rows
 from sfumato.synthesize.product import Model
-from sfumato.synthesize.stated_errors import association, margin, occurrences, pair_errors, value_errors
+from sfumato.synthesize.stated_errors import CONFIDENCE, association, margin, occurrences, pair_errors, value_errors
 from sfumato.vault.release import Release
 
 _MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
@@ -221,7 +223,8 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *
     table = margin(model.tables, pair, model.domain)
     if table is None:
         groups = (_cells(model, pair[0]), _cells(model, pair[1]))
-        return PairEntry(attributes=pair, measured=measured, strength=round(association(drawn, groups), 3))
+        strength = round(association(drawn, groups), 3)
+        return PairEntry(attributes=pair, measured=measured, strength=strength, misplaced=_bound(model, pair, codes))
     errors = pair_errors(table, drawn, scale)
     return PairEntry(
         attributes=pair,
@@ -232,6 +235,16 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *
         worst_of_values=math.ceil(errors.worst_of_values),
         misplaced=math.ceil(1e4 * errors.misplaced) / 1e4,
     )
+
+
+def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | None:
+    """The share of the rows that are in a wrong cell of a pair at most, by its noisy distance; None: it has none."""
+    chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
+    if not isinstance(model, Graphical) or not chosen:
+        return None
+    (found,) = of_rows(replace(model, distances=chosen), codes)
+    apart = found.value + found.noise.quantile(CONFIDENCE) + found.beside
+    return min(1.0, math.ceil(1e4 * max(0.0, apart) / (2 * max(1, model.total))) / 1e4)
 
 
 _CLOSE = 0.05  # of the rows: counts that are nearer are called near
@@ -245,7 +258,7 @@ def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: 
             f"Counts by single values of {listed([column.name for column in near])}: with 95 % no value of a column "
             f"is off by more than {most:,} of {rows:,} rows."
         )
-    close = [pair for pair in pairs if pair.misplaced is not None and pair.misplaced <= _CLOSE]
+    close = [pair for pair in pairs if pair.measured and pair.misplaced is not None and pair.misplaced <= _CLOSE]
     if close:
         most_misplaced = max(pair.misplaced or 0 for pair in close)
         yield (
@@ -261,7 +274,7 @@ def _not_for(
     yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
     if unmeasured := [column.name for column in columns if column.worst is None]:
         yield f"Exact counts by {listed(unmeasured)}: no error of them is known."
-    modelled = [pair for pair in pairs if not pair.measured]
+    modelled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]
     if modelled:
         yield (
             "What goes with what in pairs that were not measured for this release, such as "

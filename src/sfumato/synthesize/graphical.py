@@ -13,7 +13,14 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
+from sfumato.model.noisy_table import (
+    NoisyDistance,
+    NoisyTable,
+    distances_payload,
+    restore_distances,
+    restore_tables,
+    tables_payload,
+)
 from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.product import filled
@@ -42,7 +49,7 @@ class Graphical:
 
     Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.  ``tables`` are
     these measurements, none in a release of a version that did not keep them.  ``reused`` are journal entries whose
-    marginals were used as well.
+    marginals were used as well.  ``distances`` are of pairs, from the table, where they were asked for.
     """
 
     domain: Domain
@@ -52,6 +59,7 @@ class Graphical:
     tables: tuple[NoisyTable, ...] = ()
     positions: Mapping[str, Position] = field(default_factory=dict)
     reused: tuple[int, ...] = ()
+    distances: tuple[NoisyDistance, ...] = ()
 
     @property
     def total(self) -> int:
@@ -118,7 +126,9 @@ class Graphical:
             with np.errstate(divide="ignore"):
                 log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
-        return replace(self, coarsenings=coarsenings, model=self.model.given(log_shares), measured=(), tables=())
+        return replace(
+            self, coarsenings=coarsenings, model=self.model.given(log_shares), measured=(), tables=(), distances=()
+        )
 
     def payload(self) -> dict[str, Any]:
         """Named arrays and JSON values; :meth:`restore` reads them back."""
@@ -135,6 +145,7 @@ class Graphical:
                 "positions": {name: [found.mean, found.deviation] for name, found in self.positions.items()},
             }
             | tables_payload(self.tables)
+            | distances_payload(self.distances)
             | ({REUSED: list(self.reused)} if self.reused else {})
         )
 
@@ -167,6 +178,7 @@ class Graphical:
             tables=restore_tables(domain, payload),
             positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
             reused=tuple(payload.get(REUSED, ())),
+            distances=restore_distances(domain, payload),
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,9 @@ class Limits:
         candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of
             them are likely to matter; their scores share one loss.
         marginal: cells of one marginal over the codes, which is what the vault counts.
+        earlier: whether ``aim`` may use marginals that were released of the same data before.
+        bounds: whether ``aim`` also measures, for 3 % of the loss, how far every pair of its finished model is from the
+            table, which bounds the error of pairs that were not measured.
 
     Raises:
         InputError: no whole numbers, or marginals larger than the vault counts at once.
@@ -64,6 +67,8 @@ class Limits:
     cells: int = 400_000
     candidates: int = 400
     marginal: int = 1 << 22
+    earlier: bool = True
+    bounds: bool = False
 
     def __post_init__(self) -> None:
         sound = all(type(limit) is int and limit > 0 for limit in (self.cells, self.candidates, self.marginal))
@@ -71,6 +76,22 @@ class Limits:
             raise InputError(
                 f"limits are whole numbers from 1, and one marginal has at most {_MOST_MARGINAL:,} cells", culprit=self
             )
+        if type(self.earlier) is not bool or type(self.bounds) is not bool:
+            raise InputError("whether earlier marginals are used, and pairs bounded, is True or False", culprit=self)
+
+    def described(self) -> dict[str, Any]:
+        """What the journal's question says of them; of what is as ever it says nothing, as it always did."""
+        found: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
+        return found | ({} if self.earlier else {"earlier": False}) | ({"bounds": True} if self.bounds else {})
+
+    def refuse_for(self, method: str) -> None:
+        """Refuse what only ``aim`` can do.
+
+        Raises:
+            InputError: pairs are to be bounded, or earlier marginals left alone, which another method never uses.
+        """
+        if self.bounds or not self.earlier:
+            raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only aim does", culprit=self)
 
 
 def as_limits(limits: Limits | None) -> Limits:

@@ -9,7 +9,6 @@ takes next to no memory, so this is the method for very wide tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
@@ -67,6 +66,7 @@ def mst(
     refuse_no_vault(vault)
     row_count.refuse_wrong(vault.domain, loss, total)
     limits = as_limits(limits)
+    limits.refuse_for("mst")
     for role in Role:
         if name := vault.domain.in_role(role):
             raise QueryError(
@@ -77,7 +77,7 @@ def mst(
     refuse_undividable(vault.domain, loss)
     refuse_fine(vault.domain, limits.marginal)
     refuse_impossible(zeros, vault.domain, limits.cells)
-    parameters = {"total": row_count.describe(total), "limits": asdict(limits), "zeros": describe_zeros(zeros)}
+    parameters = {"total": row_count.describe(total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
     settled = vault.release(
         Request("synthesize", "mst", parameters, rows_of(vault.domain, vault.domain.names)),
         loss,

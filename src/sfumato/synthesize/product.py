@@ -22,7 +22,7 @@ from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
-from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
 from sfumato.synthesize.cell_positions import Position, within
 from sfumato.workload.counting_queries import Workload
@@ -44,6 +44,11 @@ class Model(Protocol):
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables that it was fitted to; none where queries were measured, not tables."""
+        ...
+
+    @property
+    def distances(self) -> tuple[NoisyDistance, ...]:
+        """How far pairs of the table are from it, where that was measured."""
         ...
 
     @property
@@ -84,6 +89,7 @@ class Product:
     total: int
     tables: tuple[NoisyTable, ...] = ()
     positions: Mapping[str, Position] = field(default_factory=dict)  # none are measured
+    distances: tuple[NoisyDistance, ...] = ()  # none are measured
 
     @staticmethod
     def over(domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()) -> Product:

@@ -20,10 +20,20 @@ import numpy as np
 from sfumato.domain import Domain, dump, parse
 from sfumato.errors import InputError, SfumatoError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
+from sfumato.model.noisy_table import (
+    NoisyDistance,
+    NoisyTable,
+    distances_payload,
+    restore_distances,
+    restore_tables,
+    tables_payload,
+)
+from sfumato.model.row_sampling import CodeArray
 from sfumato.strict_documents import read_yaml
+from sfumato.synthesize import pair_bounds
 from sfumato.synthesize.codebook import KEY, Codebook, CodebookFile, open_codebook
 from sfumato.synthesize.codebook_entries import measured_tables
+from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Model, codes_of
 from sfumato.vault.interface import decode, encode
 
@@ -41,7 +51,7 @@ _DAMAGED = (
 """What reading tables that somebody made up can fail with."""
 
 
-def metadata(book: Codebook, model: Model) -> dict[bytes, bytes]:
+def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, bytes]:
     """What Parquet and Arrow files keep: the codebook, and the noisy tables with their domain where they have room.
 
     Public: the tables were charged with the release, and their domain is that of its rows.
@@ -49,7 +59,8 @@ def metadata(book: Codebook, model: Model) -> dict[bytes, bytes]:
     found = book.metadata()
     if not model.tables:
         return found
-    content = base64.b64encode(encode({"domain": dump(model.domain), **tables_payload(model.tables)}))
+    distances = distances_payload(pair_bounds.of_rows(model, codes)) if isinstance(model, Graphical) else {}
+    content = base64.b64encode(encode({"domain": dump(model.domain), **tables_payload(model.tables), **distances}))
     if len(content) + _DIGEST > _MOST_BYTES:
         return found
     return found | {TABLES_KEY: _digest(found[KEY], content) + content}
@@ -89,11 +100,13 @@ class SyntheticFile:
     Attributes:
         codebook: what the file says of itself.
         tables: that were measured for the release.
+        distances: of pairs of its rows from the table, where they were measured.
         model: the rows of the file, in place of the model that they were drawn from.
     """
 
     codebook: Codebook
     tables: tuple[NoisyTable, ...]
+    distances: tuple[NoisyDistance, ...]
     model: FileRows
 
     @cached_property
@@ -131,11 +144,11 @@ def read_release(path: str | Path) -> SyntheticFile:
     try:
         payload = decode(base64.b64decode(content, validate=True), most=_MOST_DECODED)
         domain = parse(read_yaml(payload["domain"]))
-        tables = restore_tables(domain, payload)
+        tables, distances = restore_tables(domain, payload), restore_distances(domain, payload)
     except _DAMAGED as error:
         raise InputError(f"{path}: its noisy tables are damaged, or of a later version", culprit=path) from error
     _refuse_others(path, file, domain, tables)
-    return SyntheticFile(file.book, tables, FileRows(domain, file.book.table_rows, file))
+    return SyntheticFile(file.book, tables, distances, FileRows(domain, file.book.table_rows, file))
 
 
 def _refuse_others(path: str | Path, file: CodebookFile, domain: Domain, tables: tuple[NoisyTable, ...]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.arguments import expect
 from sfumato.domain import Domain, Role, dump, parse
 from sfumato.errors import InputError, SfumatoError
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.codebook import Codebook
@@ -43,6 +43,11 @@ class Synthetic(Release):
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables that the model was fitted to, for estimates with intervals; it is free to use them."""
         return self.model.tables
+
+    @property
+    def distances(self) -> tuple[NoisyDistance, ...]:
+        """How far pairs of the model are from the table, where that was measured."""
+        return self.model.distances
 
     @property
     def headline(self) -> str:
@@ -104,7 +109,7 @@ class Synthetic(Release):
         kind = np.min_scalar_type(max(model.domain.shape) - 1).type  # a byte a code where it has no more than 256 cells
         codes = filled(model.blocks(random, rows), model.total if rows is None else rows, model.domain, kind)
         book = codebook_of(self, model, codes)
-        return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model), model.positions)), book
+        return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
 
 
 def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:

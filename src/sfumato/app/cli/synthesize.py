@@ -77,8 +77,19 @@ def synthesize(
         int | None, typer.Option(min=1, help="Queries that mwem measures; 30, or all if fewer, without.")
     ] = None,
     zeros: Annotated[
-        Path | None, typer.Option(help="Impossible combinations, a YAML file, for aim, annealed and mst.")
+        Path | None, typer.Option(help="Impossible combinations, a YAML file, for aim, annealed, mst and auto.")
     ] = None,
+    reuse: Annotated[
+        bool, typer.Option("--reuse/--no-reuse", help="Let aim use what was released of the same table before, or not.")
+    ] = True,
+    bound_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--bound-pairs",
+            help="Let aim also measure, for 3 % of the loss, how far each pair is from the table, for bounds of what "
+            "it left to its model.",
+        ),
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None,
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None,
     ledger: LedgerOption = None,
@@ -103,7 +114,7 @@ def synthesize(
         require("plots", "--html")
     cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]
     asked = {"method": method, "loss": spent, "marginals": cliques, "way": way, "rows": rows, "rounds": rounds}
-    request = filled(SynthesizeRequest, asked | {"zeros": zeros})
+    request = filled(SynthesizeRequest, asked | {"zeros": zeros, "reuse": reuse, "bound_pairs": bound_pairs})
     request.refuse_unused()
     writable(out, overwrite=overwrite)
     source = Source(

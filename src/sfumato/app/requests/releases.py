@@ -32,13 +32,13 @@ Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
 
 
 _TAKEN = {
-    SynthesisMethod.AUTO: {"marginals", "way"},
+    SynthesisMethod.AUTO: {"marginals", "way", "zeros", "no-reuse"},
     SynthesisMethod.HISTOGRAM: {"marginals"},
     SynthesisMethod.MARGINALS: {"marginals"},
     SynthesisMethod.MATRIX: {"marginals", "way"},
     SynthesisMethod.MWEM: {"marginals", "way", "rounds"},
     SynthesisMethod.MST: {"zeros"},
-    SynthesisMethod.AIM: {"marginals", "way", "zeros"},
+    SynthesisMethod.AIM: {"marginals", "way", "zeros", "no-reuse", "bound-pairs"},
     SynthesisMethod.ANNEALED: {"marginals", "way", "zeros"},
 }
 
@@ -78,6 +78,8 @@ class SynthesizeRequest(StrictModel):
     rows: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
     zeros: Path | None = None
+    reuse: bool = True
+    bound_pairs: bool = False
 
     def refuse_unused(self) -> None:
         """Refuse what the method has no use for, and marginals that are none, before anything is read.
@@ -90,6 +92,8 @@ class SynthesizeRequest(StrictModel):
             "way": self.way is not None,
             "rounds": self.rounds is not None,
             "zeros": self.zeros is not None,
+            "no-reuse": not self.reuse,
+            "bound-pairs": self.bound_pairs,
         }
         if ignored := [f"--{name}" for name, is_given in given.items() if is_given and name not in _TAKEN[self.method]]:
             takers = [method for method, taken in _TAKEN.items() if ignored[0].removeprefix("--") in taken]
@@ -125,9 +129,10 @@ class SynthesizeRequest(StrictModel):
         total: RowCount = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
         zeros = () if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)
+        limits = methods.Limits(earlier=self.reuse, bounds=self.bound_pairs)
         match self.method:
             case SynthesisMethod.AUTO:
-                return methods.auto(vault, loss=loss, total=total, workload=self.workload)
+                return methods.auto(vault, loss=loss, total=total, workload=self.workload, limits=limits, zeros=zeros)
             case SynthesisMethod.HISTOGRAM:
                 names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
                 return methods.histogram(vault, loss=loss, total=total, attributes=names or None)
@@ -140,7 +145,7 @@ class SynthesizeRequest(StrictModel):
             case SynthesisMethod.MST:
                 return methods.mst(vault, loss=loss, total=total, zeros=zeros)
             case SynthesisMethod.AIM:
-                return methods.aim(vault, loss=loss, total=total, workload=self.workload, zeros=zeros)
+                return methods.aim(vault, loss=loss, total=total, workload=self.workload, limits=limits, zeros=zeros)
             case SynthesisMethod.ANNEALED:
                 return methods.annealed(vault, loss=loss, total=total, workload=self.workload, zeros=zeros)
 

@@ -1,0 +1,56 @@
+"""How far the table is from a finished model, pair by pair: what bounds the error of pairs that were not measured.
+
+A pair that no table holds is answered by the model, and nothing that the model was fitted to tells how wrong it is.
+Measured for all pairs after the last fit, the distances do, at a small part of the loss: valid whatever the model is,
+and wide, as they count every cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from sfumato.model.noisy_table import CountNoise, NoisyDistance, whole_counts
+from sfumato.model.row_sampling import CodeArray
+from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.marginal_selection import comparable
+from sfumato.vault.interface import Mechanisms
+from sfumato.vault.questions import Distance
+
+PART = Fraction(3, 100)
+"""Share of a release's loss that the distances take."""
+
+_MOST_CELLS = 1 << 26  # of all pairs together, half of what the vault counts at once
+
+
+def measure(mechanisms: Mechanisms, model: Graphical, loss: Epsilon | Rho) -> tuple[NoisyDistance, ...]:
+    """Noisy L1 distances between the table and whole counts of the model, of all pairs over single codes.
+
+    Neighbouring tables differ in one unit.  A row is in one cell of each pair, so that it moves each distance by at
+    most one; the pairs share the loss equally.  The largest pairs are left out where all together cannot be counted.
+    """
+    domain = model.domain
+    pairs = comparable(list(combinations(domain.names, 2)), domain, _MOST_CELLS)
+    questions = [Distance(pair, whole_counts(model.cells(pair), model.total)) for pair in pairs]
+    found = []
+    for pair, answer in zip(pairs, mechanisms.measure(questions, loss) if pairs else (), strict=True):
+        assert isinstance(answer.noise, CountNoise)
+        found.append(NoisyDistance((pair[0], pair[1]), int(answer.values[0]), answer.noise))
+    return tuple(found)
+
+
+def of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
+    """The same distances for a file of these rows, each for as many as it stands for: with what lies between them."""
+    found = []
+    for each in model.distances:
+        shape = model.domain.project(each.attributes).shape
+        places = [codes[:, model.domain.index(name)].astype(np.int64) for name in each.attributes]
+        rows = np.bincount(np.ravel_multi_index(places, shape), minlength=shape[0] * shape[1])
+        scaled = rows * (model.total / max(1, len(codes)))
+        beside = float(np.abs(whole_counts(model.cells(each.attributes), model.total) - scaled).sum())
+        found.append(replace(each, beside=beside))
+    return tuple(found)

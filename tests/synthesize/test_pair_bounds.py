@@ -1,0 +1,245 @@
+"""Bounds by noisy distances: what they cost, that nothing else changes without them, and that they hold.
+
+The statistical test has a false-alarm rate of a millionth.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from tests.synthesize.conftest import table_of
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.errors import InputError
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
+from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.loss import Rho
+from sfumato.privacy.noise import DiscreteGaussian
+from sfumato.query import Share, count, interval, mean, total
+from sfumato.synthesize import (
+    Limits,
+    NoisyTotal,
+    Synthetic,
+    aim,
+    all_marginals,
+    annealed,
+    auto,
+    load,
+    mst,
+    options,
+    read_release,
+    save,
+)
+from sfumato.synthesize.structural_zeros import read_zeros
+from sfumato.vault.questions import Distance
+from sfumato.vault.simulated import SimulatedVault
+
+FALSE_ALARM = 1e-6
+
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=5, maximum=16, unknown=Unknown.CLAMP),
+        Categorical(name="town", values=tuple("abcdef"), unknown=Unknown.DROP),
+        Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),
+    )
+)
+RANDOM = np.random.default_rng(1)
+COUNTS = RANDOM.integers(0, 60, DOMAIN.shape) * (RANDOM.random(DOMAIN.shape) < 0.5)
+
+
+def released(seed: int = 1, *, limits: Limits | None = None) -> Synthetic:
+    vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=seed)
+    return aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=limits)
+
+
+BOUNDED = Limits(bounds=True)
+
+
+@pytest.mark.parametrize(("shape", "rows"), [((3, 4), 17), ((1, 1), 5), ((2, 2), 0)])
+def test_whole_counts_sum_to_the_total_and_are_near(shape, rows) -> None:
+    counts = np.random.default_rng(2).random(shape)
+    counts *= max(rows, 1) / counts.sum()
+    found = whole_counts(counts, rows)
+    assert (found.sum(), found.shape) == (rows, shape)
+    if rows:
+        assert (np.abs(found - counts) <= 1 + 1e-9).all()
+    assert (whole_counts(np.zeros((2, 2)), 8) == 2).all()
+
+
+def test_it_takes_three_percent_of_the_loss_for_all_pairs_in_equal_parts() -> None:
+    vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
+    asked = []
+    real = SimulatedVault.release
+
+    def watched(request, loss, run, **more):
+        def seen(mechanisms):
+            measure = mechanisms.measure
+
+            def kept(questions, loss, **terms):
+                if isinstance(questions[0], Distance) and len(questions) == 3:
+                    asked.append((loss, terms, [question.sensitivity(DOMAIN) for question in questions]))
+                return measure(questions, loss, **terms)
+
+            mechanisms.measure = kept
+            return run(mechanisms)
+
+        return real(vault, request, loss, seen, **more)
+
+    vault.release = watched
+    made = aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=BOUNDED)
+    ((loss, terms, sensitivities),) = asked
+    assert (loss, terms) == (Rho("0.02") * Fraction(3, 100), {})
+    assert set(sensitivities) == {(1, 1)}
+    assert [each.noise.sigma_squared for each in made.distances] == pytest.approx([3 / (2 * 0.02 * 0.03)] * 3, rel=1e-6)
+    assert [each.attributes for each in made.distances] == [("age", "town"), ("age", "sex"), ("town", "sex")]
+
+
+def test_nobody_who_does_not_ask_pays_and_the_journal_asks_as_it_did() -> None:
+    assert released().distances == ()
+    described = Limits().described()
+    assert described == {"cells": 400_000, "candidates": 400, "marginal": 1 << 22}
+    assert Limits(earlier=False, bounds=True).described() == described | {"earlier": False, "bounds": True}
+    assert released(limits=BOUNDED).provenance["parameters"]["limits"]["bounds"] is True
+
+
+@pytest.mark.parametrize("limits", [BOUNDED, Limits(earlier=False)], ids=["bounds", "earlier"])
+def test_methods_that_do_neither_refuse_it(limits) -> None:
+    vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
+    with pytest.raises(InputError, match="only aim does"):
+        mst(vault, loss=Rho(1), total=NoisyTotal(), limits=limits)
+    with pytest.raises(InputError, match="only aim does"):
+        annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
+    assert not vault.reserved
+    with pytest.raises(InputError, match="True or False"):
+        Limits(bounds=1)
+
+
+def test_saved_models_and_files_keep_them(tmp_path) -> None:
+    made = released(limits=BOUNDED)
+    save(made, tmp_path / "a.model")
+    made.rows.write(tmp_path / "a.parquet")
+    kept, alone = load(tmp_path / "a.model").distances, read_release(tmp_path / "a.parquet").distances
+    assert [(e.attributes, e.value, e.noise, e.beside) for e in kept] == [
+        (e.attributes, e.value, e.noise, 0.0) for e in made.distances
+    ]
+    assert [(e.attributes, e.value, e.noise) for e in alone] == [(e.attributes, e.value, e.noise) for e in kept]
+    rows = made.rows
+    for each in alone:  # by another way: from the rows themselves
+        cells = whole_counts(made.model.cells(each.attributes), made.model.total)
+        apart = np.zeros(DOMAIN.project(each.attributes).shape)
+        labels = [DOMAIN[name].labels() for name in each.attributes]
+        for values in zip(*(rows[name].to_pylist() for name in each.attributes), strict=True):
+            apart[tuple(names.index(str(value)) for names, value in zip(labels, values, strict=True))] += 1
+        assert each.beside == pytest.approx(np.abs(cells - apart.ravel()).sum())
+
+
+class Kept:
+    """A release with a table of all rows, whose model and distances are set by hand."""
+
+    domain = DOMAIN
+
+    def __init__(self, cells: np.ndarray, noise: DiscreteGaussian, seed: int) -> None:
+        self.all, self.total = cells, round(cells.sum())
+        pair = COUNTS.sum(axis=2)
+        exact = int(np.abs(pair - whole_counts(self.cells(("age", "town")).reshape(pair.shape), self.total)).sum())
+        entropy = SimulatedEntropy(seed)
+        value = int(noise.add(np.array([exact]), entropy)[0])
+        self.distances = (NoisyDistance(("age", "town"), value, noise),)
+        rows = noise.add(np.array([COUNTS.sum()]), entropy).reshape(())
+        self.tables = (NoisyTable((), (), rows, noise, True),)
+
+    @property
+    def model(self):
+        return self
+
+    def cells(self, attributes):
+        others = tuple(axis for axis, name in enumerate(DOMAIN.names) if name not in attributes)
+        return self.all.sum(axis=others).ravel()
+
+
+EXACT = DiscreteGaussian(Fraction(1, 100))
+PAIR = COUNTS.sum(axis=2)
+AGES = np.arange(5, 17)
+QUESTIONS = [
+    (count("age = 7 AND town = 'b'"), PAIR[2, 1]),
+    (count("age > 9 AND town IN ('a', 'c')"), PAIR[5:, [0, 2]].sum()),
+    (total("age", "town = 'c'"), AGES @ PAIR[:, 2]),
+    (mean("age", "town = 'f'"), AGES @ PAIR[:, 5] / PAIR[:, 5].sum()),
+    (Share("town = 'a'", among="age < 8"), PAIR[:3, 0].sum() / PAIR[:3].sum()),
+]
+
+
+@pytest.mark.parametrize(("asked", "truth"), QUESTIONS, ids=str)
+@pytest.mark.parametrize("seed", range(12))
+def test_without_noise_no_model_is_further_off_than_its_distance_bounds(asked, truth, seed) -> None:
+    """Models far from the table, of other sizes too; the bound is never beaten, whatever they are."""
+    random = np.random.default_rng(seed)
+    cells = random.random(DOMAIN.shape) ** random.integers(1, 9) * COUNTS.sum() * random.uniform(0.2, 2) / 60
+    found = interval(Kept(cells, EXACT, seed), asked)
+    assert found.table is None
+    assert found.bound is not None
+    assert found.bound.low <= truth <= found.bound.high
+
+
+def test_the_bound_of_a_cell_is_reached() -> None:
+    """All that is off is off in one cell: half the distance and half the difference of rows is exactly that."""
+    cells = COUNTS.astype(float)
+    cells[2, 1] += 400.0
+    found = interval(Kept(cells, EXACT, 1), count("age = 7 AND town = 'b'"))
+    assert found.bound is not None
+    assert found.bound.low == pytest.approx(PAIR[2, 1], abs=3)
+
+
+def test_bounds_hold_as_often_as_they_say_where_only_the_noise_decides() -> None:
+    """The worst model: the answer lies at the end of what the distance allows, so that noise alone decides."""
+    cells = COUNTS.astype(float)
+    cells[2, 1] += 4000.0
+    noise, runs, asked = DiscreteGaussian(2500), 1500, count("age = 7 AND town = 'b'")
+    held = sum(
+        bound.low <= PAIR[2, 1] <= bound.high
+        for seed in range(runs)
+        if (bound := interval(Kept(cells, noise, seed), asked).bound) is not None
+    )
+    assert held >= binom.ppf(FALSE_ALARM, runs, 0.95)
+    assert held < runs  # noise decides here: a bound that never fails would be wider than it has to be
+
+
+def test_the_answer_says_it_in_a_sentence_and_json() -> None:
+    made = released(limits=BOUNDED)
+    found = interval(made, mean("age", "town = 'a'"))
+    assert found.table is None
+    assert any("% of the rows are in other cells of age x town than the model has" in each for each in found.remarks)
+    assert found.to_json()["bound"]["pair"] == ("age", "town")
+    assert interval(made, count("age = 7")).bound is None
+    assert interval(released(), mean("age", "town = 'a'")).bound is None
+
+
+def test_the_codebook_bounds_pairs_that_were_left_to_the_model(tmp_path) -> None:
+    plain, bounded = released().codebook, released(limits=BOUNDED).codebook
+    assert {pair.misplaced for pair in plain.pairs} == {None}
+    assert all(pair.misplaced is not None and not pair.measured for pair in bounded.pairs)
+    model = released(limits=BOUNDED).model
+    exact = {
+        pair: np.abs(COUNTS.sum(axis=axis).ravel() - model.cells(pair)).sum() / 2 / COUNTS.sum()
+        for pair, axis in ((("age", "town"), 2), (("age", "sex"), 1), (("town", "sex"), 0))
+    }
+    assert all(pair.misplaced >= exact[pair.attributes] - 0.05 for pair in bounded.pairs)
+    assert any("cannot be told from it" in each for each in plain.not_for)
+    assert not any("cannot be told from it" in each for each in bounded.not_for)
+
+
+ZEROS = read_zeros([{"if": {"age": 5}, "then": {"town": ["a", "b"]}}], DOMAIN)
+
+
+def test_auto_keeps_impossible_rows_out_by_the_methods_that_can() -> None:
+    ranked = options(DOMAIN, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=ZEROS)
+    assert {option.method for option in ranked} == {"aim", "mst", "annealed"}
+    vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
+    made = auto(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=ZEROS)
+    rows = made.sample(20_000)
+    ages, towns = (rows[name].to_numpy(zero_copy_only=False) for name in ("age", "town"))
+    assert set(towns[ages == 5]) <= {"a", "b"}
+    assert made.provenance["method"] == "aim"
