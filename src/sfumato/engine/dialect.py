@@ -35,6 +35,10 @@ class Dialect(Protocol):
         """Something to shuffle rows of ``columns`` by, another for another salt; not for privacy."""
         ...
 
+    def kept(self, relation: str, condition: str) -> str:
+        """What stands after FROM for the rows of a relation that meet a condition on columns computed there."""
+        ...
+
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
         ...

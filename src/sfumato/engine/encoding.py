@@ -80,7 +80,8 @@ class Encoding:
         ]
         inner = f"SELECT {_listed(read + unit + carried)} FROM {relation}"
         middle = f"SELECT {_listed(coded + rest)} FROM ({inner}) AS raw_rows"
-        return f"SELECT {_listed(final)} FROM ({middle}) AS coded_rows WHERE {' AND '.join(kept)}"
+        found = self.dialect.kept(f"({middle}) AS coded_rows", " AND ".join(kept))
+        return f"SELECT {_listed(final)} FROM {found}"
 
     def _unit(self) -> str:
         column = self.columns[self.domain.unit.column or ""]

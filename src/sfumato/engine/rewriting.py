@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.engine.encoding import Encoding
@@ -85,6 +84,8 @@ class _Places:
     def of(self, keys: _Integers) -> _Integers:
         if self._table is not None:
             return self._table[keys]
+        import pyarrow.compute as pc  # here, as its functions are made when it is loaded, and few tables need them
+
         found: _Integers = pc.fill_null(pc.index_in(pa.array(keys), self._keys), -1).to_numpy().astype(np.int64)
         return found
 

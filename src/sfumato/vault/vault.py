@@ -366,7 +366,9 @@ def open_vault(
     return Vault(encoded, journal)
 
 
-def open_vault_later(table: object, *, domain: str | Path, ledger: DeferredLedger, analyst: str | None = None) -> Vault:
+def open_vault_later(
+    table: object, *, domain: Domain | str | Path, ledger: DeferredLedger, analyst: str | None = None
+) -> Vault:
     """Open a protected table whose ledger is opened by its first release, and made then if need be."""
     described = _accepted(domain)
     return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)

@@ -19,6 +19,7 @@ import typer
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
+    from sfumato.domain import Domain
     from sfumato.engine.csv_file import Written
     from sfumato.engine.port import ProtectedTable
     from sfumato.ledger import Ledger
@@ -131,8 +132,8 @@ class Source:
 
         return self.table, self.domain, self.ledger or beside(self.domain)
 
-    def vault(self, *, first: Loss | None) -> Vault:
-        """Open the table; its ledger is opened by the release.
+    def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
+        """Open the table; its ledger is opened by the release; ``described`` is its domain, where it was read already.
 
         With ``create``, the release makes it, limited to ``limit`` or ``first``.
         """
@@ -147,7 +148,7 @@ class Source:
         deferred = DeferredLedger(url, self.dataset, limit=limit, limit_if_new=first, create=self.create)
         deferred.refuse_missing()
         with working(f"Reading {shown(self.table)}"):
-            return open_vault_later(self.table, domain=self.domain, ledger=deferred, analyst=self.analyst)
+            return open_vault_later(self.table, domain=described or self.domain, ledger=deferred, analyst=self.analyst)
 
 
 def existing(ledger: str, dataset: str) -> Ledger:

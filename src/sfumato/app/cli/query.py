@@ -149,7 +149,7 @@ def query(
     if out is not None:
         writable(out, overwrite=overwrite)
         refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
-    vault = source.vault(first=first)
+    vault = source.vault(first=first, described=described)
     with working("Asking"):
         answer = request.answer(vault, parsed)
     if out is None:

@@ -228,6 +228,12 @@ class DuckDialect:
         """SHA-256."""
         return f"sha256({expression})"
 
+    def kept(self, relation: str, condition: str) -> str:
+        """A condition with a part that is another one for each row: DuckDB computes what any other is about twice, as
+        it moves the condition to below the columns.
+        """
+        return f"(SELECT *, {condition} AND RANDOM() >= 0 AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
+
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """The engine's own randomness."""
         del columns, salt

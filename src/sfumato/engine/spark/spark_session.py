@@ -271,6 +271,10 @@ class SparkDialect:
         branches = " ".join(f"WHEN {self.string(text)} THEN {code}" for text, code in codes.items())
         return f"CASE {expression} {branches} END"
 
+    def kept(self, relation: str, condition: str) -> str:
+        """As it stands."""
+        return f"{relation} WHERE {condition}"
+
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """A salted hash of the row: a task that is retried has to draw what it drew before."""
         texts = ", ".join(f"COALESCE({self.text(column)}, '')" for column in columns)

@@ -293,6 +293,10 @@ class PostgresDialect:
         """A CASE."""
         return cases(expression, codes, self)
 
+    def kept(self, relation: str, condition: str) -> str:
+        """As it stands."""
+        return f"{relation} WHERE {condition}"
+
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """The engine's own randomness."""
         del columns, salt
@@ -397,6 +401,10 @@ class MariaDialect:
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
         """A CASE."""
         return cases(expression, codes, self)
+
+    def kept(self, relation: str, condition: str) -> str:
+        """As it stands."""
+        return f"{relation} WHERE {condition}"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """The engine's own randomness."""
