@@ -135,7 +135,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("a: [1, 2\nb: 3\n")
     with pytest.raises(DomainError, match="not YAML at line"):
         load(tmp_path / "broken.yaml")
-    for text in ("[" * 5000, "{a: " * 5000, "a: 2024-99-99\n"):
+    for text in ("[" * 1000, "{a: " * 1000, "a: 2024-99-99\n"):
         (tmp_path / "odd.yaml").write_text(text)
         with pytest.raises(DomainError, match="holds what no document does"):
             load(tmp_path / "odd.yaml")

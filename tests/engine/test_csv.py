@@ -131,10 +131,12 @@ def test_odd_files_are_read_as_what_they_say(tmp_path):
     whole, text = draft_domain(table).domain.attributes
     assert whole == Integer(name="a", minimum=-2, maximum=3, unknown=Unknown.CLAMP)
     assert (text.values, text.nullable) == (("", "x\r\ny"), True)
-    columns = [f"c{place}" for place in range(300)]
-    wide = "\n".join(",".join(str(row * place % 7) for place in range(300)) for row in range(30))
-    (tmp_path / "wide.csv").write_text(",".join(columns) + "\n" + wide + "\n")
-    assert draft_domain(open_table(tmp_path / "wide.csv")).domain.names == tuple(columns)
+    for count in (60, 300):
+        columns = [f"c{place}" for place in range(count)]
+        wide = "\n".join(",".join(str(row * place % 7) for place in range(count)) for row in range(30))
+        (tmp_path / f"{count}.csv").write_text(",".join(columns) + "\n" + wide + "\n")
+        assert [column.name for column in open_table(tmp_path / f"{count}.csv").schema()] == columns
+    assert draft_domain(open_table(tmp_path / "60.csv")).domain.names == tuple(columns[:60])
     (tmp_path / "huge.csv").write_text("a\n1e400\n-1e400\n" + "".join(f"{place}.5\n" for place in range(300)))
     (huge,) = draft_domain(open_table(tmp_path / "huge.csv")).domain.attributes
     assert (huge.minimum, huge.unknown) == (0.0, Unknown.CATEGORY)  # what is no double is unknown
