@@ -25,12 +25,12 @@ def locked(answered, url, monkeypatch):
     other = Store(url)
     with other.writing() as connection:
         connection.run("UPDATE ledger_dataset SET entries = entries")
-        answered._writer._transact = refuse
+        monkeypatch.setattr(Store, "writing", refuse)
         yield answered
     other.close()
 
 
-def refuse(_tickets):
+def refuse(_store):
     raise LedgerError("locked")
 
 
@@ -63,9 +63,11 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.ledger._MOST_KEPT", 1)
+    monkeypatch.setattr("sfumato.ledger.ledger.MOST_KEPT", 1)
     for _ in range(2):
         release(answered, question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
-    assert len(answered._answers._kept) == 1
     assert ask(answered, analyst="ann").answer == b"x"
-    assert ask(answered, 1).answer == b"y"
+    monkeypatch.setattr(Store, "writing", refuse)
+    assert ask(answered, analyst="ann").answer == b"x", "it was asked last"
+    with pytest.raises(LedgerError, match="locked"):
+        ask(answered, 1)

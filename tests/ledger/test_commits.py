@@ -17,6 +17,7 @@ from tests.ledger.racing_processes import outcome
 from sfumato.errors import LedgerError
 from sfumato.ledger import dbapi, open_ledger
 from sfumato.ledger.connections import KEPT, MORE
+from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
 
 ASKERS = 8
@@ -164,10 +165,10 @@ def test_a_server_that_is_away_when_a_transaction_begins(wire, postgres):
 
 
 def test_all_connections_in_use_is_said(postgres, monkeypatch):
-    with opened(postgres) as ledger, ExitStack() as held:
+    with opened(postgres) as ledger, closing(Store(postgres)) as store, ExitStack() as held:
         monkeypatch.setattr(dbapi, "PATIENCE", 0.05)
         for _ in range(KEPT + MORE):
-            held.enter_context(ledger._store.reading())
+            held.enter_context(store.reading())
         for call in (lambda: ask(ledger), ledger.remaining):
             with pytest.raises(LedgerError, match="has all its connections in use; try again later"):
                 call()
@@ -186,11 +187,11 @@ def no_room(file):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_charges_nothing_and_harms_nothing(tmp_path):
+def test_a_full_disk_charges_nothing_and_harms_nothing(tmp_path, monkeypatch):
     """SQLite writes its log when it commits."""
     file = tmp_path / "people.ledger"
     with opened(f"sqlite:///{file}") as ledger:
-        ledger._store._checkpoint_at = float("inf")
+        monkeypatch.setattr("sfumato.ledger.store.CHECKPOINT_AFTER", float("inf"))
         with closing(sqlite3.connect(file)) as other:  # the log is as large as what it holds
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         ask(ledger)

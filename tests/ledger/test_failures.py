@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -12,8 +12,6 @@ from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
 from sfumato.ledger import dbapi, open_ledger, store
-from sfumato.ledger.transaction import Wanted
-from sfumato.ledger.writer import Work
 from sfumato.privacy.loss import Epsilon
 
 ONE = Epsilon(1)
@@ -159,15 +157,21 @@ def test_a_wrong_password():
     assert server.password[::-1] not in str(caught.value)
 
 
-def cut(transaction):
-    return transaction._driver.rows("SELECT pg_terminate_backend(pg_backend_pid())")
+def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres, monkeypatch):
+    writing = store.Store.writing
 
+    @contextmanager
+    def cut(place):
+        with writing(place) as driver:
+            driver.rows("SELECT pg_terminate_backend(pg_backend_pid())")
+            yield driver
 
-def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres):
     with opened(postgres) as ledger:
         ask(ledger)
-        with pytest.raises(LedgerError, match="lost its connection; ask again"):
-            ledger._writer.run(Work(Wanted(), cut))
+        with monkeypatch.context() as patched:
+            patched.setattr(store.Store, "writing", cut)
+            with pytest.raises(LedgerError, match="lost its connection; ask again"):
+                ask(ledger, 1)
         assert spent_epsilon(ledger) == TENTH.epsilon
         assert not ask(ledger).charged
         assert ask(ledger, 1).charged

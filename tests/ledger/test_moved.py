@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.ledger.asking import ask, behind_its_back, spent_epsilon, unfreeze
 
 from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.connections import KEPT
+from sfumato.ledger.connections import KEPT, connections
 from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
@@ -63,24 +63,20 @@ def test_a_file_that_is_gone_is_neither_charged_nor_read_nor_made_anew(people, f
         assert not file.exists()
 
 
-def test_a_file_that_goes_while_a_commit_is_under_way_is_not_charged(people, file):
-    transact = people._store.writing
+def test_a_file_that_goes_while_a_commit_is_under_way_is_not_charged(people, file, monkeypatch):
+    writing = Store.writing
 
-    class Leaving:
-        def __enter__(self):
-            self.opened = transact()
-            driver = self.opened.__enter__()
+    @contextmanager
+    def leaving(store):
+        with writing(store) as driver:
             moved(file)
-            return driver
+            yield driver
 
-        def __exit__(self, *error):
-            return self.opened.__exit__(*error)
-
-    people._store.writing = Leaving
-    with pytest.raises(MovedLedgerError):
-        ask(people, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "writing", leaving)
+        with pytest.raises(MovedLedgerError):
+            ask(people, 1)
     file.with_name("elsewhere.ledger").rename(file)
-    del people._store.writing
     assert len(list(people.journal())) == 1
     people.verify()
 
@@ -197,19 +193,19 @@ def test_the_hash_of_an_empty_journal_is_kept_as_well(url):
             ledger.verify(head="0" * 64)
 
 
-def crashed(people, file: Path) -> Path:
+def crashed(people, file: Path, monkeypatch) -> Path:
     """The files as a process leaves them that is killed: what was released last is in the log alone."""
     folder = file.with_name("crashed")
     folder.mkdir()
-    people._store._checkpoint_at = float("inf")
+    monkeypatch.setattr("sfumato.ledger.store.CHECKPOINT_AFTER", float("inf"))
     ask(people, 1)
     for each in file.parent.glob(f"{file.name}*"):
         shutil.copy(each, folder)
     return folder / file.name
 
 
-def test_a_log_beside_a_ledger_is_seen_and_a_backup_takes_it_in(people, file):
-    left = crashed(people, file)
+def test_a_log_beside_a_ledger_is_seen_and_a_backup_takes_it_in(people, file, monkeypatch):
+    left = crashed(people, file, monkeypatch)
     url = f"sqlite:///{left}"
     assert left_in_log(url) == left.with_name("people.ledger-wal")
     head = people.verify()
@@ -226,7 +222,7 @@ def test_a_log_beside_a_ledger_is_seen_and_a_backup_takes_it_in(people, file):
 
 
 def test_closing_leaves_nothing_in_the_log_and_time_moves_it_to_the_file(people, file, monkeypatch):
-    people._store._checkpoint_at = 0
+    monkeypatch.setattr("sfumato.ledger.store.CHECKPOINT_AFTER", -1)
     ask(people, 1)
     head = people.verify()
     bare = file.with_name("bare.ledger")
@@ -309,8 +305,13 @@ def test_all_stores_of_an_address_share_a_few_connections(url):
         ledgers = [open_ledger(url, dataset=f"people{number}", limit=Epsilon(1), create=True) for number in range(20)]
         for number, each in enumerate(ledgers):
             ask(each, number)
-        assert {id(each._store._connections) for each in ledgers} == {id(first._store._connections)}
-        assert 1 <= len(first._store._connections.idle) <= KEPT
+        with closing(Store(url)) as one, closing(Store(url)) as other:
+            shared = [connections(store.address, store.file) for store in (one, other)]
+            assert shared[0] is shared[1]
+            assert shared[0].users == len(ledgers) + 1 + 2 + 2, "ledgers, stores and this test itself"
+            assert 1 <= len(shared[0].idle) <= KEPT
+            for each in shared:
+                each.give_back()
         for each in ledgers:
             each.close()
             each.close()

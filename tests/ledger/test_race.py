@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import pytest
-from tests.ledger.asking import TENTH, ask, spent_epsilon
+from tests.ledger.asking import TENTH, ask, behind_its_back, spent_epsilon
 from tests.ledger.racing_processes import ask_once, outcome
 from tests.processes import processes
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, open_ledger
+from sfumato.ledger.connections import connections
+from sfumato.ledger.dbapi import Sqlite
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
 
@@ -135,19 +137,20 @@ def unlocked(url, tenth_left, monkeypatch):
         yield CheckThenSpend(store, dataset="people", limit=Epsilon(1))
 
 
-def drop_the_checks(store):
-    database = store._connections.database
-    if database.name == "sqlite":
-        connect, ignore = database.connect, "PRAGMA ignore_check_constraints = ON"
-        database.connect = lambda: (connection := connect(), connection.execute(ignore))[0]
-        store._connections.forget()
+def drop_the_checks(url, monkeypatch):
+    if not url.startswith("sqlite"):
+        behind_its_back(url, "ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit")
         return
-    with store.writing() as driver:
-        driver.run("ALTER TABLE ledger_dataset DROP CONSTRAINT within_limit")
+    connect, ignore = Sqlite.connect, "PRAGMA ignore_check_constraints = ON"
+    monkeypatch.setattr(Sqlite, "connect", lambda self: (connection := connect(self), connection.execute(ignore))[0])
+    with closing(Store(url)) as store:
+        shared = connections(store.address, store.file)
+        shared.forget()
+        shared.give_back()
 
 
-def test_the_race_catches_a_mutant_without_lock_and_check(unlocked):
-    drop_the_checks(unlocked._store)
+def test_the_race_catches_a_mutant_without_lock_and_check(url, unlocked, monkeypatch):
+    drop_the_checks(url, monkeypatch)
     outcomes = race([unlocked] * WRITERS, range(WRITERS))
     assert not is_sound(unlocked, outcomes)
     assert spent_epsilon(unlocked) > 1

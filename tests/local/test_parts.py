@@ -14,7 +14,7 @@ from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
-from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, _Subsets, transform
+from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, transform
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack
 from sfumato.local.specs.frequency import Frequency, Method, symmetric
 from sfumato.privacy.entropy import SimulatedEntropy
@@ -79,7 +79,7 @@ def one_by_one(design: Hashed, reports: np.ndarray) -> list[int]:
     values = np.arange(design.inputs)
     counts = np.zeros(design.inputs, dtype=np.int64)
     for coefficients, wanted in zip(function, bucket, strict=True):
-        counts += design._digitwise(values, coefficients) == wanted
+        counts += design.hash(values, coefficients) == wanted
     return counts.tolist()
 
 
@@ -145,7 +145,7 @@ def test_bitwise_adders_count_columns(rows: int, width: int, seed: int) -> None:
 @pytest.mark.parametrize(("count", "size"), [(5, 2), (17, 3), (20, 19), (4, 0), (33, 2)])
 def test_subsets_are_uniform(count: int, size: int) -> None:
     number = 200 * comb(count, size)
-    drawn = _Subsets(count, (size, size)).draw(np.arange(number) % 2 == 1, SimulatedEntropy(count))
+    drawn = Subsets(count, (size, size)).draw(np.arange(number) % 2 == 1, SimulatedEntropy(count))
     assert set(np.bitwise_count(drawn).tolist()) == {size}
     assert int(drawn.max()) < 1 << count
     seen = np.unique(drawn, return_counts=True)[1]
@@ -154,7 +154,7 @@ def test_subsets_are_uniform(count: int, size: int) -> None:
 
 
 def test_subsets_of_the_widest_word_have_the_right_size_and_spread() -> None:
-    drawn = _Subsets(63, (17, 16)).draw(np.ones(40_000, dtype=np.bool_), SimulatedEntropy(9))
+    drawn = Subsets(63, (17, 16)).draw(np.ones(40_000, dtype=np.bool_), SimulatedEntropy(9))
     bits = drawn[:, None] >> np.arange(63, dtype=np.uint64)[None, :] & np.uint64(1)
     assert (bits.sum(axis=1) == 16).all()
     share = bits.mean(axis=0)

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.selection import Exponential, PermuteAndFlip, _gaps, root_below
+from sfumato.privacy.selection import Exponential, PermuteAndFlip, gaps_below, root_below
 
 MECHANISMS = [Exponential, PermuteAndFlip]
 
@@ -77,7 +77,7 @@ def test_choices_fit_their_distribution_and_reject_another_loss(mechanism, kind)
 @pytest.mark.parametrize("rate", [Fraction(1, 5), Fraction(3), Fraction(1, 1000)])
 def test_the_parts_of_a_weight_make_its_exponential(scores, rate):
     """What an exponential choice owns outright and what it keeps by a coin add up to 2^31 exp(-rate gap)."""
-    gaps = _gaps(np.array(scores, dtype=np.int64), rate)
+    gaps = gaps_below(np.array(scores, dtype=np.int64), rate)
     for index, score in enumerate(scores):
         low, high = int(gaps.low[index]), int(gaps.high[index])
         exact = 2**31 * math.exp(-rate * (max(scores) - score))
@@ -93,7 +93,7 @@ def test_the_parts_of_a_weight_make_its_exponential(scores, rate):
 def test_uniform_place_decides_the_exponential_choice(tools):
     script, *_ = tools
     chooser = Exponential(Epsilon(2), sensitivity=1, monotone=False)
-    gaps = _gaps(np.array([0, 1, 2], dtype=np.int64), Fraction(1))
+    gaps = gaps_below(np.array([0, 1, 2], dtype=np.int64), Fraction(1))
     ends = np.cumsum(gaps.high.astype(np.int64)).tolist()
     shift = 64 - (ends[-1] - 1).bit_length()
     starts = [0, *ends[:-1]]

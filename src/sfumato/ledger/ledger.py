@@ -32,7 +32,7 @@ from sfumato.strict_documents import JSON
 
 _LONGEST_NAME = 200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
-_MOST_KEPT = 4096
+MOST_KEPT = 4096
 _LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
 
 
@@ -82,9 +82,9 @@ class AnswerCache:
         receipt = Receipt(number, order.event.key, answer, charged=False, charged_analyst=False)
         with self._lock:
             _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
-            if order.retry_key is not None and len(retry_keys) < _MOST_KEPT:
+            if order.retry_key is not None and len(retry_keys) < MOST_KEPT:
                 retry_keys.add(order.retry_key)
-            if len(self._kept) > _MOST_KEPT:
+            if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
 
 

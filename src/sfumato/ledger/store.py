@@ -14,7 +14,7 @@ from sfumato.ledger.dbapi import PATIENCE, Address, DatabaseError, Driver, spoke
 from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date
 
 _PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
-_CHECKPOINT = 1.0  # seconds after which a commit also moves SQLite's log to the file
+CHECKPOINT_AFTER = 1.0  # seconds after which a commit also moves SQLite's log to the file
 _TABLES = {  # the names of all
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -44,7 +44,7 @@ class Store:
         self.file = _file(self.address).absolute() if self.address.backend == "sqlite" else None
         with spoken_plainly(self.place):
             self._connections = connections(self.address, self.file)
-        self._checkpoint_at = time.monotonic() + _CHECKPOINT
+        self._checkpointed = time.monotonic()
         self._closed = False
 
     @contextmanager
@@ -61,7 +61,7 @@ class Store:
         with spoken_plainly(self.place), self._connections.transaction(writing=True) as driver:
             yield driver
             self._refuse_moved()
-        if time.monotonic() > self._checkpoint_at:
+        if time.monotonic() - self._checkpointed > CHECKPOINT_AFTER:
             self.checkpoint()
 
     @contextmanager
@@ -136,7 +136,7 @@ class Store:
 
     def checkpoint(self) -> None:
         """Move what is in SQLite's write-ahead log to the file itself, as far as nobody reads it."""
-        self._checkpoint_at = time.monotonic() + _CHECKPOINT
+        self._checkpointed = time.monotonic()
         if self.file is None:
             return
         with suppress(DatabaseError), self._connections.lent() as driver:

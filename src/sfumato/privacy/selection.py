@@ -127,7 +127,7 @@ class Exponential(ScoreMechanism):
         Raises:
             InputError: as there, or too many candidates.
         """
-        gaps = _gaps(scores, self.rate)
+        gaps = gaps_below(scores, self.rate)
         if sizes.shape != gaps.high.shape or sizes.min() < 1 or int(sizes.sum()) >= _MOST_CANDIDATES:
             raise InputError("each group has at least one candidate, and all of them together fewer than 2^32")
         ends = np.cumsum(gaps.high * sizes.astype(np.uint64), dtype=np.uint64)
@@ -162,7 +162,7 @@ class PermuteAndFlip(ScoreMechanism):
         Exact: all coins are flipped at once, and one of those that show is taken uniformly, which is the
         first of them in a random order.  The best candidate's coin always shows.
         """
-        gaps = _gaps(scores, self.rate)
+        gaps = gaps_below(scores, self.rate)
         words = entropy.words(gaps.low.size)
         places = words >> np.uint64(64 - COARSE_BITS)
         shows = places < gaps.low
@@ -192,7 +192,12 @@ class _Gaps:
         return (low - base) // width, -((base - high) // width)
 
 
-def _gaps(scores: CandidateScores, rate: Fraction) -> _Gaps:
+def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
+    """How far each score is below the best, and what its weight ``exp(-rate gap)`` is enclosed by.
+
+    Raises:
+        InputError: no scores, or some that are not exact or out of range.
+    """
     if len(scores) == 0:
         raise InputError("a choice needs at least one candidate", culprit=scores)
     distances: list[int] | NDArray[np.int64]

@@ -58,14 +58,14 @@ def test_a_worker_that_says_so_is_alive(jobs):
 
 def test_a_job_that_stirs_while_it_is_buried_lives(jobs, dead, monkeypatch):
     job = jobs.add("people", "ann", {}, most=9)
-    bury = type(jobs)._bury
+    writing = Store.writing
 
-    def stirred(self, row):
-        self.beat(job)
-        bury(self, row)
+    def stirred(store):
         monkeypatch.undo()
+        jobs.beat(job)
+        return writing(store)
 
-    monkeypatch.setattr(type(jobs), "_bury", stirred)
+    monkeypatch.setattr(Store, "writing", stirred)  # is called for the burial
     assert jobs.job(job).state is State.QUEUED
 
 

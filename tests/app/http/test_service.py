@@ -23,6 +23,8 @@ from sfumato.app.requests.releases import SynthesisFields
 from sfumato.domain import Unit
 from sfumato.errors import LedgerError, LimitError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.connections import Connections
+from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
 
 ANA = Key("k1", "ana", Scope.ANALYST, datetime.now(UTC), datetime.max.replace(tzinfo=UTC), revoked=False)
@@ -38,11 +40,12 @@ def worker(url, people):
 
 
 def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatch):
-    ledgers, together = [], threading.Barrier(2, timeout=60)
+    closed, together = [], threading.Barrier(2, timeout=60)
 
     def opened_together(*arguments, **options):
         ledger = open_ledger(*arguments, **options)
-        ledgers.append(ledger)
+        close = ledger.close
+        monkeypatch.setattr(ledger, "close", lambda: (closed.append(ledger), close()))
         together.wait()
         return ledger
 
@@ -50,9 +53,8 @@ def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatc
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(worker.loaded, ["people"] * 2)
     assert one is other
-    closed = {id(ledger): ledger._store._closed for ledger in ledgers}
-    assert closed.pop(id(one.ledger)) is False
-    assert list(closed.values()) == [True]
+    assert len(closed) == 1
+    assert closed[0] is not one.ledger
 
 
 def test_nobody_starts_threads_without_end(worker, monkeypatch):
@@ -132,11 +134,11 @@ def test_a_refused_registration_leaves_nothing(worker, people, tmp_path):
 
 def test_whether_a_worker_is_ready_is_asked_over_a_connection_of_its_own(worker, monkeypatch):
     worker.registry.alive()
-    with worker._store.reading():
-        monkeypatch.setattr(worker._store._connections, "fresh", refuse)
+    with closing(Store(worker.url)) as store, store.reading():
+        monkeypatch.setattr(Connections, "fresh", refuse)
         with pytest.raises(LedgerError):
             worker.registry.alive()
 
 
-def refuse():
+def refuse(_connections):
     raise LedgerError("no connections are left")

@@ -272,9 +272,9 @@ class Subset(Design):
         return incidence
 
     @cached_property
-    def _others(self) -> _Subsets:
+    def _others(self) -> Subsets:
         """Subsets of the other values: of full size, or of one less beside the true value."""
-        return _Subsets(self.inputs - 1, (self.size, self.size - 1))
+        return Subsets(self.inputs - 1, (self.size, self.size - 1))
 
     def _pick_sequentially(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
@@ -290,7 +290,7 @@ class Subset(Design):
         return np.packbits(bits, axis=1, bitorder="little")
 
 
-class _Subsets:
+class Subsets:
     """Uniform subsets of ``count <= 64`` positions, of one of two sizes each, as words.
 
     First the sizes of the parts in blocks of 16, from their exact joint distribution; then, in every block, one
