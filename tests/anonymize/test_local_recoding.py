@@ -166,14 +166,18 @@ def test_k_member_stopped_by_the_clock_still_divides_all_rows(monkeypatch: pytes
     assert loss(math.inf) < grown
 
 
-def test_large_tables_are_cut_into_blocks_first() -> None:
+@pytest.mark.parametrize(("block", "blocks"), [(1000, 4), (1 << 15, 1)])
+def test_large_tables_are_cut_into_blocks_first(monkeypatch: pytest.MonkeyPatch, block: int, blocks: int) -> None:
+    monkeypatch.setattr(k_member_clustering, "BLOCK", block)
     rng = np.random.default_rng(0)
     codes = np.unique(rng.integers(60, size=(4000, 2)), axis=0)
     data = Microdata(quasi=("a", "b"), codes=codes, counts=rng.integers(1, 4, size=len(codes)))
     scale = Intervals(tuple(labels(60)), np.arange(60.0), 59.0)
     space = Space.of(data, [scale, scale], weights=[1.0, 1.0])
-    assert len(codes) > k_member_clustering.BLOCK
-    check(k_member_partition(space, k=6, effort=0, rng=rng), space, 6)
+    assert len(codes) > k_member_clustering.SMALL
+    said: list[str] = []
+    check(k_member_partition(space, k=6, effort=0, rng=rng, watch=said.append), space, 6)
+    assert len(said) == blocks
 
 
 def test_k_of_the_whole_table_makes_one_class() -> None:

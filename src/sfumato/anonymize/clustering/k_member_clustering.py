@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
+from sfumato.anonymize.clustering.simultaneous_search import search
 from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
 from sfumato.anonymize.microdata import Integers, group, pack
 
@@ -341,7 +342,8 @@ def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[
     return list(chosen)
 
 
-BLOCK = 2048  # larger tables are cut into blocks of at most so many tuples first
+SMALL = 2048  # tuples; larger tables are searched in many neighbourhoods at once
+BLOCK = 1 << 15  # still larger ones are cut into blocks of at most so many tuples first
 
 
 def k_member_partition(
@@ -356,10 +358,10 @@ def k_member_partition(
     """Classes of at least k rows with little loss: k-member, then local search.
 
     Args:
-        space: the points; tables of more than ``BLOCK`` tuples are first cut into blocks by Mondrian, as the
-            time grows with the square of the tuples.
+        space: the points; in tables of more than ``SMALL`` tuples classes begin as Mondrian's and many neighbourhoods
+            are searched at once; tables of more than ``BLOCK`` tuples are first cut into blocks by Mondrian.
         k: least rows of a class; at most the rows.
-        effort: trials of the local search for each tuple with fewer than k rows.
+        effort: how long the local search goes on: in a small table trials for each tuple with fewer than k rows.
         rng: source of the search's luck; no privacy depends on it.
         seconds: end the local search after this long; blocks share the time that is left evenly.
         watch: told before each block which one it is and of how many.
@@ -376,20 +378,23 @@ def k_member_partition(
             watch(f"block {number} of {len(blocks)}, {len(block.tuples)} distinct tuples")
         now = monotonic()
         left = math.inf if math.isinf(ends) else max(ends - now, 0.0) / (len(blocks) - number + 1)
-        clusters = Clusters(space.part(block.tuples, block.rows), k)
-        trials = effort * int(np.count_nonzero(block.rows < k))
-        groups += _clustered(clusters, block, trials=trials, deadline=now + left, rng=rng)
+        part = space.part(block.tuples, block.rows)
+        if len(block.tuples) > SMALL:
+            found = search(part, k=k, effort=effort, rng=rng, deadline=now + left)
+        else:
+            trials = effort * int(np.count_nonzero(block.rows < k))
+            found = _clustered(part, k=k, trials=trials, deadline=now + left, rng=rng)
+        groups += [(block.tuples[tuples], rows) for tuples, rows in found]
     return Partition.of(groups)
 
 
-def _clustered(
-    clusters: Clusters, block: Region, *, trials: int, deadline: float, rng: np.random.Generator
-) -> list[Group]:
-    """Tuples of the block and rows of every class; all in one class where they cannot be placed otherwise."""
+def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> list[Group]:
+    """Tuples and rows of every class; all in one class where they cannot be placed otherwise."""
+    clusters = Clusters(space, k)
     initial_clusters(clusters)
     growth = ClusterGrowth(clusters, rng)
     if not growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
-        return [(block.tuples, block.rows)]
+        return [(np.arange(len(space.counts)), space.counts)]
     clusters.settle()
     improve(growth, trials=trials, deadline=deadline)
-    return [(block.tuples[tuples], rows) for tuples, rows in clusters.groups()]
+    return clusters.groups()

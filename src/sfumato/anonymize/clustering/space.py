@@ -205,6 +205,11 @@ class Space:
         """Weighted loss of each cell of each box: shape of ``low``."""
         return np.asarray(self._table[low * self.sizes + high + self._offsets])
 
+    def pairs(self, attribute: int) -> Reals:
+        """Weighted loss of the cell of each two ranks of one attribute, the lower first: shape ``(ranks, ranks)``."""
+        size, offset = int(self.sizes[attribute]), int(self._offsets[attribute])
+        return self._table[offset : offset + size**2].reshape(size, size)
+
     def losses(self, low: Integers, high: Integers) -> Reals:
         """Loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
         scales = zip(self.scales, self.codes, low.T, high.T, strict=True)

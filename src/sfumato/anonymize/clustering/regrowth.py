@@ -1,0 +1,290 @@
+"""Growth of classes in many neighbourhoods at once, for large tables: an array step serves hundreds of neighbourhoods.
+
+A neighbourhood is a small problem of its own: some tuples whose rows need a class, some that may lend rows from a home.
+Its classes grow one after the other: from a tuple drawn at random, by the tuple that adds least loss for each row that
+it brings in, with all rows inside the box, until there are k.  Rows that are left join the class that they cost least.
+Costs are in single precision: they choose, and whoever keeps a result adds up its loss again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.clustering.space import Space
+from sfumato.anonymize.microdata import Integers
+
+Singles = NDArray[np.float32]
+Ends = Sequence[NDArray[Any]]  # one array an attribute: positions, or ranks where costs are read off a table
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.integer]  # shorter than elsewhere
+
+ABSENT = 1e9  # beyond every position
+
+
+class JoinCosts:
+    """What a row costs in the box of two boxes, in single precision.
+
+    An attribute of plain intervals is its positions, and costs differences of them; another keeps its ranks and the
+    table of pairs.  ``values[a]`` are those of every tuple.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.values: list[NDArray[Any]] = []
+        self._tables: list[tuple[Singles, int] | None] = []
+        for attribute in range(space.points.shape[1]):
+            ranks = np.arange(space.sizes[attribute])
+            pairs = space.pairs(attribute)
+            positions = pairs[0]
+            if np.allclose(np.triu(pairs), np.triu(positions - positions[:, None]), rtol=0.0, atol=1e-9):
+                self._tables.append(None)
+                self.values.append(positions.astype(np.float32)[space.points[:, attribute]])
+            else:
+                self._tables.append((pairs.astype(np.float32).ravel(), len(ranks)))
+                self.values.append(space.points[:, attribute].astype(np.int64))
+
+    def between(self, lows: Ends, highs: Ends) -> Singles:
+        """Cost of boxes by their ends."""
+        total: Singles | None = None
+        for table, low, high in zip(self._tables, lows, highs, strict=True):
+            cost = (high - low) if table is None else table[0].take(low * table[1] + high)
+            total = cost if total is None else np.asarray(total + cost)
+        assert total is not None
+        return total
+
+    def joined(self, lows: Ends, highs: Ends, more_lows: Ends, more_highs: Ends) -> Singles:
+        """Cost of the boxes that hold two boxes each; shapes broadcast."""
+        return self.between(
+            [np.minimum(one, other) for one, other in zip(lows, more_lows, strict=True)],
+            [np.maximum(one, other) for one, other in zip(highs, more_highs, strict=True)],
+        )
+
+    def absent(self) -> list[tuple[float, float]]:
+        """Ends, attribute by attribute, that change no box which they are joined to."""
+        return [(ABSENT, -ABSENT) if table is None else (table[1] - 1, 0) for table in self._tables]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """Tuples, their rows in ``need`` of a class and those to ``spare``, each of shape ``(places, items)``."""
+
+    tuples: Integers
+    need: Integers
+    spare: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """``rows[c, p, i]`` of item i of neighbourhood p are in its class c; ``loss`` is infinite where some stayed out."""
+
+    rows: Integers
+    loss: NDArray[np.float64]
+
+
+IDLE, GROWING, JOINING, DONE = range(4)
+MOST_NOISE = 0.2  # the choice of the next tuple is blurred by up to this factor
+SPLITTING = 0.6  # share of neighbourhoods that may divide the rows of a tuple among classes
+INSIDE = 1e-6  # rounding of a cost in single precision
+
+
+class Regrowth:
+    """The state of growing neighbourhoods; those that are done are dropped from the arrays as it goes on."""
+
+    def __init__(self, costs: JoinCosts, around: Neighbourhoods, *, k: int, rng: np.random.Generator) -> None:
+        self.costs, self.k, self.rng = costs, k, rng
+        places, _ = around.tuples.shape
+        slots = int(around.need.sum(axis=1).max(initial=0)) // k + 4
+        self.rows = np.zeros((slots, *around.tuples.shape), dtype=np.int32)
+        self.failed = np.zeros(places, dtype=bool)
+        self.classes = np.zeros(places, dtype=np.int64)  # of each neighbourhood, so far
+        self.sizes = np.zeros((places, slots), dtype=np.int64)
+        self.each = np.zeros((places, slots), dtype=np.float32)  # cost of one row
+        self.values = [value[around.tuples] for value in costs.values]
+        self.lows = [np.zeros((places, slots), dtype=value.dtype) for value in self.values]
+        self.highs = [np.zeros((places, slots), dtype=value.dtype) for value in self.values]
+        # from here on one line for each neighbourhood that is not done
+        self.place = np.arange(places)
+        self.state = np.full(places, IDLE, dtype=np.int8)
+        self.need, self.spare = around.need.astype(np.int32), around.spare.astype(np.int32)
+        self.needy = self.need > 0
+        self.taken = np.zeros_like(self.need)
+        self.low = [np.zeros(places, dtype=value.dtype) for value in self.values]
+        self.high = [np.zeros(places, dtype=value.dtype) for value in self.values]
+        self.size, self.served, self.seed = (np.zeros(places, dtype=np.int64) for _ in range(3))
+        self.cost = np.zeros(places, dtype=np.float32)
+        self.noise: Singles = np.multiply(MOST_NOISE, rng.random(places, dtype=np.float32))
+        self.splits: Mask = np.less(rng.random(places), SPLITTING)
+
+    def run(self) -> Grown:
+        """Grow until every row has a class, or none can be made for it."""
+        while True:
+            self._begin(np.flatnonzero(self.state == IDLE))
+            self._join_one(np.flatnonzero(self.state == JOINING))
+            self._drop_done()
+            if not len(self.state):
+                break
+            if (self.state == GROWING).any():
+                self._step()
+        there = np.arange(self.rows.shape[0]) < self.classes[:, None]
+        loss = (self.sizes * self.each.astype(np.float64) * there).sum(axis=1)
+        return Grown(self.rows, np.where(self.failed, np.inf, loss))
+
+    def _begin(self, lines: Integers) -> None:
+        """The next class of each of these, around a tuple in need; where k rows cannot come together, rows join."""
+        if not len(lines):
+            return
+        need = self.need[lines]
+        left = need.sum(axis=1)
+        full = self.classes[self.place[lines]] >= self.rows.shape[0] - 1
+        short = (left + self.spare[lines].sum(axis=1) < self.k) | full
+        self.state[lines] = np.where(left == 0, DONE, np.where(short, JOINING, GROWING))
+        starts = (left > 0) & ~short
+        lines, need = lines[starts], need[starts]
+        seed = (self.rng.random(need.shape, dtype=np.float32) * (need > 0)).argmax(axis=1)
+        rows = need[np.arange(len(lines)), seed]
+        self.seed[lines] = seed
+        self.size[lines] = self.served[lines] = rows
+        self.cost[lines] = 0.0
+        self.taken[lines] = 0
+        self.taken[lines, seed] = rows
+        self.need[lines, seed] = 0
+        for low, high, value in zip(self.low, self.high, self.values, strict=True):
+            low[lines] = high[lines] = value[lines, seed]
+
+    def _join_one(self, lines: Integers) -> None:
+        """One tuple of each of these joins a class that is there."""
+        if not len(lines):
+            return
+        item = (self.need[lines] > 0).argmax(axis=1)
+        added, slot, cost = self._best_join(lines, item, self.need[lines, item])
+        alone = ~np.isfinite(added)
+        self.failed[self.place[lines[alone]]] = True
+        self.state[lines[alone]] = DONE
+        lines, item, slot, cost = lines[~alone], item[~alone], slot[~alone], cost[~alone]
+        self._join(lines, item, slot, cost, self.need[lines, item])
+        self.need[lines, item] = 0
+        self.state[lines[~self.need[lines].any(axis=1)]] = DONE
+
+    def _best_join(self, lines: Integers, item: Integers, rows: Rows) -> tuple[Singles, Integers, Singles]:
+        """Least added loss of one item in a class of its neighbourhood, which class, and what a row costs there."""
+        place, each = self.place[lines], np.arange(len(lines))
+        there = max(int(self.classes[place].max(initial=0)), 1)
+        point = [value[lines, item][:, None] for value in self.values]
+        lows, highs = [low[place, :there] for low in self.lows], [high[place, :there] for high in self.highs]
+        costs = self.costs.joined(lows, highs, point, point)
+        sizes = self.sizes[place, :there]
+        added = (sizes + rows[:, None]) * costs - sizes * self.each[place, :there]
+        added[np.arange(there) >= self.classes[place][:, None]] = np.inf
+        slot = added.argmin(axis=1)
+        return added[each, slot], slot, costs[each, slot]
+
+    def _join(self, lines: Integers, item: Integers, slot: Integers, cost: Singles, rows: Rows) -> None:
+        place = self.place[lines]
+        for low, high, value in zip(self.lows, self.highs, self.values, strict=True):
+            here = value[lines, item]
+            low[place, slot] = np.minimum(low[place, slot], here)
+            high[place, slot] = np.maximum(high[place, slot], here)
+        self.sizes[place, slot] += rows
+        self.rows[slot, place, item] += rows
+        self.each[place, slot] = cost
+
+    def _drop_done(self) -> None:
+        alive = self.state != DONE
+        if np.count_nonzero(alive) > 0.7 * len(alive):
+            return
+        for name in ("place", "state", "need", "spare", "needy", "taken", "size", "served", "seed", "cost", "noise"):
+            setattr(self, name, getattr(self, name)[alive])
+        self.splits = self.splits[alive]
+        self.values = [value[alive] for value in self.values]
+        self.low, self.high = [low[alive] for low in self.low], [high[alive] for high in self.high]
+
+    def _step(self) -> None:
+        """Every growing class takes what is inside its box, then the tuple that adds least, or is closed."""
+        growing: Mask = self.state == GROWING
+        ends = [low[:, None] for low in self.low], [high[:, None] for high in self.high]
+        costs = self.costs.joined(*ends, self.values, self.values)
+        self._take_inside(growing, (costs <= self.cost[:, None] + INSIDE) & growing[:, None])
+        closed = growing & (self.size >= self.k)
+        lines = np.flatnonzero(growing & ~closed)
+        if len(lines):
+            self._extend(lines, costs[lines])
+        lines = np.flatnonzero(closed)
+        if len(lines):
+            self._close(lines)
+
+    def _take_inside(self, growing: Mask, inside: Mask) -> None:
+        """Rows in need, all of them or in split ones as many as are wanted; then lent ones up to k."""
+        taken = self.need * inside
+        if self.splits.any():
+            taken[self.splits] = _first(taken[self.splits], np.maximum(self.k - self.size[self.splits], 0))
+        self._add(taken)
+        lines = np.flatnonzero(growing & (self.size < self.k))
+        if len(lines):
+            lent = _first(self.spare[lines] * inside[lines], self.k - self.size[lines])
+            self.spare[lines] -= lent
+            self.taken[lines] += lent
+            self.size[lines] += lent.sum(axis=1)
+
+    def _add(self, taken: Rows) -> None:
+        rows = taken.sum(axis=1)
+        self.need -= taken
+        self.taken += taken
+        self.size += rows
+        self.served += rows
+
+    def _extend(self, lines: Integers, costs: Singles) -> None:
+        """Take the item that adds least loss for each of its rows; a class that finds none fails."""
+        room = (self.k - self.size[lines]).astype(np.int32)[:, None]
+        needed = self.need[lines]
+        needed = np.where(self.splits[lines][:, None], np.minimum(needed, room), needed)
+        rows = needed + np.minimum(self.spare[lines], np.maximum(room - needed, 0))
+        size = self.size[lines].astype(np.float32)[:, None]
+        score = ((size + rows) * costs - size * self.cost[lines][:, None]) / np.maximum(rows, 1)
+        score *= 1 + self.noise[lines][:, None] * self.rng.random(score.shape, dtype=np.float32)
+        score[rows == 0] = np.inf
+        best, each = score.argmin(axis=1), np.arange(len(lines))
+        taken, own = rows[each, best], needed[each, best]
+        stuck = lines[taken == 0]
+        self.failed[self.place[stuck]] = True
+        self.state[stuck] = DONE
+        self.need[lines, best] -= own
+        self.spare[lines, best] -= taken - own
+        self.taken[lines, best] += taken
+        self.size[lines] += taken
+        self.served[lines] += own
+        for low, high, value in zip(self.low, self.high, self.values, strict=True):
+            low[lines] = np.minimum(low[lines], value[lines, best])
+            high[lines] = np.maximum(high[lines], value[lines, best])
+        self.cost[lines] = costs[each, best]
+
+    def _close(self, lines: Integers) -> None:
+        """Keep these classes; or give their rows back, where the first tuple costs less in a class that is there."""
+        seed = self.seed[lines]
+        rows = self.taken[lines, seed]
+        added, slot, cost = self._best_join(lines, seed, rows)
+        cheaper = added / rows < self.size[lines] * self.cost[lines] / self.served[lines]
+        joins, first = lines[cheaper], seed[cheaper]
+        back = self.taken[joins]
+        back[np.arange(len(joins)), first] = 0
+        self.need[joins] += back * self.needy[joins]
+        self.spare[joins] += back * ~self.needy[joins]
+        self._join(joins, first, slot[cheaper], cost[cheaper], rows[cheaper])
+        kept = lines[~cheaper]
+        place = self.place[kept]
+        slot = self.classes[place]
+        self.rows[slot, place] = self.taken[kept]
+        for lows, highs, low, high in zip(self.lows, self.highs, self.low, self.high, strict=True):
+            lows[place, slot], highs[place, slot] = low[kept], high[kept]
+        self.sizes[place, slot], self.each[place, slot] = self.size[kept], self.cost[kept]
+        self.classes[place] += 1
+        self.state[lines] = IDLE
+
+
+def _first(rows: Rows, wanted: Integers) -> Rows:
+    """Rows from the left until so many are taken in each line."""
+    before = np.cumsum(rows, axis=1) - rows
+    return np.clip(wanted[:, None] - before, 0, rows).astype(rows.dtype)

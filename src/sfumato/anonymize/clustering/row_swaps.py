@@ -1,0 +1,174 @@
+"""Swaps of rows between neighbouring classes, many pairs of classes at once.
+
+For every pair the swap of one row for another, or the move of one row, that lowers the loss of the two most; in the
+beginning also one that raises it a little (threshold accepting, Dueck and Scheuer 1990).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from sfumato.anonymize.clustering.regrowth import JoinCosts, Singles
+from sfumato.anonymize.clustering.space import Group
+from sfumato.anonymize.microdata import Integers
+
+NEAREST = 12  # classes that a class may swap with
+REFRESHED = 15  # rounds after which the nearest are looked up again
+CHUNK = 256  # pairs that are looked at together
+LAST = 0.9  # share of the rounds after which no swap raises the loss
+GAIN = 1e-6  # least gain: rounding in single precision
+
+
+@dataclass(frozen=True)
+class Swaps:
+    """How many rounds, the most that a swap may add at first as a share of a class's loss, and when to end anyway."""
+
+    rounds: int
+    threshold: float
+    deadline: float = math.inf  # of the monotonic clock
+
+
+class RowSwaps:
+    """Classes of rows, one line a class; what is left of a line is absent and can be swapped for a row: a move."""
+
+    def __init__(self, costs: JoinCosts, groups: Sequence[Group], *, k: int, rng: np.random.Generator) -> None:
+        self.costs, self.k, self.rng = costs, k, rng
+        single = [np.repeat(tuples, rows) for tuples, rows in groups]
+        self.sizes: Integers = np.array([len(rows) for rows in single])
+        self.tuples = np.full((len(single), int(self.sizes.max()) + 1), -1)
+        for line, rows in zip(self.tuples, single, strict=True):
+            line[: len(rows)] = rows
+        self.lows, self.highs = [], []
+        for value, (low, high) in zip(costs.values, costs.absent(), strict=True):
+            here, absent = value[self.tuples], self.tuples < 0
+            self.lows.append(np.where(absent, low, here).astype(value.dtype))
+            self.highs.append(np.where(absent, high, here).astype(value.dtype))
+
+    def run(self, swaps: Swaps) -> list[Group]:
+        """Swap; tuples and rows of the classes afterwards."""
+        if len(self.sizes) == 1:
+            return self.groups()
+        limit = swaps.threshold * float(self._losses().mean())
+        near = self._nearest()
+        for number in range(swaps.rounds):
+            if monotonic() > swaps.deadline:
+                break
+            if number % REFRESHED == REFRESHED - 1:
+                self._move_absent_last()
+                near = self._nearest()
+            one, other = self._pairs(near)
+            widths = np.maximum(self.sizes[one], self.sizes[other])
+            order = np.argsort(widths, kind="stable")
+            for start in range(0, len(order), CHUNK):
+                some = order[start : start + CHUNK]
+                self._swap(one[some], other[some], limit * max(0.0, 1 - number / (LAST * swaps.rounds)))
+        return self.groups()
+
+    def groups(self) -> list[Group]:
+        """Tuples and rows of every class."""
+        return [np.unique(line[line >= 0], return_counts=True) for line in self.tuples]
+
+    def _losses(self) -> Singles:
+        ends = [low.min(axis=1) for low in self.lows], [high.max(axis=1) for high in self.highs]
+        return np.asarray(self.sizes * self.costs.between(*ends), dtype=np.float32)
+
+    def _move_absent_last(self) -> None:
+        order = np.argsort(self.tuples < 0, axis=1, kind="stable")
+        for held in (self.tuples, *self.lows, *self.highs):
+            held[:] = np.take_along_axis(held, order, axis=1)
+
+    def _nearest(self) -> Integers:
+        """For each class those whose box takes one of its rows, drawn at random, for least."""
+        there = self.tuples >= 0
+        drawn = (self.rng.random(there.shape, dtype=np.float32) * there).argmax(axis=1)
+        rows = self.tuples[np.arange(len(there)), drawn]
+        ends = [low.min(axis=1) for low in self.lows], [high.max(axis=1) for high in self.highs]
+        return nearest_boxes(self.costs, ends, rows, number=NEAREST, own=np.arange(len(there)))
+
+    def _pairs(self, near: Integers) -> tuple[Integers, Integers]:
+        """Disjoint pairs: a class and one of its nearest, where neither is in a pair drawn before."""
+        classes = np.arange(len(near))
+        other = near[classes, self.rng.integers(near.shape[1], size=len(near))]
+        luck = self.rng.random(len(near))
+        best = luck.copy()
+        np.minimum.at(best, other, luck)
+        chosen = (best == luck) & (best[other] == luck) & (other != classes)
+        return classes[chosen], other[chosen]
+
+    def _swap(self, one: Integers, other: Integers, limit: float) -> None:
+        """The best swap of each pair, if it lowers the loss, or raises it by less than luck times ``limit``."""
+        width = min(int(max(self.sizes[one].max(), self.sizes[other].max())) + 1, self.tuples.shape[1])
+        wide = width if (self.tuples[one, width:] < 0).all() and (self.tuples[other, width:] < 0).all() else None
+        without_one, without_other = self._without(one, wide), self._without(other, wide)
+        at_one = (
+            [low[one, :wide][:, :, None] for low in self.lows],
+            [high[one, :wide][:, :, None] for high in self.highs],
+        )
+        at_other = (
+            [low[other, :wide][:, None] for low in self.lows],
+            [high[other, :wide][:, None] for high in self.highs],
+        )
+        # (pairs, rows of one, rows of the other)
+        ends = [each[:, :, None] for each in without_one[0]], [each[:, :, None] for each in without_one[1]]
+        first = self.costs.joined(*ends, *at_other)
+        ends = [each[:, None] for each in without_other[0]], [each[:, None] for each in without_other[1]]
+        second = self.costs.joined(*ends, *at_one)
+        moved = (self.tuples[other, :wide] >= 0)[:, None].astype(np.int64) - (self.tuples[one, :wide] >= 0)[:, :, None]
+        sizes = self.sizes[one][:, None, None] + moved, self.sizes[other][:, None, None] - moved
+        losses = self._losses_of(one) + self._losses_of(other)
+        added = (sizes[0] * first + sizes[1] * second - losses[:, None, None]).astype(np.float32)
+        added[(sizes[0] < self.k) | (sizes[1] < self.k)] = np.inf
+        flat = added.reshape(len(one), -1)
+        if limit:
+            flat = flat - np.float32(limit) * self.rng.random(flat.shape, dtype=np.float32)
+        best = flat.argmin(axis=1)
+        pairs = np.flatnonzero(flat[np.arange(len(one)), best] < -GAIN)
+        columns = added.shape[2]
+        self._exchange(one[pairs], best[pairs] // columns, other[pairs], best[pairs] % columns)
+
+    def _losses_of(self, classes: Integers) -> Singles:
+        ends = [low[classes].min(axis=1) for low in self.lows], [high[classes].max(axis=1) for high in self.highs]
+        return np.asarray(self.sizes[classes] * self.costs.between(*ends), dtype=np.float32)
+
+    def _without(self, classes: Integers, width: int | None) -> tuple[list[Singles], list[Singles]]:
+        """Ends of each class without each of its rows."""
+        lows, highs = [], []
+        for low, high in zip(self.lows, self.highs, strict=True):
+            two = np.partition(low[classes], 1, axis=1)[:, :2]
+            lows.append(np.where(low[classes, :width] == two[:, :1], two[:, 1:], two[:, :1]))
+            two = -np.partition(-high[classes], 1, axis=1)[:, :2]
+            highs.append(np.where(high[classes, :width] == two[:, :1], two[:, 1:], two[:, :1]))
+        return lows, highs
+
+    def _exchange(self, one: Integers, row: Integers, other: Integers, column: Integers) -> None:
+        for held in (self.tuples, *self.lows, *self.highs):
+            held[one, row], held[other, column] = held[other, column], held[one, row]
+        for classes in (one, other):
+            self.sizes[classes] = (self.tuples[classes] >= 0).sum(axis=1)
+
+
+NEAREST_CHUNK = 256
+
+
+def nearest_boxes(
+    costs: JoinCosts, ends: tuple[Sequence[Singles], Sequence[Singles]], rows: Integers, *, number: int, own: Integers
+) -> Integers:
+    """For each row, a tuple, the boxes that take it for least added cost, shape ``(rows, number)``, but its ``own``."""
+    boxes = len(ends[0][0])
+    number = min(number, boxes - 1)
+    each = costs.between(*ends)
+    result = np.empty((len(rows), number), dtype=np.int64)
+    for start in range(0, len(rows), NEAREST_CHUNK):
+        part = slice(start, start + NEAREST_CHUNK)
+        point = [value[rows[part], None] for value in costs.values]
+        added = costs.joined(*ends, point, point) - each
+        added[np.arange(len(added)), own[part]] = np.inf
+        closest = np.argpartition(added, number - 1, axis=1)[:, :number]
+        order = np.take_along_axis(added, closest, axis=1).argsort(axis=1, kind="stable")
+        result[part] = np.take_along_axis(closest, order, axis=1)
+    return result

@@ -1,0 +1,246 @@
+"""Local search for large tables: the neighbourhood search of k-member, over disjoint neighbourhoods at once.
+
+It starts from Mondrian's greedy cuts.  Each round draws disjoint neighbourhoods of a few close classes, dissolves them,
+lets them grow again together, and keeps each that loses no more; rounds of swaps of single rows lie between.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from sfumato.anonymize.clustering.mondrian_cuts import Rule, greedy, partition
+from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth, Singles
+from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps, nearest_boxes
+from sfumato.anonymize.clustering.space import Group, Partition, Space
+from sfumato.anonymize.microdata import Integers, Reals
+
+REGROWTHS = 5  # rounds a cycle for each unit of effort
+SWAPS = 6  # rounds of swaps a cycle for each unit of effort
+THRESHOLDS = (0.2, 0.1, 0.05, 0.05)  # of the swaps in each cycle
+DISSOLVED = (2, 3, 3, 3)  # most classes of a neighbourhood in each cycle
+HOMES = 2  # nearest homes that may lend rows to a tuple
+PLENTY = 4  # times k rows are all that a home needs to offer one neighbourhood
+BATCH = 512  # neighbourhoods that grow together
+ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """Rows of each tuple at home, in a class of its own, and the classes of mixed tuples, None without any."""
+
+    home: Integers
+    mixed: Partition | None
+
+    def loss(self, space: Space) -> float:
+        """Loss of all rows; those at home lose nothing."""
+        return 0.0 if self.mixed is None else self.mixed.loss(space)
+
+    def groups(self) -> list[Group]:
+        """Tuples and rows of every class, homes first."""
+        homes: list[Group] = [(np.array([each]), self.home[each : each + 1]) for each in np.flatnonzero(self.home)]
+        return homes + mixed_groups(self)
+
+
+def mixed_groups(division: Division) -> list[Group]:
+    """Tuples and rows of every class of mixed tuples."""
+    mixed = division.mixed
+    if mixed is None:
+        return []
+    cuts = np.searchsorted(mixed.classes, np.arange(1, mixed.size))
+    return list(zip(np.split(mixed.tuples, cuts), np.split(mixed.rows, cuts), strict=True))
+
+
+def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Division:
+    """Classes numbered anew, in order; one of a single tuple goes home."""
+    order = np.argsort(classes, kind="stable")
+    tuples, classes, rows = tuples[order], classes[order], rows[order]
+    _, number, parts = np.unique(classes, return_inverse=True, return_counts=True)
+    single = parts[number] == 1
+    home = home.copy()
+    np.add.at(home, tuples[single], rows[single])
+    if single.all():
+        return Division(home, None)
+    _, number = np.unique(number[~single], return_inverse=True)
+    return Division(home, Partition(tuples[~single], number, rows[~single]))
+
+
+def first_division(space: Space, k: int) -> Division:
+    """A home for each tuple of k rows and Mondrian's greedy cuts of the others, or of all where others are too few."""
+    home = np.where(space.counts >= k, space.counts, 0)
+    others = np.flatnonzero(home == 0)
+    if not len(others):
+        return Division(home, None)
+    if space.counts[others].sum() < k:
+        home, others = np.zeros_like(home), np.arange(len(home))
+    part = space.part(others, space.counts[others])
+    cut = partition(part, cutter=greedy, rule=Rule(k))
+    return divided(home, others[cut.tuples], cut.classes, cut.rows)
+
+
+def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> list[Group]:
+    """Tuples and rows of classes of at least k rows, the best division found until the deadline.
+
+    Args:
+        space: the points; at least k rows.
+        k: least rows of a class.
+        effort: how many rounds; work is proportional.
+        rng: source of the search's luck.
+        deadline: on the monotonic clock; the first division is made all the same.
+    """
+    division = best = first_division(space, k)
+    costs = JoinCosts(space)
+    rounds = Rounds(space, costs, k, rng)
+    for dissolved, threshold in zip(DISSOLVED, THRESHOLDS, strict=True):
+        for _ in range(REGROWTHS * effort):
+            if division.mixed is None or division.mixed.size == 1 or monotonic() > deadline:
+                return best.groups()
+            division = rounds.regrown(division, most=dissolved)
+            best = min(best, division, key=lambda each: each.loss(space))
+        division = swapped(division, costs, k=k, swaps=Swaps(SWAPS * effort, threshold, deadline), rng=rng)
+        best = min(best, division, key=lambda each: each.loss(space))
+    return best.groups()
+
+
+def swapped(division: Division, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Division:
+    """The division after rounds of swaps of single rows."""
+    if division.mixed is None or not swaps.rounds:
+        return division
+    found = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(swaps)
+    mixed = Partition.of(found)
+    return divided(division.home, mixed.tuples, mixed.classes, mixed.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Dissolved:
+    """Neighbourhoods that were dissolved: their tuples in one list, and what each brings.
+
+    ``where`` is the neighbourhood of each class, -1 for none; ``place``, ``tuples``, ``need``, ``spare`` and
+    ``returned`` describe each tuple of each neighbourhood, in order of ``place``.  ``returned`` rows left a class for
+    home; ``spare`` ones, those among them, may be lent.  ``loss`` is that of the classes dissolved.
+    """
+
+    where: Integers
+    place: Integers
+    tuples: Integers
+    need: Integers
+    spare: Integers
+    returned: Integers
+    loss: Reals
+
+
+class Rounds:
+    """Rounds of the neighbourhood search over one space."""
+
+    def __init__(self, space: Space, costs: JoinCosts, k: int, rng: np.random.Generator) -> None:
+        self.space, self.costs, self.k, self.rng = space, costs, k, rng
+        self._homes = self._nearest_homes()
+
+    def regrown(self, division: Division, *, most: int) -> Division:
+        """Dissolve disjoint neighbourhoods of 2 to ``most`` classes, grow them again, keep those that lose no more."""
+        dissolved = self._dissolve(division, most)
+        places = len(dissolved.loss)
+        if not places:
+            return division
+        items = np.bincount(dissolved.place, minlength=places)
+        first = np.cumsum(items) - items
+        better = np.zeros(places, dtype=bool)
+        kept: list[Integers] = []  # of each new part: neighbourhood, class, tuple, rows
+        for some in np.split(np.argsort(items, kind="stable"), range(BATCH, places, BATCH)):
+            columns = np.arange(int(items[some].max()))
+            listed = columns < items[some][:, None]
+            index = np.where(listed, first[some][:, None] + columns, 0)
+            tuples, need, spare = (each[index] for each in (dissolved.tuples, dissolved.need, dissolved.spare))
+            around = Neighbourhoods(tuples, need * listed, spare * listed)
+            grown = Regrowth(self.costs, around, k=self.k, rng=self.rng).run()
+            good = grown.loss <= dissolved.loss[some] + ROUNDING
+            better[some[good]] = True
+            class_, line, item = np.nonzero(grown.rows * good[:, None])
+            kept.append(np.stack([some[line], class_, tuples[line, item], grown.rows[class_, line, item]]))
+        return self._replaced(division, dissolved, better, np.concatenate(kept, axis=1))
+
+    def _replaced(self, division: Division, dissolved: Dissolved, better: Integers, new: Integers) -> Division:
+        """The division with the classes of better neighbourhoods in place of those dissolved."""
+        mixed = division.mixed
+        assert mixed is not None
+        home = division.home.copy()
+        back = better[dissolved.place]
+        np.add.at(home, dissolved.tuples[back], dissolved.returned[back])
+        places, classes, tuples, rows = new
+        lent = home[tuples] > 0
+        np.subtract.at(home, tuples[lent], rows[lent])
+        where = dissolved.where[mixed.classes]
+        stays = (where < 0) | ~better[np.maximum(where, 0)]
+        most = int(classes.max(initial=0)) + 1
+        return divided(
+            home,
+            np.concatenate([mixed.tuples[stays], tuples]),
+            np.concatenate([mixed.classes[stays], mixed.size + places * most + classes]),
+            np.concatenate([mixed.rows[stays], rows]),
+        )
+
+    def _dissolve(self, division: Division, most: int) -> Dissolved:
+        mixed = division.mixed
+        assert mixed is not None
+        where, places = self._drawn(mixed, most)
+        inside = where[mixed.classes] >= 0
+        tuples, place, rows = mixed.tuples[inside], where[mixed.classes[inside]], mixed.rows[inside]
+        at_home = division.home[tuples] > 0
+        near = self._homes[tuples[~at_home]]
+        asked = np.repeat(place[~at_home], near.shape[1]) * len(self.space.counts) + near.ravel()
+        keys = np.concatenate([place * len(self.space.counts) + tuples, asked])
+        found, number = np.unique(keys, return_inverse=True)
+        nothing = np.zeros(len(asked))
+        need = np.bincount(number, weights=np.concatenate([rows * ~at_home, nothing])).astype(np.int64)
+        returned = np.bincount(number, weights=np.concatenate([rows * at_home, nothing])).astype(np.int64)
+        place, tuples = np.divmod(found, len(self.space.counts))
+        home = division.home[tuples]
+        # neighbourhoods that ask the same home share what it can spare
+        shared = np.bincount(tuples, minlength=len(division.home))[tuples]
+        spare = returned + np.where(home > 0, np.minimum((home - self.k) // shared, PLENTY * self.k), 0)
+        some = (need > 0) | (spare > 0)
+        lost = mixed.counts() * self.space.cost(*mixed.boxes(self.space))
+        loss = np.bincount(where[where >= 0], weights=lost[where >= 0], minlength=places).astype(np.float64)
+        return Dissolved(where, place[some], tuples[some], need[some], spare[some], returned[some], loss)
+
+    def _drawn(self, mixed: Partition, most: int) -> tuple[Integers, int]:
+        """The neighbourhood of each class, -1 for none, and how many there are: a class drawn and its nearest."""
+        classes, rng = mixed.size, self.rng
+        starts = np.searchsorted(mixed.classes, np.arange(classes + 1))
+        ends = self._ends(mixed, starts[:-1])
+        seeds = rng.permutation(classes)[: -(-2 * classes // (2 + most))]
+        parts = np.diff(starts)[seeds]
+        rows = mixed.tuples[starts[seeds] + (rng.random(len(seeds)) * parts).astype(np.int64)]
+        near = nearest_boxes(self.costs, ends, rows, number=3 * most, own=seeds)
+        sizes = rng.integers(2, most + 1, size=len(seeds))
+        where = [-1] * classes
+        places = 0
+        for seed, others, size in zip(seeds.tolist(), near.tolist(), sizes.tolist(), strict=True):
+            free = [seed, *(other for other in others if where[other] < 0 and other != seed)][:size]
+            if where[seed] < 0 and len(free) > 1:
+                for each in free:
+                    where[each] = places
+                places += 1
+        return np.array(where), places
+
+    def _ends(self, mixed: Partition, starts: Integers) -> tuple[list[Singles], list[Singles]]:
+        values = [value[mixed.tuples] for value in self.costs.values]
+        lows = [np.minimum.reduceat(value, starts) for value in values]
+        return lows, [np.maximum.reduceat(value, starts) for value in values]
+
+    def _nearest_homes(self) -> Integers:
+        """For each tuple the tuples of k rows or more that it would be closest to."""
+        homes = np.flatnonzero(self.space.counts >= self.k)
+        if not len(homes):
+            return np.zeros((len(self.space.counts), 0), dtype=np.int64)
+        points = [value[homes] for value in self.costs.values]
+        number = min(HOMES, len(homes))
+        result = np.empty((len(self.space.counts), number), dtype=np.int64)
+        for start in range(0, len(result), BATCH):
+            point = [value[start : start + BATCH, None] for value in self.costs.values]
+            distances = self.costs.joined(points, points, point, point)
+            result[start : start + BATCH] = homes[np.argpartition(distances, number - 1, axis=1)[:, :number]]
+        return result

@@ -1,0 +1,152 @@
+"""The search of many neighbourhoods at once, on tables small enough to be looked at."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.anonymize.conftest import drawn
+from tests.anonymize.test_local_recoding import brute_loss, check, labels, small
+
+from sfumato.anonymize.clustering import k_member_clustering, mondrian_cuts, simultaneous_search
+from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
+from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth
+from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps
+from sfumato.anonymize.clustering.simultaneous_search import Rounds, first_division, mixed_groups, search
+from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Partition, Space
+from sfumato.anonymize.microdata import Microdata
+from sfumato.domain.hierarchy.builders import order
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 9), cells=st.booleans())
+def test_all_rows_are_divided_into_classes_of_k_and_the_search_loses_no_more(*, seed: int, k: int, cells: bool) -> None:
+    data = drawn(np.random.default_rng(seed), tuples=18, sizes=(6, 4))
+    space = small(data, cells=cells)
+    first = Partition.of(first_division(space, k).groups())
+    check(first, space, min(k, data.rows))
+    found = Partition.of(search(space, k=k, effort=1, rng=np.random.default_rng(seed)))
+    check(found, space, min(k, data.rows))
+    assert found.loss(space) <= first.loss(space) + 1e-9
+    assert math.isclose(found.loss(space), brute_loss(data, found, cells=cells), abs_tol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 6), cells=st.booleans())
+def test_every_round_keeps_all_rows_in_classes_of_k_and_lowers_the_loss(*, seed: int, k: int, cells: bool) -> None:
+    rng = np.random.default_rng(seed)
+    data = drawn(rng, tuples=24, sizes=(6, 4))
+    space = small(data, cells=cells)
+    division = first_division(space, k)
+    costs = JoinCosts(space)
+    rounds = Rounds(space, costs, k, rng)
+    for _ in range(6):
+        if division.mixed is None or division.mixed.size == 1:
+            return
+        after = rounds.regrown(division, most=3)
+        check(Partition.of(after.groups()), space, k)
+        assert after.loss(space) <= division.loss(space) + 1e-3
+        division = after
+        if division.mixed is not None:
+            swapped = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(Swaps(3, 0.0))
+            assert min(int(rows.sum()) for _, rows in swapped) >= k
+            assert Partition.of(swapped).loss(space) <= division.loss(space) + 1e-3
+
+
+def lines(size: int, seed: int) -> Space:
+    """Points on a line, each with one row."""
+    codes = np.sort(np.random.default_rng(seed).choice(400, size=size, replace=False))[:, None]
+    data = Microdata(quasi=("a",), codes=codes, counts=np.ones(size, dtype=np.int64))
+    return Space.of(data, [Intervals(tuple(labels(400)), np.arange(400.0), 399.0)], weights=[1.0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_search_comes_near_the_least_loss_on_a_line(seed: int) -> None:
+    # on a line the least loss is that of runs, found by going through all ends of the last one
+    space, k = lines(60, seed), 4
+    places = space.codes[0][space.points[:, 0]]
+    least = [0.0] + [math.inf] * len(places)
+    for end in range(1, len(places) + 1):
+        for start in range(max(end - k + 1, 0)):
+            width = (places[end - 1] - places[start]) / 399
+            least[end] = min(least[end], least[start] + (end - start) * float(width))
+    first = first_division(space, k).loss(space)
+    found = Partition.of(search(space, k=k, effort=6, rng=np.random.default_rng(seed))).loss(space)
+    assert least[-1] - 1e-9 <= found
+    assert found - least[-1] <= 0.5 * (first - least[-1])
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_costs_in_single_precision_are_those_of_the_space(*, cells: bool) -> None:
+    rng = np.random.default_rng(3)
+    missing = Intervals(tuple(labels(6)), np.arange(5.0), 4.0)  # the last code is no value
+    nested = HierarchyCells(order("q", labels(6), fanout=2))
+    scales = [nested if cells else missing, Intervals(tuple(labels(4)), np.array([0.0, 1, 5, 7]), 7.0)]
+    codes = np.array(list(itertools.product(range(6), range(4))))
+    data = Microdata(quasi=("a", "b"), codes=codes, counts=np.ones(24, dtype=np.int64))
+    space = Space.of(data, scales, weights=[0.5, 2.0])
+    costs = JoinCosts(space)
+    for _ in range(50):
+        some = rng.integers(24, size=int(rng.integers(1, 5)))
+        point = [value[some] for value in costs.values]
+        ends = [value.min(keepdims=True) for value in point], [value.max(keepdims=True) for value in point]
+        points = space.points[some]
+        exact = float(space.cost(points.min(axis=0), points.max(axis=0)))
+        assert float(costs.between(*ends)[0]) == pytest.approx(exact, abs=1e-6)
+        absent = [np.array([low], dtype=v.dtype) for (low, _), v in zip(costs.absent(), costs.values, strict=True)]
+        beyond = [np.array([high], dtype=v.dtype) for (_, high), v in zip(costs.absent(), costs.values, strict=True)]
+        assert float(costs.joined(*ends, absent, beyond)[0]) == pytest.approx(exact, abs=1e-6)
+
+
+def test_growth_says_what_it_placed_and_what_it_loses() -> None:
+    rng = np.random.default_rng(5)
+    space = small(drawn(rng, tuples=20, sizes=(6, 4)), cells=False)
+    costs, k = JoinCosts(space), 3
+    tuples = np.stack([rng.permutation(len(space.counts))[:8] for _ in range(40)])
+    need = rng.integers(0, 3, size=tuples.shape)
+    spare = np.where(need == 0, rng.integers(0, 4, size=tuples.shape), 0)
+    grown = Regrowth(costs, Neighbourhoods(tuples, need, spare), k=k, rng=rng).run()
+    assert np.isfinite(grown.loss).any()
+    for place in range(40):
+        if not np.isfinite(grown.loss[place]):
+            assert need[place].sum() + spare[place].sum() < 2 * k
+            continue
+        rows = grown.rows[:, place]
+        placed = rows.sum(axis=0)
+        assert (placed[need[place] > 0] == need[place][need[place] > 0]).all()
+        assert (placed <= need[place] + spare[place]).all()
+        loss = 0.0
+        for class_ in rows[rows.any(axis=1)]:
+            assert class_.sum() >= k
+            points = space.points[tuples[place][class_ > 0]]
+            loss += int(class_.sum()) * float(space.cost(points.min(axis=0), points.max(axis=0)))
+        assert grown.loss[place] == pytest.approx(loss, abs=1e-5)
+
+
+def test_the_clock_ends_the_search_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(k_member_clustering, "SMALL", 30)
+    space, clock = lines(120, 1), itertools.count()
+    monkeypatch.setattr(k_member_clustering, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(simultaneous_search, "monotonic", lambda: float(next(clock)))
+
+    def found(seconds: float) -> float:
+        divided = k_member_partition(space, k=4, effort=3, rng=np.random.default_rng(2), seconds=seconds)
+        check(divided, space, 4)
+        return divided.loss(space)
+
+    first = mondrian_cuts.partition(space, cutter=mondrian_cuts.greedy, rule=mondrian_cuts.Rule(4)).loss(space)
+    assert found(0.0) == pytest.approx(first)
+    assert found(8.0) < first
+    assert next(clock) < 40, "rounds ask for the time, and end when it is up"
+
+
+def test_more_rows_than_a_class_may_need_are_one_class() -> None:
+    # 40 tuples of one row and one of many: too few small ones for a class, so the large one is cut with them
+    codes = np.arange(41)[:, None]
+    data = Microdata(quasi=("a",), codes=codes, counts=np.where(np.arange(41) == 20, 100, 1))
+    space = Space.of(data, [Intervals(tuple(labels(41)), np.arange(41.0), 40.0)], weights=[1.0])
+    check(Partition.of(search(space, k=70, effort=1, rng=np.random.default_rng(0))), space, 70)
