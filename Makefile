@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench slow mutants docs frontier clean
+.PHONY: help setup demo test lint types structure bench slow mutants docs frontier clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,11 +21,7 @@ demo: setup ## release two bundled tables under epsilon 1, a million children an
 	sfumato demo --out out/demo
 
 test: setup ## linters, types, contracts, figures of the structure and the tests
-	ruff check .
-	ruff format --check .
-	mypy
-	lint-imports
-	scripts/structure
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint structure
 	pytest -n 2 --dist loadgroup -m "not slow"
 
 lint: setup ## ruff and the import contracts
@@ -35,6 +31,9 @@ lint: setup ## ruff and the import contracts
 
 types: setup ## mypy, strict
 	mypy
+
+structure: setup ## sizes, names and imports of the packages, and the way of one query through them
+	scripts/structure
 
 slow: setup ## statistical runs, long kill loops and audits that take minutes
 	pytest -m slow

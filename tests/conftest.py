@@ -15,8 +15,22 @@ LONGEST = {
     for place, group in enumerate(
         (
             "spark",
-            "tests/test_docs.py",
             "tests/app/ui/test_page.py",
+            "tests/engine/test_conformance.py",
+            "tests/engine/test_sql.py",
+            "tests/test_docs.py",
+            "tests/app/test_anonymizing.py",
+            "tests/app/http/test_safety.py",
+            "tests/app/test_engines.py",
+            "tests/app/http/test_service.py",
+            "tests/app/http/test_interrupted.py",
+            "tests/labs/test_databases.py",
+            "tests/labs/test_anonymize_labs.py",
+            "tests/synthesize/test_graphical_methods.py",
+            "tests/evaluate/test_frontier.py",
+            "tests/app/test_cli.py",
+            "tests/engine/test_duck_session.py",
+            "tests/app/test_without_pandas.py",
         )
     )
 }

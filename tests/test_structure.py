@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.conftest import LONGEST
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 
@@ -84,3 +85,8 @@ def test_the_code_speaks_the_words_of_the_field() -> None:
         if PRIVATE_WORDS.search(line)
     ]
     assert not found
+
+
+def test_the_longest_test_files_are_there() -> None:
+    root = SCRIPT.parent.parent
+    assert [group for group in LONGEST if group != "spark" and not (root / group).is_file()] == []
