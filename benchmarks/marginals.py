@@ -123,6 +123,15 @@ def judge(rows: int, sample: int) -> list[dict[str, object]]:
     return results
 
 
+COMPILED = """
+A compiled pass was measured and is not taken: the loop over rows and covers in C (GCC, -O3, one function for each
+number of columns) on 1 000 000 rows, 166 covers of four columns each, equal tables, beside NumPy in one run on a busy
+machine: 5.2 against 6.5 ns a row and cover. Counters and keys wait for the caches in both. Counting is at most 11 of
+the 42 CPU s of a whole release of 10 000 000 rows of 15 columns (what it takes beyond fitting at 1 000 000 rows and
+beyond drawing), so that a fifth less of it is 5 % of the release; 15 % would be worth a compiler in the build.
+"""
+
+
 def table(rows: int, results: list[dict[str, object]]) -> str:
     """The results in Markdown."""
     lines = [
@@ -139,7 +148,7 @@ def table(rows: int, results: list[dict[str, object]]) -> str:
         f"| {r['total_cpu_s']:.1f} | {r['cpu_ratio']:.1f} | {r['peak_gb']:.2f} |"
         for r in results
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + COMPILED
 
 
 def main() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +15,7 @@ from sfumato import query
 from sfumato.errors import MissingLedgerError
 from sfumato.ledger import DeferredLedger
 from sfumato.privacy.loss import Epsilon
+from sfumato.query import answer
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 
@@ -62,6 +66,32 @@ def test_an_answer_shows_its_numbers_its_guarantee_and_its_cost(vault) -> None:
     assert repr(groups).count("count(*)") == 3
     assert f"and {len(groups) - 3} more" in repr(groups)
     assert len(repr(groups)) < 600
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        query.count(),
+        query.table("band", "sex"),
+        query.table("age", "member", where="age >= 40"),
+        query.Query((query.Count(), query.Average("income")), by=("sex",)),
+    ],
+)
+def test_the_text_of_an_answer_in_json_is_that_of_its_values(asked, vault, monkeypatch) -> None:
+    monkeypatch.setattr(answer, "_PIECE", 7)  # groups
+    odd = pa.array(['"rows": []', "50 %s", "\\ \n \u00e9"])
+    given = query.ask(vault, asked, loss=Epsilon(1))
+    if len(given.groups) == 1:
+        given = replace(given, labels=(pa.concat_arrays([odd, given.labels[0].cast(pa.string())[len(odd) :]]),))
+    first = given.estimates[0]
+    assert len(first.value)
+    signed = replace(first, value=np.where(np.arange(len(first.value)) % 2, -0.0, first.value))
+    for each in (given, replace(given, estimates=(signed, *given.estimates[1:]))):
+        expected = json.dumps(each.to_json(), ensure_ascii=False, indent=2, allow_nan=False, default=str)
+        assert "".join(each.json_text()) == expected
+    infinite = replace(first, high=np.full(len(first.value), np.inf))
+    with pytest.raises(ValueError, match="JSON"):
+        _ = list(replace(given, estimates=(infinite,)).json_text())
 
 
 def test_a_batch_and_a_chosen_quantile_are_shown_by_what_they_are(vault) -> None:

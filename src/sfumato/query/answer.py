@@ -7,10 +7,13 @@ counts forced above zero are too large where there is nobody.
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,8 @@ from sfumato.query.aggregate import Estimates
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release
 
+_NUMBERS = ("estimate", "standard_error", "low", "high")
+_PIECE = 1 << 12  # groups written at a time
 _SHOWN = 3  # values that an answer is shown with
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
@@ -180,15 +185,41 @@ class Answer(Release):
 
     def to_json(self) -> dict[str, Any]:
         """The answer and its statement as plain JSON values."""
-        names = ("estimate", "standard_error", "low", "high")
-        columns = ([dict(zip(names, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
+        columns = ([dict(zip(_NUMBERS, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
+        return self._around(
+            [{"key": list(key), "values": list(values)} for key, *values in zip(self.keys, *columns, strict=True)]
+        )
+
+    def json_text(self) -> Iterator[str]:
+        """The text of :meth:`to_json`, indented by two, in pieces: of a million groups nothing else is held.
+
+        Raises:
+            ValueError: a number that JSON does not have.
+        """
+        text = json.dumps(self._around([]), ensure_ascii=False, indent=2, allow_nan=False, default=str)
+        before, rows, after = text.partition('"rows": []')  # quotes within texts are escaped
+        yield before
+        if not len(self):
+            yield rows + after
+            return
+        template = _row_template(len(self.labels), len(self.estimates))
+        columns = [
+            *map(_label_texts, self.labels),
+            *(_number_texts(each) for one in self.estimates for each in one.arrays),
+        ]
+        lines = map(template.__mod__, zip(*columns, strict=True))
+        separator = '"rows": [\n'
+        while piece := list(islice(lines, _PIECE)):
+            yield separator + ",\n".join(piece)
+            separator = ",\n"
+        yield "\n  ]" + after
+
+    def _around(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "groups": list(self.groups),
             "columns": list(self.columns),
             "confidence": float(self.confidence),
-            "rows": [
-                {"key": list(key), "values": list(values)} for key, *values in zip(self.keys, *columns, strict=True)
-            ],
+            "rows": rows,
             **self.said(),
         }
 
@@ -218,6 +249,27 @@ class Answer(Release):
 def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
     """Estimate, standard error and both ends of the interval, by group."""
     return zip(*(each.tolist() for each in estimates.arrays), strict=True)
+
+
+def _row_template(labels: int, aggregates: int) -> str:
+    """A row of ``to_json``, indented by two, with a place for each label and each number."""
+    numbers = dict.fromkeys(_NUMBERS, "%s")
+    row = json.dumps({"key": ["%s"] * labels, "values": [numbers] * aggregates}, indent=2).replace('"%s"', "%s")
+    return indent(row, "    ")
+
+
+def _label_texts(labels: pa.Array) -> Iterator[str]:
+    coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
+    texts = [json.dumps(label, ensure_ascii=False) for label in coded.dictionary.to_pylist()]
+    return map(texts.__getitem__, coded.indices.to_pylist())
+
+
+def _number_texts(numbers: FloatArray) -> Iterator[str]:
+    """Each distinct number is written once: noisy counts and their errors are few."""
+    bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)  # -0.0 is not 0.0
+    distinct, places = np.unique(bits, return_inverse=True)
+    texts = json.dumps(distinct.view(np.float64).tolist(), allow_nan=False)[1:-1].split(", ")
+    return map(texts.__getitem__, places.tolist())
 
 
 def non_negative_integers(answer: Answer) -> Answer:

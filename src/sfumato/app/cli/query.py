@@ -153,12 +153,18 @@ def query(
     with working("Asking"):
         answer = request.answer(vault, parsed)
     if out is None:
-        result(answer.to_json(), _text(answer), as_json=as_json)
+        _print(answer, as_json=as_json)
         return
     ReleasedRows(answer.to_arrow()).write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.said()}
     result(written | stated, f"Wrote {out}: {len(answer):,} rows.\n{_meaning(answer)}", as_json=as_json)
+
+
+def _print(answer: Answer, *, as_json: bool) -> None:
+    for piece in answer.json_text() if as_json else [_text(answer)]:
+        typer.echo(piece, nl=False)
+    typer.echo()
 
 
 def _refuse_unused(**given: bool) -> None:

@@ -129,6 +129,7 @@ def synthesize(
         remark(f"Before it is charged: {warning}.")
     with working("Measuring and fitting"):
         release = request.release(vault)
+        del vault  # and the tables that it keeps: rows are drawn without them
         sample = release.rows
     sample.write(out, overwrite=overwrite)
     save_text(codebook_path(out), release.codebook.to_markdown(), overwrite=overwrite)
