@@ -55,7 +55,7 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "marginals", "--way", "2", "--marginals", "age"], "takes no --way"),
         (["--method", "histogram", "--way", "2"], "takes no --way"),
         (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
-        (["--zeros", "zeros.yaml"], "--zeros is for mst, aim, annealed"),
+        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, mst, aim, annealed"),
         (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "take --rounds 3"),
         (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),

@@ -50,3 +50,18 @@ def test_the_error_of_a_question_is_told_without_a_database_library(tmp_path: Pa
         [sys.executable, "-c", ABSENT, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+LEARNERS = """
+import sys
+from sfumato.app.cli.main import _WithoutPandas
+sys.meta_path.insert(0, _WithoutPandas())
+import sklearn.utils.fixes
+assert "pandas" not in sys.modules
+import pandas
+"""
+
+
+def test_learners_do_not_import_it_either() -> None:
+    done = subprocess.run([sys.executable, "-c", LEARNERS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

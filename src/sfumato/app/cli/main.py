@@ -111,10 +111,10 @@ def main(
 
 
 class _WithoutPandas:
-    """Keeps Arrow from importing pandas, which it does at its first conversion: no command is handed a frame of it."""
+    """Keeps Arrow and scikit-learn from importing pandas, which they do unasked: no command is handed a frame of it."""
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas" and _importer().partition(".")[0] in ("pyarrow", "sfumato"):
+        if name == "pandas" and _importer().partition(".")[0] in ("pyarrow", "sfumato", "sklearn"):
             raise ModuleNotFoundError("no command uses pandas", name=name)
 
 
