@@ -558,6 +558,13 @@ def test_a_program_that_ends_has_done_what_was_left_for_its_end(word: str, code:
     assert done.stdout.startswith("sfumato ") == (code == 0)
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_a_program_whose_streams_were_closed_ends_without_a_word_of_python(closed: str) -> None:
+    command = f"{sys.executable} -m sfumato --version {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_program_whose_reader_is_gone_does_not_say_that_all_went_well() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "sfumato", "--help"], stdout=full, check=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -11,7 +13,7 @@ from tests.ledger.asking import TENTH, ask, spent_epsilon
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
-from sfumato.ledger import dbapi, open_ledger, store
+from sfumato.ledger import connections, dbapi, open_ledger, store
 from sfumato.privacy.loss import Epsilon
 
 ONE = Epsilon(1)
@@ -139,6 +141,51 @@ def test_an_address_is_read_as_other_programs_read_it(url):
     assert other.password is None or other.password not in str(found)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:hid@den@localhost/people",
+        "postgresql://ann:hidden@localhost:port/people",
+        "postgresql://ann:hidden@[::1/people",
+        "postgresql:/ann:hidden@localhost/people",
+        "mysql://ann:hidden@localhost/people",
+        "postgresql://ann:hidden@localhost/people?no_such_setting=1",
+    ],
+)
+def test_an_address_that_is_refused_is_not_quoted_with_its_password(url):
+    with pytest.raises(InputError) as refused:
+        opened(url)
+    assert "hid" not in f"{refused.value} {refused.value.culprit}"
+    assert "den" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "setting", ["autocommit=1", "row_factory=dict", "context=x", "conninfo=host%3Da", "nothing=1", "host=a&host=b"]
+)
+def test_an_address_sets_nothing_but_what_a_connection_has_and_once(setting):
+    with pytest.raises(InputError, match="is no setting of a connection, or stands there twice"):
+        opened(f"postgresql://ann@127.0.0.1:1/people?{setting}")
+
+
+@pytest.mark.parametrize("name", [b"\xff.ledger", b"100%.ledger", b"a#b'c\"?.ledger", b"/people.ledger"])
+def test_a_file_is_opened_under_whatever_name_the_system_gives(name, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
+    with opened("sqlite:///" + path.replace("%", "%25").replace("?", "%3F")) as ledger:
+        assert ask(ledger).charged
+    assert Path(path).exists()
+    if name.startswith(b"/"):
+        with opened(f"sqlite:////{path}") as ledger:
+            assert not ask(ledger).charged
+
+
+def test_a_name_that_no_file_has_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no file may have"):
+        opened(f"sqlite:///{tmp_path}/a\0b.ledger")
+    with pytest.raises(LedgerError, match="is a folder; name a file in it"):
+        opened(f"sqlite:///{tmp_path}")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_server_that_cannot_be_reached():
     with pytest.raises(LedgerError, match=r"postgresql://ann:\*\*\*@127\.0\.0\.1:1/x cannot be reached"):
         opened("postgresql://ann:secret@127.0.0.1:1/x")
@@ -175,6 +222,18 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres, monk
         assert spent_epsilon(ledger) == TENTH.epsilon
         assert not ask(ledger).charged
         assert ask(ledger, 1).charged
+
+
+def test_a_connection_that_is_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_place(postgres, monkeypatch):
+    monkeypatch.setattr(dbapi, "PATIENCE", 1)
+    with opened(postgres) as ledger:
+        for _ in range(connections.KEPT + connections.MORE + 1):
+            ledger.remaining()
+            with monkeypatch.context() as closing_it:
+                closing_it.setattr(dbapi.Postgresql, "answers", lambda _, connection: connection.close() or True)
+                with pytest.raises(LedgerError, match="lost its connection"):
+                    ledger.remaining()
+        assert ask(ledger).charged
 
 
 def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):

@@ -55,7 +55,13 @@ class Connections:
     @contextmanager
     def lent(self) -> Iterator[Driver]:
         """A connection for a block, outside of any transaction; what was not committed is undone at its end."""
-        driver = Driver(self.database, self._lend())
+        connection = self._lend()
+        try:
+            driver = Driver(self.database, connection)
+        except BaseException:
+            self._close(connection)
+            self._less()
+            raise
         try:
             yield driver
         finally:

@@ -6,6 +6,7 @@ SQLite, and psycopg for PostgreSQL, which is loaded where it is used.  Parameter
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
-from sfumato.errors import LedgerError
+from sfumato.errors import InputError, LedgerError
 
 _SQLITE = {
     "SQLITE_BUSY": "is locked by another program; close it or try again later",
@@ -120,7 +121,7 @@ BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when t
 
 _ADDRESS = re.compile(
     r"(?P<backend>\w+)(?:\+\w+)?://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
-    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
+    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?@]+))?(?::(?P<port>\d*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
 )
 
 
@@ -203,7 +204,7 @@ class Sqlite:
     def connect(self) -> sqlite3.Connection:
         """See :class:`Database`."""
         mode = "ro" if self._read_only else "rwc" if self.creates else "rw"
-        place = f"file:{quote(str(self._file))}?mode={mode}"
+        place = f"file://{quote(os.fsencode(self._file))}?mode={mode}"  # with an empty host: a path may begin with //
         connection = sqlite3.connect(place, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -245,6 +246,14 @@ class Postgresql:
         self.driver = psycopg
         self.creates = False
         said = dict(address.query)
+        known = {setting.keyword.decode() for setting in psycopg.pq.Conninfo.get_defaults()}
+        for name, _ in address.query:
+            if name not in known or [each for each, _ in address.query].count(name) > 1:
+                raise InputError(
+                    f"the address of a ledger in PostgreSQL sets {name!r}, which is no setting of a connection, or "
+                    "stands there twice",
+                    culprit=name,
+                )
         asked = said.pop("options", "")  # such as -csearch_path=..., which is kept
         options = (
             f"{asked} -c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={SILENCE}s "
@@ -259,7 +268,7 @@ class Postgresql:
             "dbname": address.database,
         }
         self._said: dict[str, Any] = {name: part for name, part in named.items() if part} | said
-        self._said |= {"options": options, "connect_timeout": "10"}
+        self._said |= {"options": options, "connect_timeout": "10", "client_encoding": "UTF8"}
 
     def connect(self) -> Any:  # noqa: ANN401
         """See :class:`Database`."""
@@ -299,8 +308,9 @@ class Driver:
     def __init__(self, database: Database, connection: Any) -> None:  # noqa: ANN401
         self.connection = connection
         self._database = database
-        self._cursor: Any = connection.cursor()
         self._lost = False
+        with self._speaking():
+            self._cursor: Any = connection.cursor()
 
     @property
     def database(self) -> str:

@@ -171,6 +171,8 @@ class Store:
         Raises:
             LedgerError: says so.
         """
+        if file.is_dir():
+            raise LedgerError(f"the ledger {self.place} is a folder; name a file in it", culprit=self.place)
         if file.exists() and file.stat().st_nlink > 1:
             raise LedgerError(
                 f"the ledger {self.place} is a file of two names (a hard link), under each of which charges of the "
@@ -235,11 +237,17 @@ def left_in_log(url: str) -> Path | None:
 def _address(url: str) -> Address:
     address = Address.parse(url)
     if address is None:
-        raise InputError(f"{url!r} is no address of a ledger; use sqlite:///FILE or postgresql://...")
+        said = "what is given" if "@" in url else repr(url)  # it may hold a password
+        raise InputError(
+            f"{said} is no address of a ledger; use sqlite:///FILE or postgresql://..., in which the characters "
+            "@ : / ? # % of a user or password are written %40 %3A %2F %3F %23 %25"
+        )
     if address.backend == "postgresql":
         return address
     if address.backend != "sqlite" or not address.database or ":memory:" in address.database:
-        raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {address.backend}", culprit=url)
+        raise InputError(f"a ledger lives in sqlite:///FILE or postgresql://..., not in {address.backend}")
+    if "\0" in address.database:
+        raise InputError("the name of a ledger's file holds a character that no file may have")
     if not _on_disk(address):
         raise InputError(
             "a ledger in memory forgets what was released; name a file: sqlite:///FILE, without parameters but "

@@ -195,9 +195,10 @@ class _End:
         if self.code is None:  # an error that Python itself will show
             return
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        except OSError:  # whoever reads is gone, which Python says in its own way
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:  # as where whoever started the program closed it
+                    stream.flush()
+        except (OSError, ValueError):  # whoever reads is gone, which Python says in its own way
             return
         os._exit(self.code)
 
