@@ -90,3 +90,13 @@ def test_the_code_speaks_the_words_of_the_field() -> None:
 def test_the_longest_test_files_are_there() -> None:
     root = SCRIPT.parent.parent
     assert [group for group in LONGEST if group != "spark" and not (root / group).is_file()] == []
+
+
+def test_names_of_tests_are_short_enough_to_be_read_in_a_list() -> None:
+    long = [
+        f"{file.name}: {node.name}"
+        for file in (SCRIPT.parent.parent / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) >= 80
+    ]
+    assert long == []

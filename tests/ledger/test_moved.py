@@ -125,7 +125,7 @@ def test_a_dataset_that_was_founded_anew_is_not_charged(url, ledger):
         assert len(list(other.journal())) == 2
 
 
-def test_a_dataset_that_was_founded_anew_is_not_charged_by_who_has_seen_no_entry_of_it(url, ledger):
+def test_a_dataset_founded_anew_is_not_charged_by_who_has_seen_no_entry_of_it(url, ledger):
     with pytest.raises(BudgetError):
         ask(ledger, charge=Charge(Fraction(2), Fraction(2), Fraction(0)))
     unfreeze(url)

@@ -169,7 +169,7 @@ def test_codes_that_are_to_stay_apart_never_share_a_group(monkeypatch, places):
         assert set(rare.groups) == set(range(rare.size))
 
 
-def test_rare_codes_share_a_group_with_those_of_their_cell_where_they_are_enough_together():
+def test_rare_codes_share_a_group_within_their_cell_where_they_are_enough_together():
     """Variance 1: three standard deviations of a count are 3, of two counts together 4.2, of three 5.2."""
     counts = np.array([90.0, 2.5, 2.5, 1.0, 0.5, 2.0, 2.0, -1.0, 50.0])
     blocks = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3])

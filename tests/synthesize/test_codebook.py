@@ -139,7 +139,7 @@ def test_a_codebook_that_is_too_large_is_not_looked_at(tmp_path, monkeypatch) ->
         read_codebook(tmp_path / "a.parquet")
 
 
-def test_a_release_of_a_version_that_kept_no_tables_says_what_was_measured_and_states_no_error() -> None:
+def test_a_release_of_a_version_that_kept_no_tables_states_no_error() -> None:
     book = load(SAVED / "aim.model").codebook
     assert book.measured
     assert all(column.worst is None for column in book.columns)

@@ -172,7 +172,7 @@ def test_a_pair_in_groups_may_be_off_by_all_of_a_group() -> None:
     assert pair_errors(table, (codes[0][:0], codes[1][:0]), 0.0).worst == 100 + reach
 
 
-def test_a_margin_is_that_of_the_table_that_tells_most_and_carries_the_noise_of_all_that_it_sums() -> None:
+def test_a_margin_is_of_the_table_that_tells_most_with_the_noise_of_its_cells() -> None:
     domain = Domain(
         (
             Integer(name="a", minimum=0, maximum=2, unknown=Unknown.DROP),
