@@ -17,6 +17,7 @@ import numpy as np
 from sfumato.anonymize.clustering import mondrian_cuts
 from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
+from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.space import Intervals, Partition, Space
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Integers, Microdata, Reals
@@ -200,7 +201,10 @@ def mondrian(
         if not rule.holds(Region(np.arange(len(data.counts)), data.counts)):
             wanted = " and ".join(map(str, request.criteria))
             raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=request.criteria)
-        partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], rule=rule)
+        if cut is Cut.GREEDY and all(isinstance(each, KAnonymity) for each in request.criteria):
+            partition = greedy_partition(space, least=rule.least)  # the same classes, many at once
+        else:
+            partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], rule=rule)
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
     return disclose(vault, request, keep, decide)

@@ -12,7 +12,7 @@ from time import monotonic
 
 import numpy as np
 
-from sfumato.anonymize.clustering.mondrian_cuts import Rule, greedy, partition
+from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth, Singles
 from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps, nearest_boxes
 from sfumato.anonymize.clustering.space import Group, Partition, Space
@@ -77,7 +77,7 @@ def first_division(space: Space, k: int) -> Division:
     if space.counts[others].sum() < k:
         home, others = np.zeros_like(home), np.arange(len(home))
     part = space.part(others, space.counts[others])
-    cut = partition(part, cutter=greedy, rule=Rule(k))
+    cut = greedy_partition(part, least=k)
     return divided(home, others[cut.tuples], cut.classes, cut.rows)
 
 

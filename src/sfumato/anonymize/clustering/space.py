@@ -42,6 +42,10 @@ class Scale(Protocol):
         """Whether a class with these codes (ascending rank) may be cut after each but the last."""
         ...
 
+    def levels_from_top(self, codes: Integers) -> Integers:
+        """Cells that ``cuts`` keep whole, level by level, the coarsest first: shape ``(levels, codes)``."""
+        ...
+
     def label(self, low: int, high: int) -> str:
         """Name of the cell from code ``low`` to code ``high``."""
         ...
@@ -83,6 +87,10 @@ class Intervals:
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
         """Anywhere."""
         return np.ones(len(codes) - 1, dtype=bool)
+
+    def levels_from_top(self, codes: Integers) -> Integers:
+        """Each code is a cell."""
+        return np.arange(len(codes))[None]
 
     def label(self, low: int, high: int) -> str:
         """The value, or ``low..high``."""
@@ -130,6 +138,10 @@ class HierarchyCells:
             if cells[0] != cells[-1]:
                 return np.asarray(cells[1:] != cells[:-1])
         return np.zeros(len(codes) - 1, dtype=bool)
+
+    def levels_from_top(self, codes: Integers) -> Integers:
+        """Cells of the hierarchy."""
+        return np.stack([level.cells[codes] for level in reversed(self.hierarchy.levels)])
 
     def label(self, low: int, high: int) -> str:
         """Name of the lowest common cell."""
