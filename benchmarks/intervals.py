@@ -27,9 +27,9 @@ import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.domain.predicate import All, Among
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.query import interval, linear_regression
+from sfumato.query import ReleaseInterval, interval, linear_regression
 from sfumato.query.question import Query, count, mean
-from sfumato.synthesize import NoisyTotal, SyntheticFile, aim, all_marginals, read_release
+from sfumato.synthesize import Limits, NoisyTotal, SyntheticFile, aim, all_marginals, read_release
 from sfumato.vault.vault import Vault
 
 CELLS = 4  # of each size, of every pair of attributes
@@ -104,28 +104,54 @@ def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault
     return sf.open(table, domain=domain, ledger=f"sqlite:///{folder / 'sample.ledger'}", limit=LOSS, create=True)
 
 
-def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> SyntheticFile:
+def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bounds: bool) -> SyntheticFile:
     """A release of a sample, as whoever is handed its file alone has it."""
     file = folder / "synthetic.parquet"
-    aim(opened(folder, domain, sample), loss=LOSS, total=NoisyTotal(), workload=all_marginals(2)).rows.write(file)
+    vault = opened(folder, domain, sample)
+    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=Limits(bounds=bounds))
+    made.rows.write(file)
     return read_release(file)
 
 
-def main(name: str, releases: int, most_columns: int) -> None:
-    """Print how often intervals held, by kind of question, and of the worst attribute."""
+def bounded(
+    asked: list[Fixed], answers: list[ReleaseInterval], sample: dict[str, np.ndarray]
+) -> list[tuple[bool, float, float]]:
+    """Of cells that no table holds: whether the bound held, its half-width, and the error of the file."""
+    found = []
+    for each, said in zip(asked, answers, strict=True):
+        if said.bound is not None and each.of is None:
+            truth, low, high = each.answer(sample), said.bound.low, said.bound.high
+            found.append((low <= truth <= high, (high - low) / 2, (said.model or 0.0) - truth))
+    return found
+
+
+def tell_bounds(outside: list[tuple[bool, float, float]]) -> None:
+    """Print how often bounds held, where there are any."""
+    if outside:
+        within, half, error = np.array(outside, dtype=float).T
+        print(f"Bounds of {len(outside)} cells that no table holds: {within.mean():.3f} held, half-width "
+              f"{half.mean():.4g}, error of the file {np.sqrt((error**2).mean()):.4g} (rms).")  # fmt: skip
+
+
+def main(name: str, releases: int, most_columns: int, *, bounds: bool) -> None:
+    """Print how often intervals held, by kind of question, and of the worst attribute; with ``bounds`` also how often
+    the bounds did of cells that no table holds.
+    """
     columns = dict(list(_census_data.load(name).items())[:most_columns])
     domain = described(columns)
     codes = {each: found for each, (found, _, _) in columns.items()}
     asked = questions(domain, codes, np.random.default_rng(1))
     held = defaultdict(list)  # by question: held in the sample, held in the population, half width, error of the model
+    outside: list[tuple[bool, float, float]] = []
     rows = len(next(iter(codes.values())))
     started = time.process_time()
     for seed in range(releases):
         drawn = np.random.default_rng(1000 + seed).integers(0, rows, rows)
         sample = {each: found[drawn] for each, found in codes.items()}
         with tempfile.TemporaryDirectory() as folder:
-            release = released(Path(folder), domain, sample)
+            release = released(Path(folder), domain, sample, bounds=bounds)
             answers = [interval(release, each.query) for each in asked]
+        outside += bounded(asked, answers, sample)
         for place, (each, found) in enumerate(zip(asked, answers, strict=True)):
             if found.table is None or found.population is None:
                 continue
@@ -154,6 +180,7 @@ def main(name: str, releases: int, most_columns: int) -> None:
     for kind, found in kinds.items():
         hits, beyond, half, error, _ = np.mean(np.array(found, dtype=float), axis=0)
         print(f"| {kind} | {len(found) / total[kind]:.0%} | {hits:.3f} | {beyond:.3f} | {half:.4g} | {error:.4g} |")
+    tell_bounds(outside)
     for which, word in ((0, "table"), (1, "population")):
         shares = {each: np.mean([one[which] for one in found]) for each, found in attributes.items()}
         worst = min(shares, key=shares.__getitem__)
@@ -210,4 +237,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "regression":
         regression(int(sys.argv[2]))
         sys.exit()
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 100, bounds="bounds" in sys.argv)

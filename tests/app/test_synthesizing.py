@@ -56,6 +56,8 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "histogram", "--way", "2"], "takes no --way"),
         (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
         (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, mst, aim, annealed"),
+        (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, aim"),
+        (["--bound-pairs"], "--method auto takes no --bound-pairs; --bound-pairs is for aim"),
         (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "take --rounds 3"),
         (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),
@@ -87,7 +89,7 @@ def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(workspace:
     assert told.startswith("Method: matrix")
 
 
-@pytest.mark.parametrize("method", ["aim", "mst", "annealed"])
+@pytest.mark.parametrize("method", ["aim", "mst", "annealed", "auto"])
 def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> None:
     children = ", ".join(str(age) for age in range(18))
     (workspace / "zeros.yaml").write_text(f"- {{attributes: [age, married], impossible: [[[{children}], yes]]}}\n")

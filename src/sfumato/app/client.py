@@ -168,9 +168,30 @@ class HttpClient:
         """The journal: a steward's whole, an analyst's own."""
         return cast("list[dict[str, Any]]", self._call("GET", f"/v1/datasets/{name}/journal")["entries"])
 
-    def release(self, name: str, *, method: str, attributes: Sequence[str] = (), **loss: Unpack[LossTerms]) -> str:
-        """Ask for a synthetic table in the background; returns the id of the job."""
-        body = _body(SynthesisFields, {"method": method, "attributes": list(attributes), **_with_loss(loss)})
+    def release(
+        self,
+        name: str,
+        *,
+        method: str,
+        attributes: Sequence[str] = (),
+        zeros: Sequence[Mapping[str, Any]] = (),
+        reuse: bool = True,
+        **loss: Unpack[LossTerms],
+    ) -> str:
+        """Ask for a synthetic table in the background; returns the id of the job.
+
+        Args:
+            name: of the dataset.
+            method: ``auto`` or ``histogram``.
+            attributes: of the histogram; all of them without.
+            zeros: rules for what is impossible, as a file of them has them, for ``auto``.
+            reuse: whether AIM may use what was released of the same table before.
+            loss: what it costs.
+        """
+        said: dict[str, Any] = {"method": method, "attributes": list(attributes)}
+        said |= {"zeros": [dict(rule) for rule in zeros]} if zeros else {}
+        said |= {} if reuse else {"reuse": False}
+        body = _body(SynthesisFields, {**said, **_with_loss(loss)})
         return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
 
     def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
@@ -189,6 +210,10 @@ class HttpClient:
     def rows(self, job: str) -> str:
         """The rows of a finished job, as CSV."""
         return self._send("GET", f"/v1/releases/{job}/rows", None, None).text
+
+    def parquet(self, job: str) -> bytes:
+        """The rows of a finished job as a Parquet file, with the codebook and noisy tables of a synthetic one."""
+        return self._send("GET", f"/v1/releases/{job}/rows?format=parquet", None, None).content
 
     def register(
         self,

@@ -68,7 +68,7 @@ def without_lock_and_check() -> FastAPI:
 def halting() -> FastAPI:
     """Halts its first background release for good before it is charged, or between the charge and the end."""
     step, file = os.environ[HALT].split(":", 1)
-    function = {"before the charge": "synthesized", "after the charge": "as_csv"}[step]
+    function = {"before the charge": "synthesized", "after the charge": "as_parquet"}[step]
     going_on = getattr(release_jobs, function)
 
     def halt(*arguments: object, **named: object) -> object:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import time
@@ -12,11 +13,17 @@ from fractions import Fraction
 
 import httpx
 import pytest
-from tests.app.http.serving import DOMAIN, ROWS, VISITS, write_visits
+from pyarrow import csv, parquet
+from tests.app.http.serving import DOMAIN, ROWS, VISITS, write_people, write_visits
 
+import sfumato as sf
+from sfumato import synthesize
 from sfumato.app.client import HttpClient, ServerError
 from sfumato.app.http.registry import Scope
+from sfumato.domain import parse
 from sfumato.errors import InputError
+from sfumato.query import count, interval
+from sfumato.synthesize import Codebook, read_codebook, read_release
 
 COUNT = "SELECT COUNT(*) FROM people"
 
@@ -388,11 +395,62 @@ def test_a_release_is_made_in_the_background_and_is_its_owners(server, analyst):
     assert len(lines) > ROWS / 2
     with server.client("nosy") as nosy:
         assert refusal(lambda: nosy.progress(job))["status"] == 404
+        assert refusal(lambda: nosy.parquet(job))["status"] == 404
+    assert refusal(lambda: analyst._send("GET", f"/v1/releases/{job}/rows?format=xml", None, None))["status"] == 422
     failed = analyst.release("people", method="auto", epsilon="50")
     while (state := analyst.progress(failed))["state"] not in ("done", "failed"):
         time.sleep(0.1)
     assert "budget" in state["note"]
     assert refusal(lambda: analyst.rows(failed))["type"] == "/problems/not-ready"
+
+
+def done(client, job):
+    deadline = time.monotonic() + 60
+    while (state := client.progress(job))["state"] not in ("done", "failed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert state["state"] == "done", state
+    return state["statement"]
+
+
+def test_rows_fetched_as_a_file_carry_what_the_file_of_the_command_carries(server, steward, tmp_path):
+    people = write_people(tmp_path / "people.parquet", seed=11)
+    steward.register("carried", source=str(people), domain=DOMAIN, limit="1")
+    job = steward.release("carried", method="histogram", epsilon="1")
+    statement = done(steward, job)
+    (tmp_path / "rows.parquet").write_bytes(steward.parquet(job))
+    book = read_codebook(tmp_path / "rows.parquet")
+    assert book.to_json() == Codebook.parse(json.dumps(statement["codebook"]).encode()).to_json()
+    assert book.journal_entry == statement["provenance"]["journal_entry"]
+    assert book.guarantee.text == statement["guarantee"]
+    alone = read_release(tmp_path / "rows.parquet")
+    assert interval(alone, count("sex = 'F'")).table is not None
+    assert csv.read_csv(io.BytesIO(steward.rows(job).encode())).num_rows == book.rows
+    # the same release by the command, of the same ledger: a repeat, with the same rows, codebook and tables
+    vault = sf.open(people, domain=parse(DOMAIN), ledger=server.url, dataset="carried")
+    again = synthesize.histogram(vault, loss=sf.Epsilon(1), total=synthesize.NoisyTotal())
+    assert again.cost == "nothing: asked and answered before"
+    again.rows.write(tmp_path / "again.parquet")
+    mine, theirs = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("rows", "again"))
+    assert mine.equals(theirs)
+    assert mine.schema.metadata == theirs.schema.metadata
+
+
+def test_rules_keep_impossible_rows_out_of_what_the_server_makes(steward, tmp_path):
+    people = write_people(tmp_path / "people.parquet", seed=12)
+    steward.register("ruled", source=str(people), domain=DOMAIN, limit="3")
+    rules = [{"if": {"age": "..30"}, "then": {"sex": ["F"]}}]
+    job = steward.release("ruled", method="auto", zeros=rules, reuse=False, epsilon="1")
+    parameters = done(steward, job)["provenance"]["parameters"]
+    assert parameters["zeros"]
+    assert parameters["limits"]["earlier"] is False
+    rows = csv.read_csv(io.BytesIO(steward.rows(job).encode())).to_pylist()
+    assert not [row for row in rows if row["age"] <= 30 and row["sex"] != "F"]
+    for bad in ([{"if": {"age": 999}, "then": {"sex": ["F"]}}], [{"if": {"nobody": 1}, "then": {"sex": ["F"]}}]):
+        refused = refusal(lambda bad=bad: steward.release("ruled", method="auto", zeros=bad, epsilon="1"))
+        assert refused["status"] == 422
+    refused = refusal(lambda: steward.release("ruled", method="histogram", zeros=rules, epsilon="1"))
+    assert "takes no rules" in refused["detail"]
 
 
 def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people, tmp_path):

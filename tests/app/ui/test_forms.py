@@ -77,6 +77,30 @@ def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ti
     assert spent(server) == before
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"method": "auto", "zeros": "- {if: {age: 999}, then: {sex: [F]}}"}, "age"),
+        ({"method": "auto", "zeros": "if: {age: 3}"}, "rules are a list in YAML"),
+        ({"method": "auto", "zeros": "- {"}, "the rules"),
+        ({"method": "histogram", "every": "true", "zeros": "- {if: {age: 3}, then: {sex: [F]}}"}, "takes no rules"),
+        ({"method": "histogram", "every": "true", "fresh": "true"}, "leave both to auto"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_refused_and_nothing_is_spent(server, post, fields, says):
+    before = spent(server)
+    status, text = post("/datasets/people/releases", epsilon="0.02", **fields)
+    assert status == 422
+    assert says in text
+    assert spent(server) == before
+
+
+def test_rules_are_taken_from_the_page(post):
+    rules = "- {if: {age: ..30}, then: {sex: [F]}}"
+    status, text = post("/datasets/people/releases", method="auto", epsilon="0.05", zeros=rules, fresh="true")
+    assert (status, "Table of people" in text) == (200, True)
+
+
 def test_a_histogram_of_all_attributes_is_made_where_that_is_ticked(post):
     status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", every="true")
     assert (status, "Table of people" in text) == (200, True)

@@ -211,6 +211,7 @@ _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward
 _ALWAYS = (401, 403, 413, 422, 500, 503)
 _OPEN = (413, 500)  # of operations that need no key
 _TEXTS = {"/metrics": "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
+_PARQUET = {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
 _BACKGROUND = ("/releases", "/anonymizations")
 _MEANINGS = {
     401: "No key, or one that opens nothing",
@@ -250,7 +251,8 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             if path.startswith("/v1/"):
                 operation["security"] = [{"key": []}]
             if path in _TEXTS:
-                operation["responses"]["200"]["content"] = {_TEXTS[path]: {"schema": {"type": "string"}}}
+                text = {_TEXTS[path]: {"schema": {"type": "string"}}}
+                operation["responses"]["200"]["content"] = text | (_PARQUET if path.endswith("/rows") else {})
             for status in _statuses(path, method):
                 operation["responses"][str(status)] = _response(status)
     return document

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.jobs import Job, Jobs, State
@@ -27,8 +27,12 @@ AT_ONCE = threading.Semaphore(1)  # one release a worker at a time: they need th
 MOST_OPEN = 8
 """Releases that one name may have waiting or under way, as each holds a thread."""
 
+Form: TypeAlias = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 Made: TypeAlias = tuple[dict[str, Any], bytes]
-"""The statement of a release, and its rows as CSV."""
+"""The statement of a release, and its rows as Parquet, with all that they carry."""
+
+_PARQUET = b"PAR1"
+_MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
@@ -66,13 +70,19 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 
 
 @router.get("/releases/{job_id}/rows")
-def rows(job_id: str, key: Anyone, worker: Worker) -> Response:
-    """The rows as CSV."""
+def rows(job_id: str, key: Anyone, worker: Worker, form: Form = "csv") -> Response:
+    """The rows: as CSV, or as a Parquet file, with the codebook and noisy tables of a synthetic release."""
     job = _owned(worker, job_id, key)
     found = worker.registry.jobs.rows(job.id) if job.state is State.DONE else None
     if found is None:
         raise RefusalError("not-ready", "The release is not ready", 409, "ask for its state first")
-    return Response(found, media_type="text/csv")
+    if not found.startswith(_PARQUET):  # an earlier version kept CSV
+        if form != "csv":
+            raise RefusalError(
+                "kept-as-csv", "These rows are kept as CSV", 409, "fetch them as CSV, or release them again"
+            )
+        return Response(found, media_type=_MEDIA[form])
+    return Response(found if form == "parquet" else as_csv(found), media_type=_MEDIA[form])
 
 
 def _owned(worker: Service, job_id: str, key: Key) -> Job:
@@ -135,21 +145,30 @@ def _alive(jobs: Jobs, job_id: str) -> Iterator[None]:
 
 
 def synthesized(vault: Vault, request: SynthesizeRequest) -> Made:
-    """A synthetic table."""
+    """A synthetic table; its codebook stands with the statement, and in the file of its rows."""
     made = request.release(vault)
-    return made.statement(), as_csv(made.rows)
+    return {**made.statement(), "codebook": made.codebook.to_json()}, as_parquet(made.rows)
 
 
 def anonymized(vault: Vault, wanted: Anonymization) -> Made:
     """An anonymised table; its facts (classes, suppressed rows, losses) stand with the statement."""
     made = wanted.release(vault)
-    return {**made.statement(), "facts": dict(made.facts)}, as_csv(made.rows)
+    return {**made.statement(), "facts": dict(made.facts)}, as_parquet(made.rows)
 
 
-def as_csv(rows: ReleasedRows) -> bytes:
-    """The rows as a file of CSV."""
-    from pyarrow import csv
+def as_parquet(rows: ReleasedRows) -> bytes:
+    """The rows as a Parquet file, with the metadata that the file of a command has."""
+    from pyarrow import parquet
 
     buffer = io.BytesIO()
-    csv.write_csv(rows.to_arrow(), buffer)
+    parquet.write_table(rows.to_arrow(), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def as_csv(file: bytes) -> bytes:
+    """A Parquet file as one of CSV."""
+    from pyarrow import csv, parquet
+
+    buffer = io.BytesIO()
+    csv.write_csv(parquet.read_table(io.BytesIO(file)), buffer)
     return buffer.getvalue()

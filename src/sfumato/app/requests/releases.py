@@ -49,13 +49,25 @@ class SynthesisFields(StrictModel):
     method: Literal["auto", "histogram"]
     loss: LossFields
     attributes: Annotated[list[Name], Field(max_length=64)] = []
+    zeros: Annotated[list[dict[str, Any]], Field(max_length=_MOST_NAMES)] = []
+    reuse: bool = True
 
     def read(self, domain: Domain) -> SynthesizeRequest:
         """The request.
 
+        ``zeros`` are rules for what is impossible, as a file of them has them; ``reuse`` lets AIM use what was released
+        of the same table before.
+
         Raises:
             InputError: auto is to take some attributes only, or an attribute is not in the domain.
+            QueryError: rules that do not fit the domain.
         """
+        from sfumato.synthesize.structural_zeros import read_zeros
+
+        if self.method != "auto" and (self.zeros or not self.reuse):
+            raise InputError("a histogram takes no rules and uses nothing that was released before; leave both to auto")
+        if self.zeros:
+            read_zeros(self.zeros, domain)
         if self.method == "auto" and self.attributes:
             raise InputError("auto takes all attributes; leave them out, or choose the histogram")
         for attribute in self.attributes:
@@ -65,6 +77,8 @@ class SynthesisFields(StrictModel):
             loss=self.loss,
             marginals=[self.attributes] if self.attributes else [],
             way=min(_WAY, len(domain)) if self.method == "auto" else None,
+            rules=self.zeros,
+            reuse=self.reuse,
         )
 
 
@@ -78,6 +92,7 @@ class SynthesizeRequest(StrictModel):
     rows: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
     zeros: Path | None = None
+    rules: list[dict[str, Any]] = []
     reuse: bool = True
     bound_pairs: bool = False
 
@@ -123,11 +138,12 @@ class SynthesizeRequest(StrictModel):
             SfumatoError: as the method says.
         """
         from sfumato import synthesize as methods
-        from sfumato.synthesize.structural_zeros import load_zeros
+        from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
 
         loss = self.loss.loss()
         total: RowCount = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
-        zeros = () if self.zeros is None else load_zeros(self.zeros, vault.domain)
+        rules = read_zeros(self.rules, vault.domain) if self.rules else ()
+        zeros = rules if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)
         limits = methods.Limits(earlier=self.reuse, bounds=self.bound_pairs)
         match self.method:

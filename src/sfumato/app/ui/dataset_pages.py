@@ -36,10 +36,12 @@ from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
 from sfumato.query.aggregate import Aggregate
 from sfumato.query.answer import NoisyValue
+from sfumato.strict_documents import read_yaml_texts
 
 _MORE = "with more, the error is smaller in proportion"
 _SHOWN = 50  # questions of the history
 _MOST_BARS = 100
+_MOST_RULES = 20_000  # characters
 _WHOLE = 1 - 1e-9  # of the width of the bounds: their ends are rounded
 
 Short = Annotated[str, Field(max_length=200)]
@@ -114,6 +116,8 @@ class SynthesisForm(BaseModel):
     method: Literal["auto", "histogram"]
     attributes: Chosen = []
     every: bool = False
+    zeros: Annotated[str, Field(max_length=_MOST_RULES)] = ""
+    fresh: bool = False
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
@@ -127,7 +131,22 @@ class SynthesisForm(BaseModel):
         if self.method == "histogram" and self.every == bool(self.attributes):
             raise InputError("tick the attributes of the histogram, or 'all of them'")
         loss = LossFields(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
-        return SynthesisFields(method=self.method, loss=loss, attributes=self.attributes)
+        rules = self._rules()
+        told = {"method": self.method, "loss": loss, "attributes": self.attributes, "zeros": rules}
+        return filled(SynthesisFields, told | ({"reuse": False} if self.fresh else {}))
+
+    def _rules(self) -> list[dict[str, object]]:
+        """The rules, as YAML.
+
+        Raises:
+            InputError: they are no list of rules.
+        """
+        if not self.zeros.strip():
+            return []
+        found = read_yaml_texts(self.zeros, name="the rules")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise InputError("rules are a list in YAML, such as '- {if: {age: 0..14}, then: {married: [no]}}'")
+        return found
 
 
 class AnonymizationForm(BaseModel):
