@@ -16,6 +16,8 @@ import pytest
 from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
+from sfumato.synthesize import read_codebook
+
 DOMAIN = """sfumato: 1
 unit: row
 attributes:
@@ -68,6 +70,20 @@ def test_options_that_a_method_would_ignore_are_refused_before_the_charge(argume
     before = {path.name for path in workspace.iterdir()}
     assert says in release(workspace, *RHO, *arguments, code=2).stderr
     assert {path.name for path in workspace.iterdir()} == before
+
+
+def test_bounds_of_pairs_are_said_where_they_were_asked_for(workspace: Path) -> None:
+    few = ("--rho", "0.5", "--method", "aim", "--way", "1")
+    told = release(workspace, *few, "--out", "a.parquet", "--ledger", "a.ledger").stdout
+    assert "pairs are modelled: their error is not known" in told
+    more = ("--bound-pairs", "--html", "b.html", "--model", "b.model")
+    told = release(workspace, *few, *more, "--out", "b.parquet", "--ledger", "b.ledger").stdout
+    assert "pairs are modelled: at most" in told
+    assert "modelled, \N{LESS-THAN OR EQUAL TO}" in (workspace / "b.html").read_text(encoding="utf-8")
+    sfumato("sample", "b.model", "--out", "c.parquet", "--copies", "2", cwd=workspace)
+    books = [read_codebook(workspace / name) for name in ("b.parquet", "c-1.parquet", "c-2.parquet")]
+    assert len({(book.journal_entry, book.guarantee.text, book.domain, book.measured) for book in books}) == 1
+    assert books[0].journal_entry == 1
 
 
 def test_auto_says_which_method_it_took_and_why(workspace: Path) -> None:

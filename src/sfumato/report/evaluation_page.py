@@ -130,7 +130,7 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
                 "U2 from floor (0) to other people (1)": scale,
                 "95 % of pairs are off by at most": result.most_pairs,
                 "worst pair is off by": result.worst_pair[0],
-                "worst pair": " x ".join(result.worst_pair[1:]),
+                "worst pair": " x ".join(result.worst_pair[1:]) if result.worst_pair[0] else None,
                 "largest change of an association": result.association_gap[0],
                 "largest change of a correlation": None if correlation is None else correlation[0],
                 "query error": result.query_error,

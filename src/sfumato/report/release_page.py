@@ -279,7 +279,8 @@ def _pairs(book: Codebook) -> Markup:
         'that a combination of two values is off by. {}</p><ul class="key">'
         '<li><span style="background:{}"></span>measured, weak</li>'
         '<li><span style="background:{}"></span>measured, strong</li>'
-        '<li><span class="hatched"></span>modelled: not measured for this release, error not known</li></ul>'
+        '<li><span class="hatched"></span>modelled: not measured for this release; '
+        "at most the share given is in a wrong cell, and where none is, the error is not known</li></ul>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Matrix of pairs">'
         '<table class="matrix"><thead><tr><td class="empty"></td>{}</tr></thead><tbody>{}</tbody></table></div>{}'
     ).format(
@@ -298,7 +299,8 @@ def _cell(pair: PairEntry | None) -> Markup:
     if pair is None:
         return Markup('<td class="modelled">modelled</td>')
     if not pair.measured:
-        return Markup('<td class="modelled">{:.2f}<small>modelled</small></td>').format(pair.strength)
+        known = "modelled" if pair.share is None else f"modelled, \N{LESS-THAN OR EQUAL TO} {pair.share}"
+        return Markup('<td class="modelled">{:.2f}<small>{}</small></td>').format(pair.strength, known)
     error = "measured" if pair.worst_of_values is None else f"\N{PLUS-MINUS SIGN}{_short(pair.worst_of_values)}"
     return Markup('<td style="background:{};color:{}">{:.2f}<small>{}</small></td>').format(
         _shade(pair.strength),

@@ -126,7 +126,7 @@ def evaluate(
             "U3": each.marginals[2],
             "95 % of pairs": each.most_pairs,
             "worst pair": each.worst_pair[0],
-            "of": " x ".join(each.worst_pair[1:]),
+            "of": " x ".join(each.worst_pair[1:]) if each.worst_pair[0] else None,
             "correlation": None if each.correlation_gap is None else each.correlation_gap[0],
             "query error": each.query_error,
             "learner": None if each.learning is None else each.learning[2],

@@ -178,10 +178,14 @@ def _errors(book: Codebook) -> str:
     if pairs:
         one = max(pairs, key=lambda pair: pair.worst_of_values or 0)
         lines.append(f"  values of measured pairs: {one.worst_of_values:,} rows, in {printable(crossed(one))}")
-    modelled = sum(not pair.measured for pair in book.pairs) + book.pairs_left_out
-    lines.append(
-        f"  {modelled:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: their error is not known"
-    )
+    modelled = [pair.misplaced for pair in book.pairs if not pair.measured]
+    bounds = [share for share in modelled if share is not None]
+    unknown, many = len(modelled) - len(bounds) + book.pairs_left_out, len(modelled) + book.pairs_left_out
+    said = "their error is not known"
+    if bounds:
+        said = f"at most {100 * max(bounds):.1f} % of the rows are in a wrong cell of one"
+        said += f", of {unknown:,} it is not known" if unknown else ""
+    lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
     return "\n".join(lines)
 
 
