@@ -63,7 +63,7 @@ def test_what_the_owner_has_to_look_at_is_said() -> None:
 
 
 def test_a_time_is_left_out_with_what_to_do() -> None:
-    moments = pa.array([0, 1], pa.timestamp("us"))
+    moments = pa.array([0, 1], pa.time64("us"))
     left_out = drafted(left_out=True, when=moments, known=["a", "b"])
     assert "years, days or hours" in left_out["when"]
 

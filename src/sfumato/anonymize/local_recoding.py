@@ -26,7 +26,7 @@ from sfumato.anonymize.release.decision import Decision, local_decision
 from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
 from sfumato.anonymize.search.lattice import check_criteria
 from sfumato.arguments import expect, expect_all, whole
-from sfumato.domain import Attribute, Categorical
+from sfumato.domain import Attribute, Categorical, Integer, Real
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.row_sampling import generator
@@ -276,8 +276,9 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     refuse_no_vault(vault)
     expect_all(quasi, str, "quasi-identifiers are a list of names")
     for name in quasi:
-        if isinstance(vault.domain[name], Categorical):
-            raise InputError(f"{name!r} has categories, which have no mean; use k_member", culprit=name)
+        if not isinstance(attribute := vault.domain[name], Integer | Real):
+            held = "categories" if isinstance(attribute, Categorical) else "dates"
+            raise InputError(f"{name!r} has {held}, which have no mean; use k_member", culprit=name)
     known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain))
     request = AnonymizationRequest("microaggregate", tuple(known), (KAnonymity(k),), "0", {})
 

@@ -1,6 +1,18 @@
 """What is publicly known about a table: its attributes, their cells, and what one person can change."""
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role, Unknown
+from sfumato.domain.attribute import (
+    Attribute,
+    Categorical,
+    Date,
+    Dated,
+    Integer,
+    Numeric,
+    Real,
+    Role,
+    Timestamp,
+    Unknown,
+)
+from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Grouping, Unit
 
@@ -9,11 +21,16 @@ __all__ = [
     "Attribute",
     "Categorical",
     "CsvFormat",
+    "Date",
+    "Dated",
     "Domain",
+    "Grain",
     "Grouping",
     "Integer",
+    "Numeric",
     "Real",
     "Role",
+    "Timestamp",
     "Unit",
     "Unknown",
     "dump",

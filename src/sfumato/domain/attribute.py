@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
 from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
@@ -25,7 +27,7 @@ class Unknown(StrEnum):
 
     CATEGORY = "category"  # it is counted in a cell of its own, the last
     DROP = "drop"  # the whole row is left out, for every attribute alike
-    CLAMP = "clamp"  # numbers only: moved to the nearest bound; a missing value drops the row
+    CLAMP = "clamp"  # numbers and dates only: moved to the nearest bound; a missing value drops the row
 
 
 class Role(StrEnum):
@@ -218,7 +220,135 @@ class Real:
         return (*cells, *_extra_labels(self))
 
 
-Attribute: TypeAlias = Categorical | Integer | Real
+@dataclass(frozen=True, kw_only=True)
+class Date:
+    """Days ``first .. last``, one cell a day, week (of ISO 8601), month, quarter or year.
+
+    The first and the last cell hold only the days from ``first`` and up to ``last``.
+
+    >>> born = Date(name="born", first=date(2023, 12, 30), last=date(2024, 2, 1), by=Grain.MONTH, unknown=Unknown.DROP)
+    >>> born.labels(), [str(day) for day in born.bounds(0)]
+    (('2023-12', '2024-01', '2024-02'), ['2023-12-30', '2023-12-31'])
+    """
+
+    name: str
+    first: date
+    last: date
+    by: Grain
+    unknown: Unknown
+    nullable: bool = False
+    role: Role | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_no_calendar(self)
+        if self.by is Grain.HOUR:
+            raise DomainError(
+                f"attribute {self.name!r} is a date, which has no hours; make it a timestamp", culprit=self
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """What a domain document says of it."""
+        return {"type": "date", **_period(self), **_rest(self)}
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        return self.periods[1] - self.periods[0] + 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    @property
+    def periods(self) -> tuple[int, int]:
+        """Numbers of the first and the last period of the grain."""
+        return self.by.of(self.first), self.by.of(self.last)
+
+    def bounds(self, code: int) -> tuple[date, date]:
+        """First and last day of a declared cell, both inclusive."""
+        period = self.periods[0] + code
+        last = self.by.first_day(period + 1) - timedelta(days=1)
+        return max(self.first, self.by.first_day(period)), min(self.last, last)
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The day that a declared cell begins with, as Python counts days, and the one after its last."""
+        low, high = self.bounds(code)
+        return low.toordinal(), high.toordinal() + 1
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        first, last = self.periods
+        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timestamp:
+    """Moments of the days ``first .. last``, as the clocks of a time zone show them: one cell an hour, day or longer.
+
+    A day has 24 cells of hours whatever is done to the clocks: what they show twice is in one cell, and what they skip
+    is in none unless the table says so.
+
+    >>> seen = Timestamp(name="seen", first=date(2026, 3, 29), last=date(2026, 3, 29), by=Grain.HOUR,
+    ...                  zone="Europe/Zurich", unknown=Unknown.DROP)
+    >>> seen.declared, seen.labels()[2], str(seen.bounds(2)[0])
+    (24, '2026-03-29T02', '2026-03-29 02:00:00')
+    """
+
+    name: str
+    first: date
+    last: date
+    by: Grain
+    zone: str
+    unknown: Unknown
+    nullable: bool = False
+    role: Role | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_no_calendar(self)
+        refuse_zone(self.name, self.zone)
+
+    def describe(self) -> dict[str, Any]:
+        """What a domain document says of it."""
+        return {"type": "timestamp", **_period(self), "zone": self.zone, **_rest(self)}
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        return self.periods[1] - self.periods[0] + 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    @property
+    def periods(self) -> tuple[int, int]:
+        """Numbers of the first and the last period of the grain."""
+        return self.by.of(self.first), self.by.of(self.last, 23)
+
+    def bounds(self, code: int) -> tuple[datetime, datetime]:
+        """What clocks show when a declared cell begins, and when the next one does."""
+        low, high = self.span(code)
+        return _shown(low), _shown(high)
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The same as seconds that a clock would have gone since the midnight of day 0."""
+        period = self.periods[0] + code
+        if self.by is Grain.HOUR:
+            return period * HOUR, (period + 1) * HOUR
+        low, high = self.by.first_day(period), self.by.first_day(period + 1)
+        return max(self.first, low).toordinal() * DAY, min(self.last.toordinal() + 1, high.toordinal()) * DAY
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        first, last = self.periods
+        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
+
+
+Numeric: TypeAlias = Integer | Real
+Dated: TypeAlias = Date | Timestamp
+Attribute: TypeAlias = Categorical | Integer | Real | Date | Timestamp
 
 
 def null_code(attribute: Attribute) -> int | None:
@@ -236,6 +366,14 @@ def _rest(attribute: Attribute) -> dict[str, Any]:
     return {"nullable": attribute.nullable, "unknown": attribute.unknown.value, **role}
 
 
+def _period(attribute: Dated) -> dict[str, Any]:
+    return {"first": attribute.first.isoformat(), "last": attribute.last.isoformat(), "by": attribute.by.value}
+
+
+def _shown(seconds: int) -> datetime:
+    return datetime.combine(date.fromordinal(seconds // DAY), time()) + timedelta(seconds=seconds % DAY)
+
+
 def _opened(attribute: Integer | Real) -> dict[str, Any]:
     return {} if attribute.typical is None else {"typical": attribute.typical}
 
@@ -251,10 +389,19 @@ def _refuse_untypical(attribute: Integer | Real) -> None:
         )
 
 
+def _refuse_no_calendar(attribute: Dated) -> None:
+    """Refuse a date without a name, days, grain or role."""
+    _named(attribute.name)
+    _refuse_no_role(attribute)
+    refuse_days(attribute.name, attribute.first, attribute.last)
+    if not isinstance(attribute.by, Grain):
+        raise DomainError(f"the cells of {attribute.name!r} are a Grain, such as Grain.MONTH", culprit=attribute)
+
+
 def _refuse_no_role(attribute: Attribute) -> None:
     if attribute.role is not None and not isinstance(attribute.role, Role):
         raise DomainError(f"the role of {attribute.name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
-    if attribute.role is Role.WEIGHT and (isinstance(attribute, Categorical) or attribute.minimum < 0):
+    if attribute.role is Role.WEIGHT and (not isinstance(attribute, Integer | Real) or attribute.minimum < 0):
         raise DomainError(
             f"{attribute.name!r} cannot be a weight: only a number from 0 on says how many a row stands for",
             culprit=attribute,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Role, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp, Unknown
+from sfumato.domain.calendar import Grain
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
@@ -110,6 +112,7 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
             "draft one with sfumato domain draft TABLE",
             culprit=document,
         )
+    document = _with_days(document)
     error = None if fits(document, schema()) else _first_error(document)
     if error is not None:
         place = error.json_path.removeprefix("$").lstrip(".")
@@ -126,6 +129,31 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         acceptance=Acceptance(**document["accepted"]) if "accepted" in document else None,
         hierarchies=_hierarchies(document, attributes, folder) if "hierarchies" in document else (),
     )
+
+
+def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
+    """The document with its days as text, as YAML has a type of its own for them.
+
+    Raises:
+        DomainError: a date without its first or last day, as drafts leave it.
+    """
+    bodies = document.get("attributes")
+    if not isinstance(bodies, dict):
+        return document
+    found = {}
+    for name, body in bodies.items():
+        found[name] = body
+        if not isinstance(body, dict) or body.get("type") not in ("date", "timestamp"):
+            continue
+        days = {key: body.get(key) for key in ("first", "last")}
+        if None in days.values():
+            raise DomainError(
+                f"attribute {name!r} still needs its first and its last day: write days that everybody knows the table "
+                "to be about, such as first: 2023-01-01",
+                culprit=name,
+            )
+        found[name] = body | {key: day.isoformat() for key, day in days.items() if isinstance(day, date)}
+    return document | {"attributes": found}
 
 
 def _hierarchies(
@@ -178,6 +206,12 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
                 typical=body.get("typical"),
                 role=role,
             )
+        case "date" | "timestamp" as kind:
+            days = {key: _day(name, body[key]) for key in ("first", "last")}
+            declared = {"name": name, **days, "by": Grain(body["by"]), "unknown": unknown, "nullable": nullable}
+            return (
+                Date(**declared, role=role) if kind == "date" else Timestamp(**declared, zone=body["zone"], role=role)
+            )
         case _:
             try:
                 typical = float(body["typical"]) if "typical" in body else None
@@ -185,6 +219,13 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
             except OverflowError:  # a whole number with some hundred digits
                 raise DomainError(f"attribute {name!r} has an edge or a typical value beyond 1.8e308") from None
             return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical, role=role)
+
+
+def _day(name: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise DomainError(f"attribute {name!r} has a first or last day that no calendar has: {text}") from None
 
 
 def _first_error(document: object) -> Any:  # noqa: ANN401 - an error of jsonschema, imported lazily
@@ -238,6 +279,8 @@ def _meets(value: Any, word: str, said: Any, rule: dict[str, Any]) -> bool:  # n
             return bool(len(value) >= said)
         case "maxLength", str():
             return bool(len(value) <= said)
+        case "pattern", str():
+            return re.search(said, value) is not None
         case "minItems", list():
             return bool(len(value) >= said)
         case "items", list():

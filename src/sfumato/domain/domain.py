@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all
-from sfumato.domain.attribute import Attribute, Role
+from sfumato.domain.attribute import Attribute, Date, Dated, Role, Timestamp
+from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.errors import DomainError
 
 if TYPE_CHECKING:
@@ -113,19 +114,39 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Cells by which rows are grouped: those of an attribute, or the coarser ones of a level of its hierarchy.
+    """Cells by which rows are grouped: those of an attribute, or coarser ones of a hierarchy or the calendar.
 
     Attributes:
-        name: as it is asked for: ``diag``, or ``chapter(diag)``.
+        name: as it is asked for: ``diag``, ``chapter(diag)`` or ``month(admitted)``.
         attribute: whose cells they are, or are made of.
         labels: one a cell.
         groups: of each code of the attribute its cell; None: its own.
+        calendar: the map that makes them of the periods of a date; None where none does.
     """
 
     name: str
     attribute: str
     labels: tuple[str, ...]
     groups: tuple[int, ...] | None = None
+    calendar: CalendarMap | None = None
+
+
+def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
+    """Whether a level is meant to be of the calendar: it is one, or there is nothing else that it could be."""
+    return not names or level.lower() in maps(attribute.by)
+
+
+def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
+    """The cells of a calendar map, after which those for missing and unknown values stay as they are."""
+    found = calendar_map(name, attribute.by, *attribute.periods)
+    beside = range(len(found.labels), len(found.labels) + attribute.size - attribute.declared)
+    return Grouping(
+        f"{name}({attribute.name})",
+        attribute.name,
+        (*found.labels, *attribute.labels()[attribute.declared :]),
+        (*found.cells, *beside),
+        found,
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +174,11 @@ class Domain:
     hierarchies: tuple[Hierarchy, ...] = ()
 
     def __post_init__(self) -> None:
-        expect_all(self.attributes, Attribute, "the attributes of a domain are a list of Categorical, Integer and Real")
+        expect_all(
+            self.attributes,
+            Attribute,
+            "the attributes of a domain are a list of Categorical, Integer, Real, Date, ...",
+        )
         object.__setattr__(self, "attributes", tuple(self.attributes))
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute", culprit=self)
@@ -244,10 +269,10 @@ class Domain:
         return None if found is None else found.align(attribute.labels())
 
     def grouping(self, name: str) -> Grouping:
-        """What ``diag`` or ``chapter(diag)`` group by; names of levels in upper or lower case.
+        """What ``diag``, ``chapter(diag)`` or ``month(admitted)`` group by; names of levels in upper or lower case.
 
         Raises:
-            DomainError: no such attribute, or none of its levels is called so.
+            DomainError: no such attribute, or none of its levels or calendar maps is called so.
         """
         if name in self:
             return Grouping(name, name, self[name].labels())
@@ -259,6 +284,9 @@ class Domain:
         hierarchy = self.hierarchy(of)
         names = () if hierarchy is None else hierarchy.level_names
         place = next((n for n, each in enumerate(names, start=1) if each.casefold() == level.casefold()), None)
+        attribute = self[of]
+        if isinstance(attribute, Date | Timestamp) and place is None and _maps(attribute, level, names):
+            return _calendar_grouping(attribute, level.lower())
         if hierarchy is None or place is None:
             has = f"; it has {', '.join(names)}" if names else ", which has no hierarchy in the domain"
             raise DomainError(f"no level {level!r} of {of!r}{has}", culprit=name)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain, Integer
+from sfumato.domain import Domain, Integer, Real
 from sfumato.domain import predicate as p
 from sfumato.domain.predicate import Predicate, named
 from sfumato.engine.cell_statements import even_width, fixed_bounds, holds, numeric
@@ -274,7 +274,7 @@ def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArr
     """Numbers for rows of which only the cells are known: the middle of the cell, NaN where it holds none."""
     found = {}
     for place, attribute in enumerate(domain):
-        if not isinstance(attribute, Categorical):
+        if isinstance(attribute, Integer | Real):
             numbers = np.full(attribute.size, np.nan)
             numbers[: attribute.declared] = [sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)]
             if attribute.typical is not None:

@@ -217,13 +217,14 @@ def numeric(domain: Domain, name: str) -> Integer | Real:
     """An attribute that has numbers.
 
     Raises:
-        QueryError: it is categorical.
+        QueryError: it has categories or dates.
         DomainError: there is none.
     """
     attribute = domain[name]
-    if isinstance(attribute, Categorical):
-        raise QueryError(f"attribute {name!r} is categorical and has no sum, mean or quantile", culprit=name)
-    return attribute
+    if isinstance(attribute, Integer | Real):
+        return attribute
+    held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
+    raise QueryError(f"attribute {name!r} {held} and has no sum, mean or quantile", culprit=name)
 
 
 def increasing(edges: Sequence[float]) -> list[float]:

@@ -55,6 +55,14 @@ class Dialect(Protocol):
         """A column as text that differs wherever its values do, in the engine's own spelling."""
         ...
 
+    def timestamp(self, column: Column) -> str:
+        """A column of time stamps as text of ISO 8601; with its distance to UTC where it holds moments."""
+        ...
+
+    def computed_once(self, select: str) -> str:
+        """A subquery that the engine does not write into each place where a column of it is named."""
+        ...
+
     def double(self, expression: str) -> str:
         """The expression as a 64-bit float, correctly rounded."""
         ...

@@ -16,8 +16,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
-from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
@@ -33,11 +34,24 @@ Tiles = tuple[int | float, ...]
 
 @dataclass(frozen=True)
 class Draft:
-    """A domain marked as a draft, the columns it leaves out with the reason, and those to look at with what to see."""
+    """A domain marked as a draft, the columns it leaves out with the reason, and those to look at with what to see.
+
+    ``dates`` are columns of dates, as a domain document describes them, but for their first and last day: these are
+    facts about people, so they are for the owner to write, and no domain has the dates before.  ``order`` are the
+    columns of both.
+    """
 
     domain: Domain
     left_out: dict[str, str]
     hints: dict[str, str]
+    dates: dict[str, dict[str, Any]]
+    order: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The document to edit: that of the domain, with the dates in their places."""
+        document = self.domain.describe()
+        bodies = document["attributes"] | self.dates
+        return document | {"attributes": {name: bodies[name] for name in self.order}}
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
     Raises:
         TableError: no column can be described.
     """
-    attributes, left_out, hints = [], {}, {}
+    attributes, left_out, hints, dates, order = [], {}, {}, {}, []
     profiles = table.profile(MOST_VALUES)
     people = people_of(profiles)
     for profile in profiles:
@@ -80,17 +94,55 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
                 f"{people.at_99:,} rows of each, and whoever has more is cut to as many"
             )
             continue
+        if profile.distinct and (body := _date(profile)) is not None:
+            dates[profile.column.name] = body
+            hints[profile.column.name] = _TO_WRITE[body["type"]]
+            if profile.dates is not None and profile.dates.others:
+                hints[profile.column.name] += (
+                    f"; {profile.dates.others:,} of its values are no dates of ISO 8601, such as 2023-12-31, and are "
+                    "counted as unknown"
+                )
+            order.append(profile.column.name)
+            continue
         drafted = _attribute(profile)
         if isinstance(drafted, str):
             left_out[profile.column.name] = drafted
         else:
+            order.append(profile.column.name)
             attributes.append(drafted)
             if hint := _hint(profile if profile.numbers is None else profile.numbers):
                 hints[profile.column.name] = hint
+    if dates and not attributes:
+        raise TableError(
+            f"there is nothing but dates ({', '.join(dates)}), whose first and last day are not for a program to read "
+            "off the table: write the domain by hand"
+        )
     if not attributes:
         raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
     unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
-    return Draft(Domain(tuple(attributes), unit=unit, draft=True, csv=csv), left_out, hints)
+    domain = Domain(tuple(attributes), unit=unit, draft=True, csv=csv)
+    return Draft(domain, left_out, hints, dates, tuple(order))
+
+
+_TO_WRITE = {
+    "date": "a date: write its first and its last day, days that everybody knows the table to be about, and take the "
+    "longest cells that answer your questions (by: day, week, month, quarter or year)",
+    "timestamp": "a time stamp: write its first and its last day, days that everybody knows the table to be about, the "
+    "zone whose clocks count, and take the longest cells that answer your questions (by: hour, day, ...)",
+}
+
+
+def _date(profile: Profile) -> dict[str, Any] | None:
+    """A column of dates without its days, as a domain document describes it; None of another column."""
+    missing = {"nullable": profile.missing > 0, "unknown": Unknown.CATEGORY.value}
+    open_days = {"first": None, "last": None}
+    match profile.column.kind if profile.dates is None else profile.dates.kind:
+        case ColumnKind.DATE:
+            return {"type": "date", **open_days, "by": Grain.MONTH.value, **missing}
+        case ColumnKind.TIMESTAMP:
+            return {"type": "timestamp", **open_days, "by": Grain.DAY.value, "zone": "UTC", **missing}
+        case _:
+            return None
 
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
@@ -141,12 +193,22 @@ def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
         if profile.values is None or {str(value) for value in profile.values} != set(map(str, attribute.values)):
             return None
         return f"{attribute.name} declares just the values that the table has: declare all that are possible"
+    if not isinstance(attribute, Integer | Real):
+        return _days_read_off(attribute, profile)
     numbers = profile if profile.numbers is None else profile.numbers
     ends = {"minimum": (attribute.minimum, numbers.minimum), "maximum": (attribute.maximum, numbers.maximum)}
     equal = [name for name, (declared, found) in ends.items() if declared == found]
     if not equal:
         return None
     return f"{attribute.name} has the {' and the '.join(equal)} of the table: declare bounds that everybody knows"
+
+
+def _days_read_off(attribute: Dated, profile: Profile) -> str | None:
+    ends = {"first": (attribute.first, profile.minimum), "last": (attribute.last, profile.maximum)}
+    equal = [name for name, (declared, found) in ends.items() if declared.isoformat() == str(found)[:10]]
+    if not equal:
+        return None
+    return f"{attribute.name} has the {' and the '.join(equal)} day of the table: declare days that everybody knows"
 
 
 def _attribute(profile: Profile) -> Attribute | str:
@@ -166,6 +228,11 @@ def _attribute(profile: Profile) -> Attribute | str:
         case ColumnKind.TEXT, _, _ if profile.numbers is not None:
             drafted = _attribute(profile.numbers)
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
+        case ColumnKind.TEXT, _, _ if profile.dates is not None:
+            return (
+                "it seems to hold dates that are not written as 2023-12-31: write them so (a day before a month, or "
+                "after it, is not for a program to guess), or leave it out"
+            )
         case ColumnKind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
         case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):

@@ -4,6 +4,7 @@
   unknown.  Text is compared byte by byte: case, blanks, leading zeros and Unicode form all matter.
 - A declared boolean is spelled true, True, TRUE or 1, and so for false.
 - Text is a number when it is spelled like one (``dialect.NUMBER``); anything else is unknown.
+- Dates and time stamps are read as ``date_encoding`` says, and clamped as numbers are.
 - Whole numbers only for integer attributes: 39 and 39.0, but 39.5 is unknown.  Under ``clamp`` what is
   out of bounds, infinity included, moves to the nearest bound; what is no such number drops the row.
 """
@@ -15,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
+from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Numeric, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
+from sfumato.engine import date_encoding
 from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import TableError
@@ -79,9 +81,23 @@ class Encoding:
             *rest,
         ]
         inner = f"SELECT {_listed(read + unit + carried)} FROM {relation}"
+        for step in self._numbered():
+            inner = f"SELECT read_rows.*, {_listed(step)} FROM ({self.dialect.computed_once(inner)}) AS read_rows"
+        if self._numbered():
+            inner = self.dialect.computed_once(inner)
         middle = f"SELECT {_listed(coded + rest)} FROM ({inner}) AS raw_rows"
         found = self.dialect.kept(f"({middle}) AS coded_rows", " AND ".join(kept))
         return f"SELECT {_listed(final)} FROM {found}"
+
+    def _numbered(self) -> list[list[tuple[str, str]]]:
+        """What is computed of dates before they are coded, step by step."""
+        steps = [
+            date_encoding.numbered(self.dialect, attribute, place)
+            for place, attribute in enumerate(self.domain)
+            if isinstance(attribute, Date | Timestamp)
+        ]
+        together = [[pair for each in parts for pair in each] for parts in zip(*steps, strict=True)]
+        return [step for step in together if step]
 
     def _unit(self) -> str:
         column = self.columns[self.domain.unit.column or ""]
@@ -95,6 +111,8 @@ class Encoding:
             found = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
             unknown = _or_null(unknown_code(attribute))
             return [(f"CASE WHEN {gone} THEN {_missing(attribute)} ELSE COALESCE({found}, {unknown}) END", f"c{place}")]
+        if isinstance(attribute, Date | Timestamp):
+            return [(gone, f"m{place}"), *date_encoding.read(self.dialect, column, attribute, place)]
         found = self.dialect.name(column.name) if self._exact(attribute) else number(self.dialect, column)
         return [(gone, f"m{place}"), (found, f"n{place}")]
 
@@ -107,7 +125,7 @@ class Encoding:
             return [(f"c{place}", f"c{place}")]
         value = f"n{place}"
         exact = self._exact(attribute)
-        low, high = (str(bound) if exact else real(bound) for bound in (attribute.minimum, attribute.maximum))
+        low, high = self._ends(attribute)
         inside = f"{value} >= {low} AND {value} <= {high}"
         if isinstance(attribute, Integer) and not exact:
             inside += f" AND {value} = FLOOR({value})"
@@ -127,11 +145,21 @@ class Encoding:
             (self.dialect.integer(kept) if isinstance(attribute, Integer) else kept, f"v{place}"),
         ]
 
+    def _ends(self, attribute: Numeric | Date | Timestamp) -> tuple[str, str]:
+        """The least and the greatest value of the declared cells."""
+        if isinstance(attribute, Date | Timestamp):
+            first, last = date_encoding.bounds(attribute)
+            return str(first), str(last)
+        written = str if self._exact(attribute) else real
+        return written(attribute.minimum), written(attribute.maximum)
+
     def _exact(self, attribute: Attribute) -> bool:
         """Whether an integer column meets an integer attribute, so that no number has to be a double."""
         return isinstance(attribute, Integer) and self.columns[attribute.name].kind is ColumnKind.INTEGER
 
-    def _cell(self, value: str, attribute: Integer | Real) -> str:
+    def _cell(self, value: str, attribute: Numeric | Date | Timestamp) -> str:
+        if isinstance(attribute, Date | Timestamp):
+            return date_encoding.cell(self.dialect, attribute, self.domain.index(attribute.name))
         if isinstance(attribute, Integer) and attribute.edges is None:
             return f"{self.dialect.integer(value)} - {attribute.minimum}".replace("- -", "+ ")
         edges = attribute.edges if isinstance(attribute, Integer) else attribute.edges[:-1]
@@ -199,9 +227,18 @@ def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
     elif isinstance(attribute, Categorical) and isinstance(attribute.values[0], str):
         kinds = {
             ColumnKind.TEXT,
+            ColumnKind.DATE,
             ColumnKind.INTEGER,
             ColumnKind.BOOLEAN,
         }  # reals are spelled differently on every engine
+    elif isinstance(attribute, Date | Timestamp):
+        kinds = {ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIMESTAMP}
+    if isinstance(attribute, Date) and column.moments:
+        raise TableError(
+            f"column {column.name!r} of type {column.type} holds moments, whose day depends on the zone; declare it as "
+            "a timestamp with a zone",
+            culprit=column,
+        )
     if column.kind not in kinds:
         raise TableError(
             f"column {column.name!r} of type {column.type} has no mapping to its attribute; "

@@ -35,22 +35,38 @@ class ColumnKind(StrEnum):
     BOOLEAN = "boolean"
     INTEGER = "integer"
     REAL = "real"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
     OTHER = "other"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its name, kind, the engine's own name of its type, and how numbers are spelled in text."""
+    """A column of the table: its name, kind, the engine's own name of its type, and how numbers are spelled in text.
+
+    Of a column of time stamps ``moments`` says that each is a point in time, rather than what some clock showed.
+    """
 
     name: str
     kind: ColumnKind
     type: str
     decimal: str = "."
     thousands: str = ""
+    moments: bool = False
 
 
 TILES = 32
 """Parts of equally many rows that a column of numbers is profiled in."""
+
+
+@dataclass(frozen=True)
+class DateProfile:
+    """The dates that a text column mostly holds: of what kind, ``TEXT`` where they are not written after ISO 8601, and
+    how many values are none.
+    """
+
+    kind: ColumnKind
+    others: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,7 @@ class Profile:
     different numbers than the limit, or further apart: a number that fills a part stands there twice.
     ``repeats`` say of a column whose values may name people how many of them have so many rows: pairs of rows and
     values, in order.
+    ``dates`` describe a text column that mostly holds dates, but not only such as ISO 8601 writes.
     """
 
     column: Column
@@ -76,6 +93,7 @@ class Profile:
     numbers: Profile | None = None
     tiles: tuple[int | float, ...] = ()
     repeats: tuple[tuple[int, int], ...] = ()
+    dates: DateProfile | None = None
 
 
 @dataclass(frozen=True)

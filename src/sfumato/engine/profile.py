@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.engine.date_encoding import DAYS, MOMENTS
 from sfumato.engine.dialect import NUMBER, Dialect, number, numeral, plain
-from sfumato.engine.port import TILES, Column, ColumnKind, Profile
+from sfumato.engine.port import TILES, Column, ColumnKind, DateProfile, Profile
 
 _Query = Callable[[str], Sequence[Sequence[Any]]]
 
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
 _CODE = "[+-]?0[0-9].*"
+_DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write days as time stamps
+_FOREIGN = (
+    "[0-9]{1,2}[./ -]([0-9]{1,2}|[A-Za-z]{3,9})[./ -]([0-9]{4}|[0-9]{2})([ T].*)?|"
+    "[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}.*"
+)
+_MOSTLY = 0.9  # of a column of dates are dates
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
 _BOOLEAN = f"{_TRUE}|false|False|FALSE"
@@ -55,9 +62,23 @@ class Profiler:
             profile = replace(profile, repeats=self._repeats(value))
         if kind is ColumnKind.REAL or (kind is ColumnKind.INTEGER and wide):
             return replace(profile, tiles=self._tiles(value, kind, finite))
+        if kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT and (dates := self._dates(column)) is not None:
+            return replace(profile, dates=dates)
         if values is None and kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT:
             return replace(profile, numbers=self._numbers(column, missing))
         return profile
+
+    def _dates(self, column: Column) -> DateProfile | None:
+        """The dates of a text column that mostly holds them, among them some that are none, or in another form."""
+        text = self.dialect.text(self.dialect.name(column.name))
+        counts = ", ".join(
+            f"COUNT(CASE WHEN {self.dialect.matches(text, pattern)} THEN 1 END)"
+            for pattern in (MOMENTS, _DAYS_ONLY, _FOREIGN)
+        )
+        ((held, moments, days, foreign),) = self.query(f"SELECT COUNT({text}), {counts} FROM {self.relation}")
+        if moments > _MOSTLY * held:
+            return DateProfile(ColumnKind.DATE if days == moments else ColumnKind.TIMESTAMP, held - moments)
+        return DateProfile(ColumnKind.TEXT, held - moments - foreign) if moments + foreign > _MOSTLY * held else None
 
     def _numbers(self, column: Column, missing: int) -> Profile | None:
         """The numbers of a text column that holds only a few distinct texts beside them."""
@@ -98,7 +119,9 @@ class Profiler:
                 return whole or (ColumnKind.REAL, value)
             case ColumnKind.BOOLEAN:
                 return ColumnKind.BOOLEAN, _boolean(name, name)
-            case ColumnKind.TEXT if not column.type.upper().startswith("DATE"):
+            case ColumnKind.TIMESTAMP:
+                return ColumnKind.TIMESTAMP, self.dialect.timestamp(column)
+            case ColumnKind.TEXT:
                 return self._holds(self._readings(column)) or (ColumnKind.TEXT, text)
             case _:
                 return column.kind, name if column.kind is ColumnKind.INTEGER else text
@@ -118,6 +141,8 @@ class Profiler:
             (ColumnKind.INTEGER, self.dialect.integer(value)): (text, matches(_WHOLE_REAL)),
             (ColumnKind.BOOLEAN, _boolean(true, name)): (text, boolean),
             (ColumnKind.REAL, value): (text, f"{matches(NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"),
+            (ColumnKind.DATE, text): (text, self.dialect.matches(text, _DAYS_ONLY)),
+            (ColumnKind.TIMESTAMP, text): (text, self.dialect.matches(text, MOMENTS)),
         }
 
     def _holds(self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]) -> tuple[ColumnKind, str] | None:

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.arguments import expect
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unknown
+from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
@@ -60,7 +61,11 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         return run
     if text[0] == "{" and text[-1] == "}":
         return _union(attribute, text[1:-1], labels)
-    leaves = None if isinstance(attribute, Categorical) else _numeric(attribute, text)
+    leaves = None
+    if isinstance(attribute, Integer | Real):
+        leaves = _numeric(attribute, text)
+    elif isinstance(attribute, Date | Timestamp):
+        leaves = _moment(attribute, text)
     if leaves is None and (other := unknown_code(attribute)) is not None:
         return frozenset([other])
     return leaves or None
@@ -83,6 +88,23 @@ def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> L
     members = [compatible(attribute, part, labels) for part in inside.split(",")]
     found = [member for member in members if member is not None]
     return frozenset().union(*found) if found and len(found) == len(members) else None
+
+
+def _moment(attribute: Dated, text: str) -> Leaves | None:
+    """The cell of a date, or of what a clock showed, as synthetic files and tables of Arrow write it."""
+    try:
+        shown = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if shown.tzinfo is not None:  # moments are for engines to place: here none is ever written
+        return None
+    period = attribute.by.of(shown.date(), shown.hour)
+    first, last = attribute.periods
+    if attribute.first <= shown.date() <= attribute.last:
+        return frozenset([period - first])
+    if attribute.unknown is Unknown.CLAMP:
+        return frozenset([0 if shown.date() < attribute.first else last - first])
+    return None
 
 
 def _numeric(attribute: Integer | Real, text: str) -> Leaves | None:
@@ -229,7 +251,7 @@ def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
         InputError: what is no attribute.
         TableError: the file cannot be read or none of its leaves is declared.
     """
-    expect(attribute, Categorical | Integer | Real, "a hierarchy is of an attribute, such as domain['age']")
+    expect(attribute, Attribute, "a hierarchy is of an attribute, such as domain['age']")
     table = _read_text(path)
     if not table.num_columns:
         raise TableError(f"the hierarchy {path} has no columns", culprit=attribute)

@@ -395,13 +395,14 @@ def numeric(domain: Domain, name: str) -> Integer | Real:
     """An attribute that has numbers.
 
     Raises:
-        QueryError: it is categorical.
+        QueryError: it has categories or dates.
         DomainError: there is none of that name.
     """
     attribute = domain[name]
-    if isinstance(attribute, Categorical):
-        raise QueryError(f"{name!r} is categorical: it can be counted, but has no sum, mean or quantile", culprit=name)
-    return attribute
+    if isinstance(attribute, Integer | Real):
+        return attribute
+    held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
+    raise QueryError(f"{name!r} {held}: it can be counted, but has no sum, mean or quantile", culprit=name)
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:

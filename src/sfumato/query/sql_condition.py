@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.domain import Domain
+from sfumato.domain import Date, Domain, Timestamp
+from sfumato.domain.calendar import known_part, known_period
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.privacy.loss import exact
@@ -20,6 +21,7 @@ _QUOTED = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
+_DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
 _MIRRORED = {
     Comparison.LESS: Comparison.GREATER,
     Comparison.AT_MOST: Comparison.AT_LEAST,
@@ -109,7 +111,8 @@ def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (
 
 
 def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """The level of a hierarchy that ``level(attribute)`` names; None where it is no function of such an attribute.
+    """The level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None where it is no
+    function of such an attribute.
 
     Functions that SQL knows are read so as well: nothing is ever computed.
 
@@ -120,16 +123,45 @@ def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN40
 
     if not isinstance(node, exp.Func) or isinstance(node, exp.AggFunc):
         return None
+    if isinstance(node, exp.Extract | exp.TimestampTrunc | exp.DateTrunc):
+        return _map_of(text, node, domain)
     given = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
     columns = [part for part in given if isinstance(part, exp.Expression)]
     of = name_of(columns[0], domain.names) if len(columns) == 1 else None
     if of is None:
         return None
-    if not isinstance(node, exp.Anonymous) and all(hierarchy.attribute != of for hierarchy in domain.hierarchies):
+    dated = of in domain and isinstance(domain[of], Date | Timestamp)
+    known = dated or any(hierarchy.attribute == of for hierarchy in domain.hierarchies)
+    if not isinstance(node, exp.Anonymous) and not known:
         return None
     name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
     try:
         return domain.grouping(f"{name}({of})").name
+    except SfumatoError as error:
+        raise refuse(text, node, str(error)) from None
+
+
+def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlglot's own)
+    """The calendar map that ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)`` is.
+
+    Raises:
+        QueryError: it is none.
+    """
+    from sqlglot import exp
+
+    extracts = isinstance(node, exp.Extract)
+    part, of = (node.this, node.expression) if extracts else (node.args["unit"], node.this)
+    name = name_of(of, domain.names)
+    if name is None or name not in domain:
+        raise refuse(text, of, "name an attribute; expressions are not part of the subset")
+    attribute = domain[name]
+    if not isinstance(attribute, Date | Timestamp):
+        raise refuse(text, of, f"{name!r} is no date; only of dates there are parts and periods")
+    if node.args.get("zone"):
+        raise refuse(text, node, "the domain says in which zone the clock is read")
+    try:
+        asked = part.name.lower()
+        return domain.grouping(f"{known_part(attribute.by, asked) if extracts else known_period(asked)}({name})").name
     except SfumatoError as error:
         raise refuse(text, node, str(error)) from None
 
@@ -241,6 +273,8 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
             return -number(text, inner)
         case exp.Boolean(this=value):
             return bool(value)
+        case exp.Cast(this=exp.Literal() as inner) if inner.is_string and node.is_type(*_DATES):
+            return str(inner.this)
         case exp.Null():
             raise refuse(text, node, "nothing compares with NULL; write IS NULL")
         case exp.Column():

@@ -15,12 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import MAXYEAR, date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from sfumato.domain import Attribute, Categorical, Domain, Grouping, Integer, Unknown
+from sfumato.domain import (
+    Attribute,
+    Categorical,
+    Date,
+    Dated,
+    Domain,
+    Grain,
+    Grouping,
+    Integer,
+    Numeric,
+    Real,
+    Timestamp,
+    Unknown,
+)
 from sfumato.domain.attribute import EXTRA, null_code, unknown_code
+from sfumato.domain.calendar import DAY, HOUR, CalendarMap
 from sfumato.domain.predicate import All, Among, Any, Fold, Not, Predicate
 from sfumato.errors import QueryError
 
@@ -102,11 +117,15 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
             so that the table cannot say how many rows of the cell meet the condition.
     """
     attribute, level = _attribute(domain, name)
+    if level is not None and level.calendar is not None:
+        return _in_map(attribute, level, level.calendar, how, literal)
     if level is not None:
         return _in_level(attribute, level, how, literal)
     if isinstance(attribute, Categorical):
         return _categorical(attribute, how, literal)
-    if isinstance(literal, bool) or not isinstance(literal, Fraction):
+    if isinstance(attribute, Date | Timestamp):
+        literal = _moment(attribute, name, literal)
+    elif isinstance(literal, bool) or not isinstance(literal, Fraction):
         raise QueryError(f"{name!r} holds numbers; compare it with a number", culprit=literal)
     true: set[int] = set()
     false: set[int] = set()
@@ -116,6 +135,83 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
             raise QueryError(_cut(attribute, code), culprit=literal)
         (true if holds else false).add(code)
     return Condition(Among(name, frozenset(true)), Among(name, frozenset(false)))
+
+
+def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:
+    """A date as Python counts days, or a time stamp as seconds: what the cells of the attribute are of.
+
+    Raises:
+        QueryError: the literal is none, or is finer than the attribute.
+    """
+    shown = _clock(literal)
+    if shown is None:
+        form = "a date, such as DATE '2023-03-01'"
+        form += " or TIMESTAMP '2023-03-01 08:00', without a zone" if isinstance(attribute, Timestamp) else ""
+        raise QueryError(f"{name!r} holds dates; compare it with {form}", culprit=literal)
+    if isinstance(attribute, Timestamp):
+        return _seconds(shown)
+    if shown.time() != time():
+        raise QueryError(f"{name!r} holds days, which are compared with dates without a time", culprit=literal)
+    return Fraction(shown.toordinal())
+
+
+def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comparison, literal: Literal) -> Condition:
+    """What a calendar map says, by its labels or numbers; of a missing or unknown date nothing is known.
+
+    Longer periods are compared by their first moment, as ``DATE_TRUNC`` makes them, years by their number too.
+    """
+    if isinstance(literal, str) and literal in found.labels:
+        wanted = Fraction(found.numbers[found.labels.index(literal)])
+    elif found.grain is not None:
+        wanted = _beginning(level, found.grain, how, literal)
+    elif isinstance(literal, Fraction):
+        wanted = literal
+    else:
+        raise QueryError(
+            f"{level.name} is a number, from {min(found.numbers)} to {max(found.numbers)}", culprit=literal
+        )
+    negated = how in _NEGATED
+    holds = _HOLDS[_NEGATED[how] if negated else how]
+    met = [holds(Fraction(number), wanted) != negated for number in found.numbers]
+    true = frozenset(code for code, cell in enumerate(found.cells) if met[cell])
+    return Condition(Among(attribute.name, true), Among(attribute.name, frozenset(range(len(found.cells))) - true))
+
+
+def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal) -> Fraction:
+    """When the period begins that a literal names, as seconds.
+
+    Raises:
+        QueryError: it names none.
+    """
+    if grain is Grain.YEAR and isinstance(literal, Fraction):
+        if literal.denominator == 1 and 1 <= literal <= MAXYEAR:
+            return Fraction(date(int(literal), 1, 1).toordinal() * DAY)
+        raise QueryError(f"{level.name} is compared with a year", culprit=literal)
+    shown = _clock(literal)
+    if shown is None:
+        said = f"compare {level.name} with one of its cells, such as {level.labels[0]!r}, or with a date"
+        if grain is Grain.MONTH:
+            said += f"; the month of the year is EXTRACT(MONTH FROM {level.attribute})"
+        raise QueryError(said, culprit=literal)
+    hour = shown.hour if grain is Grain.HOUR else 0
+    begins = datetime.combine(grain.first_day(grain.of(shown.date(), hour)), time(hour))
+    if how in (Comparison.EQUAL, Comparison.UNEQUAL) and begins != shown:
+        raise QueryError(f"no {grain} of {level.attribute} begins then, but one at {begins}", culprit=literal)
+    return _seconds(shown)
+
+
+def _clock(literal: Literal) -> datetime | None:
+    """What a literal says that a clock shows; None where it does not."""
+    try:
+        shown = datetime.fromisoformat(literal) if isinstance(literal, str) else None
+    except ValueError:
+        return None
+    return None if shown is None or shown.tzinfo is not None else shown
+
+
+def _seconds(shown: datetime) -> Fraction:
+    whole = shown.toordinal() * DAY + shown.hour * HOUR + shown.minute * 60 + shown.second
+    return whole + Fraction(shown.microsecond, 10**6)
 
 
 def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
@@ -188,9 +284,8 @@ def _decided(attribute: Attribute, code: int, how: Comparison, literal: Fraction
         holds = _decided(attribute, code, _NEGATED[how], literal)
         return None if holds is None else not holds
     assert not isinstance(attribute, Categorical)
-    low, high = (Fraction(bound) for bound in attribute.bounds(code))
-    last = code == attribute.declared - 1
-    closed = isinstance(attribute, Integer) or last
+    low, high = _ends(attribute, code)
+    closed = _closed(attribute, code)
     if how is Comparison.EQUAL:
         if literal < low or literal > high or (literal == high and not closed):
             return False
@@ -203,11 +298,27 @@ def _decided(attribute: Attribute, code: int, how: Comparison, literal: Fraction
     return None if first else False
 
 
+def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
+    """The least and the greatest value of a cell, or where the next one begins; dates as :func:`_moment` has them."""
+    if isinstance(attribute, Date):
+        first, after = attribute.span(code)
+        return Fraction(first), Fraction(after - 1)
+    low, high = attribute.span(code) if isinstance(attribute, Timestamp) else attribute.bounds(code)
+    return Fraction(low), Fraction(high)
+
+
+def _closed(attribute: Numeric | Dated, code: int) -> bool:
+    """Whether the greatest value is in the cell."""
+    last = isinstance(attribute, Real) and code == attribute.declared - 1
+    return isinstance(attribute, Integer | Date) or last
+
+
 def _cut(attribute: Attribute, code: int) -> str:
     assert not isinstance(attribute, Categorical)
     shown = ", ".join(f"{attribute.bounds(cell)[0]}" for cell in range(attribute.declared)[:40])
-    kind = "cells start" if isinstance(attribute, Integer) else "cells, which hold their left end only, start"
-    beyond = "" if attribute.unknown is not Unknown.CLAMP else f"; the last ends with {attribute.maximum}"
+    kind = "cells start" if isinstance(attribute, Integer | Date) else "cells, which hold their left end only, start"
+    clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
+    beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""
     return (
         f"this cuts the cell {attribute.labels()[code]} of {attribute.name!r}: its {kind} at {shown}{beyond}; "
         "compare at such an edge"
@@ -326,7 +437,7 @@ def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
         last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
         for start, end in zip(first, last, strict=True):
             low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
-            between = "to" if isinstance(attribute, Integer) else "to below"
+            between = "to" if isinstance(attribute, Integer | Date) else "to below"
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)
     yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= attribute.declared)

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain import Domain, Integer, Real
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.interface import Mechanisms
@@ -53,7 +53,7 @@ class Position:
 
 def wide(domain: Domain) -> list[Integer | Real]:
     """The attributes with a cell of more than one number."""
-    return [attribute for attribute in domain if not isinstance(attribute, Categorical) and _holds_several(attribute)]
+    return [attribute for attribute in domain if isinstance(attribute, Integer | Real) and _holds_several(attribute)]
 
 
 def share(domain: Domain) -> Fraction:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer
+from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.noise import DiscreteGaussian
@@ -167,7 +167,9 @@ def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[N
 
 
 def _run(attribute: Attribute, first: int, last: int) -> str:
-    assert not isinstance(attribute, Categorical)
+    if not isinstance(attribute, Integer | Real):
+        labels = attribute.labels()
+        return labels[first] if first == last else f"{labels[first]}..{labels[last]}"
     low, high = attribute.bounds(first)[0], attribute.bounds(last)[1]
     if isinstance(attribute, Integer):
         return f"{low}..{high}"
@@ -306,7 +308,7 @@ def _not_for(
 def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
     """What the domain or rules put into the rows, or kept out of them, without a look at the table."""
     for attribute in domain:
-        if not isinstance(attribute, Categorical) and attribute.typical is not None:
+        if isinstance(attribute, Integer | Real) and attribute.typical is not None:
             yield (
                 f"How far values of {attribute.name} go beyond {attribute.labels()[attribute.declared - 1]}: that cell "
                 f"is open, and every row of it was given {attribute.typical}."

@@ -157,7 +157,7 @@ def begin(
     ]
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*counted, *observations])
     for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
-        if not isinstance(attribute, Categorical):
+        if isinstance(attribute, Integer | Real):
             coarsenings[attribute.name], observations[index] = _with_tails(
                 attribute, coarsenings[attribute.name], measurement, observations[index]
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
+from sfumato.domain import Attribute, Categorical, Date, Dated, Domain, Integer, Numeric, Real, Timestamp
 from sfumato.domain.attribute import null_code, unknown_code
+from sfumato.domain.calendar import DAY
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, restore_tables, tables_payload
@@ -248,7 +250,9 @@ def to_arrow(
 ) -> pa.Table:
     """Rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
 
-    Numbers are drawn evenly from their cells, or about the mean ``positions`` that were measured.
+    Numbers are drawn evenly from their cells, or about the mean ``positions`` that were measured.  A date is the first
+    day of its cell, a time stamp the first moment: nothing finer than the cells is measured, and an even draw would put
+    admissions on Sundays and at night as if it were known.
     """
     held = positions or {}
     return pa.table(
@@ -262,7 +266,7 @@ def to_arrow(
 def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator, position: Position | None) -> pa.Array:
     declared = codes < attribute.declared
     inside = np.where(declared, codes, 0)
-    if not isinstance(attribute, Categorical) and attribute.typical is not None:
+    if isinstance(attribute, Integer | Real) and attribute.typical is not None:
         return _opened(attribute, _column(replace(attribute, typical=None), codes, random, position), codes)
     moved = 0.0 if position is None else position.followed
     if moved and isinstance(attribute, Integer | Real):
@@ -280,6 +284,10 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
             edges = np.array(attribute.edges)
             drawn = random.uniform(edges[:-1][inside], edges[1:][inside])
             return pa.array(drawn, pa.float64(), mask=~declared)
+        case Date() | Timestamp():
+            kind = pa.date32() if isinstance(attribute, Date) else pa.timestamp("s")
+            starts = pa.array([attribute.bounds(code)[0] for code in range(attribute.declared)], kind)
+            return starts.take(pa.array(inside, mask=~declared))
 
 
 def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:
@@ -320,15 +328,34 @@ def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]
         codes = numbers[np.asarray(kept.is_valid())][places]
         wrong = (places < 0) & ~empty
     else:
-        if values.type not in (pa.int64(), pa.float64()):
-            raise _odd(attribute)
-        numbers = np.asarray(pc.fill_null(values, attribute.minimum), dtype=np.float64)
-        starts = np.array([attribute.bounds(code)[0] for code in range(attribute.declared)], dtype=np.float64)
+        numbers, starts, (least, most) = _ordered(attribute, values)
         codes = np.clip(np.searchsorted(starts, numbers, side="right") - 1, 0, attribute.declared - 1)
-        wrong = ~((numbers >= attribute.minimum) & (numbers <= attribute.maximum)) & ~empty  # NaN is neither
+        wrong = ~((numbers >= least) & (numbers <= most)) & ~empty  # NaN is neither
     if wrong.any() or (empty.any() and nothing is None):
         raise _odd(attribute)
     return np.where(empty, -1 if nothing is None else nothing, codes)
+
+
+def _ordered(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
+    """Numbers of a column, those that the cells of its attribute begin with, and the least and the greatest declared.
+
+    Dates are numbers as the spans of cells have them, whatever parts of a second a file counts in.
+    """
+    codes = range(attribute.declared)
+    if isinstance(attribute, Integer | Real):
+        if values.type not in (pa.int64(), pa.float64()):
+            raise _odd(attribute)
+        numbers = np.asarray(pc.fill_null(values, attribute.minimum), dtype=np.float64)
+        starts = np.array([attribute.bounds(code)[0] for code in codes], dtype=np.float64)
+        return numbers, starts, (attribute.minimum, attribute.maximum)
+    days = isinstance(attribute, Date)
+    if not (pa.types.is_date32(values.type) if days else pa.types.is_timestamp(values.type)):
+        raise _odd(attribute)
+    whole = values.cast(pa.int32() if days else pa.timestamp("s"), safe=False).cast(pa.int64())
+    since = date(1970, 1, 1).toordinal() * (1 if days else DAY)
+    spans = np.array([attribute.span(code) for code in codes])
+    moments = np.asarray(pc.fill_null(whole, 0), dtype=np.int64) + since
+    return moments, spans[:, 0], (int(spans[0, 0]), int(spans[-1, 1]) - 1)
 
 
 def _odd(attribute: Attribute) -> InputError:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect_all
-from sfumato.domain import Categorical, Domain, Integer
+from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import InfeasibleError, InputError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
@@ -317,7 +317,7 @@ def _stretch(attribute: Attribute, item: object) -> slice | list[int]:
             f"{attribute.name} has no cell {item!r}; 'sfumato domain show DOMAIN --cells {attribute.name}' lists them",
             culprit=item,
         )
-    ends = _declared_range if isinstance(attribute, Categorical) else _number_range
+    ends = _number_range if isinstance(attribute, Integer | Real) else _declared_range
     start, stop = ends(attribute, first, last)
     if start >= stop:
         raise QueryError(f"the range {text} holds no cell of {attribute.name}", culprit=item)
@@ -338,7 +338,7 @@ def _declared_range(attribute: Attribute, first: str, last: str) -> tuple[int, i
 
 def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int]:
     """The cells between two numbers, the last of whole numbers included; it may end beyond the bounds."""
-    assert not isinstance(attribute, Categorical)
+    assert isinstance(attribute, Integer | Real)
     try:
         low = Fraction(first) if first else Fraction(attribute.minimum)
         high = Fraction(last) if last else Fraction(attribute.maximum)

@@ -46,10 +46,10 @@ def draft(
     somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
     is written, and every command that is given the domain reads the file so.
     """
-    from sfumato.domain import dump
     from sfumato.engine.domain_fit import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import shown
+    from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
@@ -57,7 +57,7 @@ def draft(
     with working(f"Reading {shown(table)}"):
         written = options.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
-    text = dump(drafted.domain)
+    text = write_yaml(drafted.document())
     for told in written.remarks:
         remark(f"{shown(table)}: {told}; the draft says so under 'csv'.")
     for name, reason in drafted.left_out.items():
@@ -158,7 +158,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a domain: attributes, their cells, the unit of privacy."""
-    from sfumato.domain import Categorical, load
+    from sfumato.domain import Integer, Real, load
 
     domain = load(path)
     if cells is not None:
@@ -181,7 +181,7 @@ def show(
     said += [
         f"Open last cell of {attribute.name}: rows of it are given {attribute.typical}"
         for attribute in domain
-        if not isinstance(attribute, Categorical) and attribute.typical is not None
+        if isinstance(attribute, Integer | Real) and attribute.typical is not None
     ]
     text = "\n".join(
         [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *said]

@@ -30,7 +30,7 @@ from sfumato.app.requests.queries import (
 )
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page, refused
-from sfumato.domain import Categorical, Domain
+from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.errors import InputError, QueryError
 from sfumato.privacy.loss import Epsilon, plain
 from sfumato.query import Answer
@@ -281,7 +281,7 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
 
 def numbers(domain: Domain) -> tuple[str, ...]:
     """Attributes that have sums, means and quantiles."""
-    return tuple(attribute.name for attribute in domain if not isinstance(attribute, Categorical))
+    return tuple(attribute.name for attribute in domain if isinstance(attribute, Integer | Real))
 
 
 def preview(loaded: Loaded, form: QuestionForm) -> dict[str, Any]:

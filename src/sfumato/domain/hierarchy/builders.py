@@ -7,7 +7,8 @@ from datetime import date
 from enum import StrEnum
 from itertools import pairwise
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer
+from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Timestamp
+from sfumato.domain.calendar import Grain, calendar_map, maps
 from sfumato.domain.hierarchy.levels import TOP, Hierarchy
 from sfumato.errors import DomainError
 
@@ -150,7 +151,8 @@ def mapping(attribute: str, steps: Sequence[Mapping[str, str]]) -> Hierarchy:
 def draft(attribute: Attribute) -> Hierarchy:
     """A first hierarchy from the declared domain alone, for its owner to edit.
 
-    Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins by neighbours, categories are flat.
+    Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins by neighbours, dates by the calendar;
+    categories are flat.
     Labels name declared values only: where the domain ends at 99, the last interval of 40 is called 80..99.
     """
     if isinstance(attribute, Integer) and attribute.edges is None:
@@ -163,9 +165,24 @@ def draft(attribute: Attribute) -> Hierarchy:
 
         return _intervals(attribute.name, range(attribute.minimum, attribute.maximum + 1), widths, label)
     labels = attribute.labels()[: attribute.declared]
+    if isinstance(attribute, Date | Timestamp):
+        return _calendar(attribute)
     if isinstance(attribute, Categorical):
         return flat(attribute.name, labels)
     return order(attribute.name, labels, fanout=2)
+
+
+def _calendar(attribute: Dated) -> Hierarchy:
+    """The longer periods that those of a date make up: of hours or days weeks are none, as months cut them."""
+    grains = [grain for grain in (Grain.DAY, Grain.MONTH, Grain.QUARTER, Grain.YEAR) if grain is not attribute.by]
+    found = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
+    kept = [each for each in found if len(each.labels) > 1]
+    if not kept:
+        return order(attribute.name, attribute.labels()[: attribute.declared], fanout=2)
+    columns = [[each.labels[cell] for cell in each.cells] for each in kept]
+    labels = attribute.labels()[: attribute.declared]
+    rows = [[*row, TOP] for row in zip(labels, *columns, strict=True)]
+    return Hierarchy.from_rows(attribute.name, rows, names=[each.name for each in kept])
 
 
 def _intervals(attribute: str, values: range, widths: Sequence[int], label: Callable[[int, int], str]) -> Hierarchy:

@@ -171,8 +171,11 @@ def _translated(error: Exception, title: str) -> TableError | EngineError:
     return EngineError(f"DuckDB failed over {title}: {type(error).__name__}", culprit=title)
 
 
+_MOMENTS = "TIMESTAMP WITH TIME ZONE"
 _KINDS = {
-    **dict.fromkeys(("VARCHAR", "ENUM", "UUID", "DATE", '"NULL"'), ColumnKind.TEXT),
+    **dict.fromkeys(("VARCHAR", "ENUM", "UUID", '"NULL"'), ColumnKind.TEXT),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", _MOMENTS), ColumnKind.TIMESTAMP),
+    "DATE": ColumnKind.DATE,
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), ColumnKind.INTEGER),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), ColumnKind.INTEGER),
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), ColumnKind.REAL),
@@ -199,6 +202,14 @@ class DuckDialect:
     def telling(self, column: Column) -> str:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
+
+    def timestamp(self, column: Column) -> str:
+        """Its text, which says how far from UTC the session's clock is where it holds moments."""
+        return self.text(self.name(column.name))
+
+    def computed_once(self, select: str) -> str:
+        """It computes each column once."""
+        return select
 
     def double(self, expression: str) -> str:
         """A double."""
@@ -261,4 +272,5 @@ def column(name: str, kind: str) -> Column:
         name,
         _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER) if not kind.endswith("[]") else ColumnKind.OTHER,
         kind,
+        moments=kind == _MOMENTS,
     )

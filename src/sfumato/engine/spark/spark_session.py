@@ -206,7 +206,9 @@ def session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
 
 
 _KINDS = {
-    **dict.fromkeys(("string", "date", "void"), ColumnKind.TEXT),
+    **dict.fromkeys(("string", "void"), ColumnKind.TEXT),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), ColumnKind.TIMESTAMP),
+    "date": ColumnKind.DATE,
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), ColumnKind.INTEGER),
     **dict.fromkeys(("float", "double", "decimal"), ColumnKind.REAL),
     "boolean": ColumnKind.BOOLEAN,
@@ -231,6 +233,15 @@ class SparkDialect:
     def telling(self, column: Column) -> str:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
+
+    def timestamp(self, column: Column) -> str:
+        """Its text; of moments as the session's clock shows them, with its distance to UTC."""
+        name = self.name(column.name)
+        return f"DATE_FORMAT({name}, 'yyyy-MM-dd HH:mm:ssXXXXX')" if column.moments else self.text(name)
+
+    def computed_once(self, select: str) -> str:
+        """It computes once what is not cheap."""
+        return select
 
     def double(self, expression: str) -> str:
         """A double."""
@@ -272,8 +283,11 @@ class SparkDialect:
         return f"CASE {expression} {branches} END"
 
     def kept(self, relation: str, condition: str) -> str:
-        """As it stands."""
-        return f"{relation} WHERE {condition}"
+        """A condition with a part that is another one for each row: Spark writes out in full what any other is about,
+        as it moves the condition to below the columns.
+        """
+        kept = f"{condition} AND MONOTONICALLY_INCREASING_ID() >= 0"
+        return f"(SELECT *, {kept} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """A salted hash of the row: a task that is retried has to draw what it drew before."""
@@ -286,4 +300,4 @@ DIALECT = SparkDialect()
 
 def column(name: str, kind: str) -> Column:
     """A column as Spark names its type; text with a collation is no text here, as it would compare otherwise."""
-    return Column(name, _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER), kind)
+    return Column(name, _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER), kind, moments=kind == "timestamp")

@@ -115,7 +115,10 @@ class DatabaseSession:
             relation = ".".join(self.dialect.name(part) for part in (schema, table) if part)
             names = list(self._connection.exec_driver_sql(f"SELECT * FROM {relation} LIMIT 0").keys())
             self._connection.commit()
-        return tuple(Column(name, _kind(kind), str(kind)) for name, kind in zip(names, types, strict=True))
+        return tuple(
+            Column(name, _kind(kind), str(kind), moments=_of_moments(kind, self.dialect))
+            for name, kind in zip(names, types, strict=True)
+        )
 
     def ready(self) -> None:
         """Refuse where the connection is lost.
@@ -207,9 +210,19 @@ def _kind(kind: Any) -> ColumnKind:  # noqa: ANN401 - a type of SQLAlchemy, impo
         (sa.Boolean, ColumnKind.BOOLEAN),
         (sa.Integer, ColumnKind.INTEGER),
         (sa.Numeric | sa.Float, ColumnKind.REAL),
-        (sa.String | sa.Uuid | sa.Date, ColumnKind.TEXT),
+        (sa.String | sa.Uuid, ColumnKind.TEXT),
+        (sa.Date, ColumnKind.DATE),
+        (sa.DateTime, ColumnKind.TIMESTAMP),
     )
     return next((ours for theirs, ours in known if isinstance(kind, theirs)), ColumnKind.OTHER)
+
+
+def _of_moments(kind: Any, dialect: PostgresDialect | MariaDialect) -> bool:  # noqa: ANN401 - a type of SQLAlchemy
+    """Whether time stamps are points in time: those ``with time zone``, and the TIMESTAMP of MariaDB."""
+    import sqlalchemy as sa
+
+    mariadb = isinstance(dialect, MariaDialect) and isinstance(kind, sa.TIMESTAMP)
+    return mariadb or (isinstance(kind, sa.DateTime) and bool(kind.timezone))
 
 
 def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | MariaDialect) -> str:
@@ -243,9 +256,19 @@ class PostgresDialect:
         """Text, compared byte by byte."""
         return f'CAST({expression} AS TEXT) COLLATE "C"'
 
+    def timestamp(self, column: Column) -> str:
+        """Its text; of moments in UTC."""
+        name = self.name(column.name)
+        moment = self.text(f"({name} AT TIME ZONE 'UTC')")
+        return f"({moment} || 'Z')" if column.moments else self.text(name)
+
     def telling(self, column: Column) -> str:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
+
+    def computed_once(self, select: str) -> str:
+        """A subquery with OFFSET is planned by itself."""
+        return f"{select} OFFSET 0"
 
     def double(self, expression: str) -> str:
         """A double."""
@@ -347,10 +370,23 @@ class MariaDialect:
         """Text in UTF-8, compared byte by byte and without padding."""
         return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
 
+    def timestamp(self, column: Column) -> str:
+        """Its text; of moments in UTC, by their number, as the session's clock shows some of them twice."""
+        name = self.name(column.name)
+        if not column.moments:
+            return self.text(name)
+        seconds = f"FLOOR(NULLIF(UNIX_TIMESTAMP({name}), 0))"  # the zero of a database without strict mode is no moment
+        moment = f"TIMESTAMPADD(SECOND, {seconds}, '1970-01-01 00:00:00')"
+        return self.text(f"CASE WHEN {name} IS NOT NULL THEN CONCAT(COALESCE({moment}, ''), 'Z') END")
+
     def telling(self, column: Column) -> str:
         """Its text, of a FLOAT as a double: as it is, a FLOAT is spelled with six digits."""
         name = self.name(column.name)
         return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
+
+    def computed_once(self, select: str) -> str:
+        """A subquery with LIMIT is not merged."""
+        return f"{select} LIMIT {(1 << 64) - 1}"
 
     def double(self, expression: str) -> str:
         """A double."""

@@ -341,7 +341,7 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
     match column.kind:
         case ColumnKind.REAL:
             return dialect.double(name)
-        case ColumnKind.TEXT | ColumnKind.OTHER:
+        case ColumnKind.TEXT | ColumnKind.DATE | ColumnKind.TIMESTAMP | ColumnKind.OTHER:
             return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
             return name

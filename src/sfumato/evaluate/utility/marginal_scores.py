@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Categorical, Domain
+from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.evaluate.released import MarginalSource, Shares
 
 
@@ -72,9 +72,9 @@ def rescaled(score: float, *, floor: float, ceiling: float) -> float:
 def associations(source: MarginalSource) -> NDArray[np.float64]:
     """Symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
 
-    Numbers stand for their bin's middle.  Rows without a declared value of both are left out: a cell for missing or
-    unknown values is no category, and would change the size that Cramér's V is divided by.  A constant column has
-    association 0 with every other.
+    Numbers and dates stand for the middle of their cell.  Rows without a declared value of both are left out: a cell
+    for missing or unknown values is no category, and would change the size that Cramér's V is divided by.  A constant
+    column has association 0 with every other.
     """
     attributes = source.domain.attributes
     matrix = np.eye(len(attributes))
@@ -134,4 +134,6 @@ def _pearson(table: Shares, rows: NDArray[np.float64], columns: NDArray[np.float
 
 def _middles(attribute: Attribute) -> NDArray[np.float64]:
     assert not isinstance(attribute, Categorical)
-    return np.array([sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)], dtype=np.float64)
+    if isinstance(attribute, Integer | Real):
+        return np.array([sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)], dtype=np.float64)
+    return np.array([sum(attribute.span(code)) / 2 for code in range(attribute.declared)], dtype=np.float64)

@@ -1,0 +1,282 @@
+"""The calendar: which periods days and hours lie in, what these are called, and how clocks in a zone are set.
+
+Periods of a grain are numbered in order, so that the cells of a date are neighbouring numbers.  Days are counted as
+Python does (the first of January of the year 1 is day 1), and seconds of a clock on the wall from that midnight.  Weeks
+are those of ISO 8601: from Monday on, and of the year that their Thursday lies in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+
+from sfumato.errors import DomainError
+
+DAY = 86_400
+HOUR = 3_600
+_HOURS = 24
+_LATEST = date(9998, 12, 31)  # the year after it has an end as well
+
+
+class Grain(StrEnum):
+    """What the cells of a date are, finest first."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+    def of(self, day: date, hour: int = 0) -> int:
+        """The number of the period that holds an hour of a day.
+
+        >>> Grain.MONTH.of(date(2024, 2, 29)) - Grain.MONTH.of(date(2023, 12, 31))
+        2
+        """
+        match self:
+            case Grain.HOUR:
+                return day.toordinal() * _HOURS + hour
+            case Grain.DAY:
+                return day.toordinal()
+            case Grain.WEEK:
+                return (day.toordinal() - 1) // 7  # day 1 is a Monday
+            case Grain.MONTH:
+                return day.year * 12 + day.month - 1
+            case Grain.QUARTER:
+                return day.year * 4 + (day.month - 1) // 3
+            case Grain.YEAR:
+                return day.year
+
+    def first_day(self, period: int) -> date:
+        """The day with which a period begins, or that an hour is of."""
+        match self:
+            case Grain.HOUR:
+                return date.fromordinal(period // _HOURS)
+            case Grain.DAY:
+                return date.fromordinal(period)
+            case Grain.WEEK:
+                return date.fromordinal(period * 7 + 1)
+            case Grain.MONTH:
+                return date(period // 12, period % 12 + 1, 1)
+            case Grain.QUARTER:
+                return date(period // 4, period % 4 * 3 + 1, 1)
+            case Grain.YEAR:
+                return date(period, 1, 1)
+
+    def label(self, period: int) -> str:
+        """What a period is called, after ISO 8601 where it has a name for it.
+
+        >>> day = date(2021, 1, 1)
+        >>> [grain.label(grain.of(day, 9)) for grain in Grain]
+        ['2021-01-01T09', '2021-01-01', '2020-W53', '2021-01', '2021-Q1', '2021']
+        """
+        day = self.first_day(period)
+        match self:
+            case Grain.HOUR:
+                return f"{day.isoformat()}T{period % _HOURS:02}"
+            case Grain.DAY:
+                return day.isoformat()
+            case Grain.WEEK:
+                year, week, _ = day.isocalendar()
+                return f"{year:04}-W{week:02}"
+            case Grain.MONTH:
+                return f"{day.year:04}-{day.month:02}"
+            case Grain.QUARTER:
+                return f"{day.year:04}-Q{(day.month + 2) // 3}"
+            case Grain.YEAR:
+                return f"{day.year:04}"
+
+
+_INSIDE: dict[Grain, tuple[Grain, ...]] = {  # which whole periods a grain divides into; weeks divide none but ISO years
+    Grain.HOUR: tuple(Grain),
+    Grain.DAY: tuple(Grain)[1:],
+    Grain.WEEK: (Grain.WEEK,),
+    Grain.MONTH: (Grain.MONTH, Grain.QUARTER, Grain.YEAR),
+    Grain.QUARTER: (Grain.QUARTER, Grain.YEAR),
+    Grain.YEAR: (Grain.YEAR,),
+}
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What ``EXTRACT`` takes of a date: its name in SQL, the grains that decide it, and its number."""
+
+    sql: str
+    of: tuple[Grain, ...]
+    number: Callable[[date, int], int]
+
+
+_DAYS = (Grain.HOUR, Grain.DAY)
+_PARTS: dict[str, _Part] = {
+    "hour_of_day": _Part("HOUR", (Grain.HOUR,), lambda _day, hour: hour),
+    "weekday": _Part("ISODOW", _DAYS, lambda day, _hour: day.isoweekday()),
+    "day_of_month": _Part("DAY", _DAYS, lambda day, _hour: day.day),
+    "day_of_year": _Part("DOY", _DAYS, lambda day, _hour: day.timetuple().tm_yday),
+    "week_of_year": _Part("WEEK", (*_DAYS, Grain.WEEK), lambda day, _hour: day.isocalendar().week),
+    "month_of_year": _Part("MONTH", (*_DAYS, Grain.MONTH), lambda day, _hour: day.month),
+    "quarter_of_year": _Part("QUARTER", (*_DAYS, Grain.MONTH, Grain.QUARTER), lambda day, _hour: (day.month + 2) // 3),
+    "isoyear": _Part("ISOYEAR", (*_DAYS, Grain.WEEK), lambda day, _hour: day.isocalendar().year),
+}
+EXTRACTED = {part.sql: name for name, part in _PARTS.items()} | {"YEAR": "year"}
+"""What ``EXTRACT`` calls the maps."""
+
+
+@dataclass(frozen=True)
+class CalendarMap:
+    """A public map of the periods of a grain: coarser periods, or a part of the date such as its weekday.
+
+    Parts have numbers, as ``EXTRACT`` gives them; periods have that of the second with which they begin.
+
+    Attributes:
+        name: such as ``month`` or ``weekday``.
+        labels: one a cell, in order.
+        cells: of each period, in order, its cell.
+        numbers: of each cell what it is compared by.
+        grain: of the coarser periods; None of a part.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    cells: tuple[int, ...]
+    numbers: tuple[int, ...]
+    grain: Grain | None
+
+
+def maps(by: Grain) -> tuple[str, ...]:
+    """The names of the maps of a grain's periods.
+
+    >>> maps(Grain.WEEK), maps(Grain.QUARTER)
+    (('week', 'week_of_year', 'isoyear'), ('quarter', 'year', 'quarter_of_year'))
+    """
+    return (*(grain.value for grain in _INSIDE[by]), *(name for name, part in _PARTS.items() if by in part.of))
+
+
+@lru_cache(maxsize=256)
+def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
+    """The map called so of the periods ``first`` to ``last``.
+
+    Raises:
+        DomainError: the periods have no such map.
+
+    >>> first, last = Grain.DAY.of(date(2023, 1, 30)), Grain.DAY.of(date(2023, 2, 2))
+    >>> calendar_map("month", Grain.DAY, first, last).cells
+    (0, 0, 1, 1)
+    """
+    if name not in maps(by):
+        raise DomainError(f"a date by {by} has no {name}; it has {', '.join(maps(by))}", culprit=name)
+    days = [(by.first_day(period), period % _HOURS if by is Grain.HOUR else 0) for period in range(first, last + 1)]
+    if name in _PARTS:
+        numbers = [_PARTS[name].number(day, hour) for day, hour in days]
+        found = sorted(set(numbers))
+        labels = tuple(WEEKDAYS[number - 1] if name == "weekday" else str(number) for number in found)
+        place = {number: cell for cell, number in enumerate(found)}
+        return CalendarMap(name, labels, tuple(place[number] for number in numbers), tuple(found), None)
+    grain = Grain(name)
+    periods = [grain.of(day, hour) for day, hour in days]
+    every = range(periods[0], periods[-1] + 1)
+    starts = tuple(
+        period * HOUR if grain is Grain.HOUR else grain.first_day(period).toordinal() * DAY for period in every
+    )
+    return CalendarMap(
+        name, tuple(map(grain.label, every)), tuple(period - periods[0] for period in periods), starts, grain
+    )
+
+
+def known_part(by: Grain, part: str) -> str:
+    """The map that ``EXTRACT(part FROM date)`` asks for.
+
+    Raises:
+        DomainError: it is no part, or not one that the grain decides.
+    """
+    name = EXTRACTED.get(part.upper())
+    if part.upper() in ("DOW", "DAYOFWEEK", "WEEKDAY"):
+        raise DomainError(f"databases number the days from {part.upper()} differently; ask ISODOW, where Monday is 1")
+    if name is None or name not in maps(by):
+        known = ", ".join(sql for sql, each in EXTRACTED.items() if each in maps(by))
+        raise DomainError(f"a date by {by} has no part {part.upper()}; it has {known}", culprit=part)
+    return name
+
+
+def known_period(part: str) -> Grain:
+    """The longer period that ``DATE_TRUNC(part, date)`` asks for.
+
+    Raises:
+        DomainError: there is none called so.
+    """
+    try:
+        return Grain(part.lower().removeprefix("iso"))
+    except ValueError:
+        raise DomainError(f"no period is called {part}; there are {', '.join(Grain)}", culprit=part) from None
+
+
+def refuse_days(name: str, first: object, last: object) -> None:
+    """Refuse what are no first and last day of an attribute.
+
+    Raises:
+        DomainError: no days, not in order, or beyond the year 9998.
+    """
+    if type(first) is not date or type(last) is not date:
+        raise DomainError(f"the first and the last day of {name!r} are dates, such as 2023-01-31", culprit=name)
+    if first > last:
+        raise DomainError(f"attribute {name!r} has its first day after its last", culprit=name)
+    if last > _LATEST:
+        raise DomainError(f"the last day of {name!r} is before the year 9999", culprit=name)
+
+
+def refuse_zone(name: str, zone: object) -> None:
+    """Refuse what is no name of a time zone.
+
+    Raises:
+        DomainError: the IANA time zone database has none called so.
+    """
+    import zoneinfo
+
+    try:
+        if isinstance(zone, str) and zone and zoneinfo.ZoneInfo(zone):
+            return
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(zone), sorted(zoneinfo.available_timezones()), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ", such as Europe/Zurich or UTC"
+    raise DomainError(f"attribute {name!r} names no time zone of the IANA database{hint}", culprit=zone)
+
+
+@lru_cache(maxsize=256)
+def clock_changes(zone: str, first: date, last: date) -> tuple[tuple[int, int], ...]:
+    """How clocks of a zone are set: pairs of a second of UTC and by how much they are ahead of it from then on.
+
+    Of the days from ``first`` to ``last`` and those around them; seconds are counted from midnight of the year 1,
+    day 0, as everywhere here.  The first pair holds from ever on.
+
+    >>> [(second // DAY - date(2023, 1, 1).toordinal(), ahead) for second, ahead in
+    ...  clock_changes("Europe/Zurich", date(2023, 1, 1), date(2023, 12, 31))]
+    [(-2, 3600), (84, 7200), (301, 3600)]
+    """
+    import zoneinfo
+
+    where = zoneinfo.ZoneInfo(zone)
+    origin = datetime(1, 1, 1, tzinfo=UTC)
+
+    def ahead(second: int) -> int:
+        found = (origin + timedelta(seconds=second - DAY)).astimezone(where).utcoffset()
+        return 0 if found is None else round(found.total_seconds())
+
+    start, stop = max(first.toordinal() - 2, 2) * DAY, (last.toordinal() + 2) * DAY
+    changes = [(start, ahead(start))]
+    for second in range(start, stop, DAY // 2):
+        low, high = second, second + DAY // 2
+        if ahead(low) == ahead(high):
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if ahead(middle) == ahead(low) else (low, middle)
+        changes.append((high, ahead(high)))
+    return tuple(changes)
