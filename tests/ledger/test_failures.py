@@ -224,7 +224,7 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres, monk
         assert ask(ledger, 1).charged
 
 
-def test_a_connection_that_is_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_place(postgres, monkeypatch):
+def test_a_connection_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_place(postgres, monkeypatch):
     monkeypatch.setattr(dbapi, "PATIENCE", 1)
     with opened(postgres) as ledger:
         for _ in range(connections.KEPT + connections.MORE + 1):
