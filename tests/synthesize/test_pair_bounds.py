@@ -6,15 +6,18 @@ The statistical test has a false-alarm rate of a millionth.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 from tests.synthesize.conftest import table_of
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
-from sfumato.errors import InputError
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
+from sfumato.errors import InputError, SfumatoError, SizeError
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, distances_payload, restore_distances, whole_counts
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Rho
 from sfumato.privacy.noise import DiscreteGaussian
@@ -30,6 +33,7 @@ from sfumato.synthesize import (
     load,
     mst,
     options,
+    pair_bounds,
     read_release,
     save,
 )
@@ -134,6 +138,59 @@ def test_saved_models_and_files_keep_them(tmp_path) -> None:
         for values in zip(*(rows[name].to_pylist() for name in each.attributes), strict=True):
             apart[tuple(names.index(str(value)) for names, value in zip(labels, values, strict=True))] += 1
         assert each.beside == pytest.approx(np.abs(cells - apart.ravel()).sum())
+
+
+@pytest.mark.parametrize("pair", [("age", "town"), ("town", "sex")], ids=" x ".join)
+def test_rows_that_were_changed_are_not_bounded_by_the_distances_of_others(pair, tmp_path) -> None:
+    released(limits=BOUNDED).rows.write(tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet")
+    table = table.set_column(1, table.schema.field("town"), pa.array(["a"] * len(table)).cast(table["town"].type))
+    pq.write_table(table, tmp_path / "a.parquet")
+    condition = {"age": "age = 7", "town": "town = 'b'", "sex": "sex = 'F'"}
+    changed = read_release(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=f"its rows are not those that it was written with, .* {' x '.join(pair)} is"):
+        interval(changed, count(" AND ".join(condition[name] for name in pair)))
+    assert interval(changed, count("age = 7 AND sex = 'F'")).bound is not None
+
+
+def test_the_order_of_rows_does_not_matter_to_their_distances(tmp_path) -> None:
+    released(limits=BOUNDED).rows.write(tmp_path / "a.parquet")
+    asked, before = count("age = 7 AND town = 'b'"), read_release(tmp_path / "a.parquet")
+    bound = interval(before, asked).bound
+    assert bound is not None
+    pq.write_table(pq.read_table(tmp_path / "a.parquet").sort_by("town"), tmp_path / "a.parquet")
+    assert interval(read_release(tmp_path / "a.parquet"), asked).bound == bound
+
+
+WRONG = [
+    *((2, value) for value in (1.5, True, "1", None, 1 << 62, -(10**30))),
+    *((4, beside) for beside in (-1, "0", "inf", True, None, 1e308, 10**30)),
+    *((5, rows) for rows in (1, None)),
+    *((0, name) for name in ("town", "sex", "none", None)),
+    *((3, noise) for noise in (["discrete Gaussian", "-1"], ["discrete Gaussian", "nan"], ["none", "1"], [])),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), WRONG, ids=str)
+def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
+    made = released_once()
+    payload = distances_payload(pair_bounds.of_rows(made.model, np.zeros((9, 3), dtype=np.int64)))
+    assert len(restore_distances(DOMAIN, payload)) == 3
+    (listed,) = payload.values()
+    listed[0][place] = value
+    with pytest.raises((SfumatoError, TypeError, ValueError, KeyError)):
+        restore_distances(DOMAIN, payload)
+
+
+def test_a_distance_that_stands_there_twice_is_refused() -> None:
+    payload = distances_payload((*released_once().distances, released_once().distances[0]))
+    with pytest.raises(SizeError, match="stands there twice"):
+        restore_distances(DOMAIN, payload)
+
+
+@lru_cache
+def released_once() -> Synthetic:
+    return released(limits=BOUNDED)
 
 
 class Kept:

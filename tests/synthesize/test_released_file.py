@@ -166,6 +166,7 @@ CHANGES = {
     "less noise, digest anew": (lambda m, t: _anew(m, t, sigma="1/100"), "or other noise, than it carries"),
     "no noise, digest anew": (lambda m, t: _anew(m, t, sigma="0"), "damaged"),
     "another domain, digest anew": (lambda m, t: _anew(m, t, domain="a: 1"), "damaged"),
+    "fewer rows than none": (lambda m, _: _book(m, b'"table_rows":', b'"table_rows":-'), "codebook is damaged"),
     "no domain, digest anew": (lambda m, t: _anew(m, t, domain=None), "damaged"),
 }
 

@@ -6,6 +6,7 @@ beside the model that was fitted to them costs nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -23,6 +24,7 @@ CodeGroups: TypeAlias = tuple[int, ...] | None
 """The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
 
 _VERSION = 1
+_LARGEST = 1 << 62
 _KEY, _DISTANCES = "noisy tables", "noisy distances"
 
 
@@ -81,12 +83,32 @@ class NoisyDistance:
         value: noisy L1 distance of the table's counts from :func:`whole_counts` of the model.
         noise: on it.
         beside: how far these are from the counts of the rows that stand for the model; 0 where the model is there.
+        rows: digest of these counts of rows; empty where the model is there.
     """
 
     attributes: tuple[str, str]
     value: int
     noise: CountNoise
     beside: float = 0.0
+    rows: str = ""
+
+    def refuse_wrong(self, domain: Domain) -> None:
+        """Refuse what is no distance of a pair of the domain's attributes, as anybody may have written it.
+
+        Raises:
+            SizeError: says so.
+        """
+        if not 0 <= domain.index(self.attributes[0]) < domain.index(self.attributes[1]):
+            raise SizeError("a noisy distance of the release is not one of a pair of its attributes")
+        if type(self.value) is not int or not abs(self.value) < _LARGEST:
+            raise SizeError("a noisy distance of the release is no whole number")
+        if type(self.beside) not in (int, float) or not 0 <= self.beside < _LARGEST or type(self.rows) is not str:
+            raise SizeError("a noisy distance of the release is of rows that no file has")
+
+
+def digest_of(counts: NDArray[np.int64]) -> str:
+    """Of the counts of a file's rows, flat: whether they are still those that a distance was computed for."""
+    return hashlib.sha256(counts.astype("<i8").tobytes()).hexdigest()
 
 
 def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
@@ -102,7 +124,9 @@ def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
 
 def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
     """Noisy distances as JSON values, nothing where there are none; :func:`restore_distances` reads them back."""
-    listed = [[*found.attributes, found.value, _noise_json(found.noise), found.beside] for found in distances]
+    listed = [
+        [*found.attributes, found.value, _noise_json(found.noise), found.beside, found.rows] for found in distances
+    ]
     return {_DISTANCES: listed} if listed else {}
 
 
@@ -113,14 +137,13 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
         SizeError: they are not of pairs of the domain's attributes.
     """
     found = tuple(
-        NoisyDistance((one, other), value, _noise(noise), float(beside))
-        for one, other, value, noise, beside in payload.get(_DISTANCES, ())
+        NoisyDistance((one, other), value, _noise(noise), *of_rows)
+        for one, other, value, noise, *of_rows in payload.get(_DISTANCES, ())
     )
     for each in found:
-        if not 0 <= domain.index(each.attributes[0]) < domain.index(each.attributes[1]) or not each.beside >= 0:
-            raise SizeError("a noisy distance of the release is not one of a pair of its attributes")
-        if type(each.value) is not int:
-            raise SizeError("a noisy distance of the release is no whole number")
+        each.refuse_wrong(domain)
+    if len({each.attributes for each in found}) < len(found):
+        raise SizeError("a noisy distance of the release stands there twice")
     return found
 
 

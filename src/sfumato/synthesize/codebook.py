@@ -202,7 +202,8 @@ class Codebook:
         try:
             value = read_json(text)
             known = isinstance(value, dict) and value.pop("codebook", None) == _VERSION and value["notice"] == NOTICE
-            return _read(Codebook, value if known else None)
+            counted = known and value["rows"] >= 0 and value["table_rows"] >= 0
+            return _read(Codebook, value if counted else None)
         except (TypeError, KeyError, ValueError, RecursionError, InputError):
             raise InputError("its codebook is damaged, or of a later version") from None
 

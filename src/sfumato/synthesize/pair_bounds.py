@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sfumato.model.noisy_table import CountNoise, NoisyDistance, whole_counts
+from sfumato.model.noisy_table import CountNoise, NoisyDistance, digest_of, whole_counts
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.graphical import Graphical
@@ -52,5 +52,5 @@ def of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
         rows = np.bincount(np.ravel_multi_index(places, shape), minlength=shape[0] * shape[1])
         scaled = rows * (model.total / max(1, len(codes)))
         beside = float(np.abs(whole_counts(model.cells(each.attributes), model.total) - scaled).sum())
-        found.append(replace(each, beside=beside))
+        found.append(replace(each, beside=beside, rows=digest_of(rows)))
     return tuple(found)

@@ -23,6 +23,7 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import (
     NoisyDistance,
     NoisyTable,
+    digest_of,
     distances_payload,
     restore_distances,
     restore_tables,
@@ -68,18 +69,22 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """The rows of a file as a model: what they count, for as many rows as the table has."""
+    """The rows of a file as a model: what they count, for as many rows as the table has.
+
+    ``distances`` say of pairs what the rows counted as they were written.
+    """
 
     domain: Domain
     total: int
     file: CodebookFile
+    distances: tuple[NoisyDistance, ...]
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Counts of a marginal, flat in C order, each row for as many of the table's as it stands for.
 
         Raises:
             SizeError: the marginal has too many cells.
-            InputError: a column holds what its domain does not.
+            InputError: a column holds what its domain does not, or a pair with a distance other counts than it had.
         """
         part = self.domain.project(attributes)
         if part.size > _MOST_CELLS:
@@ -89,6 +94,13 @@ class FileRows:
         table = self.file.rows(attributes)
         codes = [codes_of(self.domain[name], table[name]) for name in attributes]
         counts = np.bincount(np.ravel_multi_index(codes, part.shape), minlength=part.size)
+        known = next((each.rows for each in self.distances if each.attributes == attributes), "")
+        if known and known != digest_of(counts):
+            raise InputError(
+                f"{self.file.path}: its rows are not those that it was written with, and how far "
+                f"{' x '.join(attributes)} is from the table is known of these alone",
+                culprit=self.file.path,
+            )
         scaled: FloatArray = counts * (self.total / max(1, table.num_rows))
         return scaled
 
@@ -148,7 +160,7 @@ def read_release(path: str | Path) -> SyntheticFile:
     except _DAMAGED as error:
         raise InputError(f"{path}: its noisy tables are damaged, or of a later version", culprit=path) from error
     _refuse_others(path, file, domain, tables)
-    return SyntheticFile(file.book, tables, distances, FileRows(domain, file.book.table_rows, file))
+    return SyntheticFile(file.book, tables, distances, FileRows(domain, file.book.table_rows, file, distances))
 
 
 def _refuse_others(path: str | Path, file: CodebookFile, domain: Domain, tables: tuple[NoisyTable, ...]) -> None:
