@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -100,3 +101,38 @@ def test_names_of_tests_are_short_enough_to_be_read_in_a_list() -> None:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) >= 80
     ]
     assert long == []
+
+
+def _names_something(name: str) -> bool:
+    """Whether a dotted name is a module, or leads from one to what it holds, a field of a class included."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            fields = {each for base in getattr(found, "__mro__", ()) for each in getattr(base, "__annotations__", ())}
+            if part in fields:
+                return True
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_every_dotted_name_that_a_text_refers_to_is_there() -> None:
+    root = SCRIPT.parent.parent
+    texts = [*root.glob("src/**/*.py"), *root.glob("docs/**/*.md"), root / "README.md"]
+    referred = re.compile(r"`~?(sfumato(?:_labs)?(?:\.[A-Za-z_]\w*)+)")
+    named = {(text.name, name) for text in texts for name in referred.findall(text.read_text(encoding="utf-8"))}
+    assert len(named) > 50
+    assert {(text, name) for text, name in named if not _names_something(name)} == set()
+
+
+def test_a_dotted_name_of_nothing_is_found() -> None:
+    assert _names_something("sfumato.vault.release.loss_json")
+    assert _names_something("sfumato.privacy.loss.Charge.rho")
+    assert not _names_something("sfumato.vault.guarantee.loss_json")
+    assert not _names_something("sfumato.privacy.loss.Charge.sigma")

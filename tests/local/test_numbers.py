@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sfumato.errors import InfeasibleError
 from sfumato.local.randomizers.integer_table import smallest
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
 from sfumato.local.specs.frequency import Frequency, Method, geometries, hash_designs
@@ -157,3 +158,12 @@ def test_report_types_are_the_smallest() -> None:
     assert Direct(256).layout.dtype == np.uint8
     assert Direct(257).layout.dtype == np.uint16
     assert smallest(2) == np.uint8
+
+
+@pytest.mark.parametrize("epsilon", ["1e-9", "1e-6"])
+def test_the_mean_is_designed_of_the_mechanisms_that_there_are_for_the_epsilon(epsilon: str) -> None:
+    for missing in (MeanMethod.OPTIMAL, MeanMethod.LAPLACE):
+        with pytest.raises(InfeasibleError, match="use pm or hm"):
+            Mean.design(0, 1, epsilon=epsilon, method=missing)
+    others = [Mean.design(0, 1, epsilon=epsilon, method=each) for each in (MeanMethod.DUCHI, MeanMethod.PIECEWISE)]
+    assert worst_variance(Mean.design(0, 1, epsilon=epsilon)) == min(map(worst_variance, others))

@@ -20,13 +20,14 @@ from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.space import Intervals, Partition, Space
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
-from sfumato.anonymize.microdata import Integers, Microdata, Reals
+from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, local_decision
 from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
 from sfumato.anonymize.search.lattice import check_criteria
 from sfumato.arguments import expect, expect_all, whole
 from sfumato.domain import Attribute, Categorical, Integer, Real
+from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.row_sampling import generator

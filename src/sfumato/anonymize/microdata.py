@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
-
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
 
 KEY_BITS = 62
 DENSE = 4  # a table of all possible keys is used up to this many entries a tuple
@@ -30,7 +28,7 @@ class Keys:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
+class KeyClasses:
     """Equal keys: ``classes[tuple]`` numbers the class, ``members[class]`` is one tuple of it; ordered by key."""
 
     classes: Integers  # (tuples,)
@@ -68,7 +66,7 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
     return Keys(keys, bound)
 
 
-def group(keys: Keys) -> Grouping:
+def group(keys: Keys) -> KeyClasses:
     """Number the distinct keys in ascending order."""
     tuples = len(keys.values)
     if keys.bound <= DENSE * tuples:
@@ -77,7 +75,7 @@ def group(keys: Keys) -> Grouping:
         used = np.flatnonzero(member >= 0)
         number = np.empty(keys.bound, dtype=np.int64)
         number[used] = np.arange(len(used))
-        return Grouping(number[keys.values], member[used])
+        return KeyClasses(number[keys.values], member[used])
     # Engines return groups in order, so that keys often are already.
     sorted_already = bool(np.all(keys.values[1:] >= keys.values[:-1]))
     order = np.arange(tuples) if sorted_already else np.argsort(keys.values)
@@ -86,7 +84,7 @@ def group(keys: Keys) -> Grouping:
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     classes = np.empty(tuples, dtype=np.int64)
     classes[order] = np.cumsum(first) - 1
-    return Grouping(classes, order[first])
+    return KeyClasses(classes, order[first])
 
 
 @dataclass(frozen=True, eq=False)

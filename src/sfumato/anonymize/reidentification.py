@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import Integers
 from sfumato.anonymize.release.request import raw_classes
+from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError
 

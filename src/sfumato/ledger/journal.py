@@ -22,7 +22,7 @@ from sfumato.strict_documents import JSON, canonical
 
 _PAGE = 1000
 
-Row: TypeAlias = dict[str, Any]
+StoredRow: TypeAlias = dict[str, Any]
 
 
 def dataset_account(driver: Driver, name: str) -> Account | None:
@@ -163,7 +163,7 @@ class _Sums:
         if event.analyst is not None and event.kind in (Kind.RELEASE, Kind.REPEAT):
             self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
 
-    def compare(self, row: Row, analysts: Sequence[Row]) -> None:
+    def compare(self, row: StoredRow, analysts: Sequence[StoredRow]) -> None:
         """Refuse accounts that are not these sums, under these caps, or whose integers are others than their amounts.
 
         Raises:
@@ -188,7 +188,7 @@ class _Sums:
             raise LedgerError(f"the journal names analysts without an account: {missing}", culprit=missing)
 
 
-def _units(row: Row, what: str) -> tuple[object, object]:
+def _units(row: StoredRow, what: str) -> tuple[object, object]:
     """The integers by which the database itself checks an account."""
     return row[f"{what}_units"], row[f"{what}_delta_units"]
 
@@ -209,7 +209,7 @@ def hashes(driver: Driver, name: str, wanted: Collection[str]) -> set[str]:
     return held | {_beginning(driver, row, unit)[0]}
 
 
-def _beginning(driver: Driver, row: Row, unit: Unit | None) -> tuple[str, bool]:
+def _beginning(driver: Driver, row: StoredRow, unit: Unit | None) -> tuple[str, bool]:
     """What the first entry is bound to, and whether the dataset was founded with its unit."""
     first = _stored(driver, row["name"], after=0, most=1)
     bound = first[0]["previous"] if first else row["head"]
@@ -237,19 +237,19 @@ def _checked(driver: Driver, name: str, head: str) -> Iterator[Entry]:
             yield entry
 
 
-def _stored(driver: Driver, name: str, *, after: int, most: int | None = None) -> list[Row]:
+def _stored(driver: Driver, name: str, *, after: int, most: int | None = None) -> list[StoredRow]:
     query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND number > :after ORDER BY number LIMIT :most"
     return driver.records(query, {"dataset": name, "after": after, "most": most or _PAGE})
 
 
-def _readable(row: Row) -> Entry | None:
+def _readable(row: StoredRow) -> Entry | None:
     try:
         return _entry(row)
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
         return None
 
 
-def _entry(row: Row) -> Entry:
+def _entry(row: StoredRow) -> Entry:
     amounts = row["epsilon"], row["rho"], row["delta"]
     charge = None if amounts == (None, None, None) else charge_from(*amounts)
     event = Event(
@@ -278,19 +278,19 @@ def _stated(text: str | None) -> dict[str, Any]:
     }
 
 
-def _spent(row: Row) -> Charge:
+def _spent(row: StoredRow) -> Charge:
     return charge_from(row["epsilon"], row["rho"], row["delta"])
 
 
-def _analyst_account(row: Row) -> Account:
+def _analyst_account(row: StoredRow) -> Account:
     return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), _spent(row))
 
 
-def _analyst_rows(driver: Driver, name: str) -> Sequence[Row]:
+def _analyst_rows(driver: Driver, name: str) -> Sequence[StoredRow]:
     return driver.records("SELECT * FROM ledger_analyst WHERE dataset = :dataset ORDER BY name", {"dataset": name})
 
 
-def _dataset_row(driver: Driver, name: str) -> Row | None:
+def _dataset_row(driver: Driver, name: str) -> StoredRow | None:
     return driver.record("SELECT * FROM ledger_dataset WHERE name = :name", {"name": name})
 
 

@@ -59,7 +59,7 @@ def _marginals(domain: Domain, answer: StoredAnswer) -> list[StoredMarginal]:
 
 
 def _loss(written: Mapping[str, str | None]) -> Loss:
-    """The loss that :func:`sfumato.vault.guarantee.loss_json` wrote."""
+    """The loss that :func:`sfumato.vault.release.loss_json` wrote."""
     match dict(written):
         case {"epsilon": str(epsilon), "delta": str(delta), **rest} if not rest:
             return EpsilonDelta(epsilon, delta)

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
 from sfumato.anonymize.clustering.simultaneous_search import search
 from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
-from sfumato.anonymize.microdata import Integers, group, pack
+from sfumato.anonymize.microdata import group, pack
+from sfumato.domain.hierarchy.levels import Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Partition, Space
-from sfumato.anonymize.microdata import Integers, Reals
+from sfumato.domain.hierarchy.levels import Integers, Reals
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Partition, Space
-from sfumato.anonymize.microdata import Integers, Reals
+from sfumato.domain.hierarchy.levels import Integers, Reals
 
 CHUNK = 1 << 18  # tuples that are looked at together, or one region if it has more
 

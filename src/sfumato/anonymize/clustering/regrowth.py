@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Space
-from sfumato.anonymize.microdata import Integers
+from sfumato.domain.hierarchy.levels import Integers
 
 Singles = NDArray[np.float32]
 Ends = Sequence[NDArray[Any]]  # one array an attribute: positions, or ranks where costs are read off a table

@@ -15,7 +15,7 @@ import numpy as np
 
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Singles
 from sfumato.anonymize.clustering.space import Group
-from sfumato.anonymize.microdata import Integers
+from sfumato.domain.hierarchy.levels import Integers
 
 NEAREST = 12  # classes that a class may swap with
 REFRESHED = 15  # rounds after which the nearest are looked up again

@@ -16,7 +16,7 @@ from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth, Singles
 from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps, nearest_boxes
 from sfumato.anonymize.clustering.space import Group, Partition, Space
-from sfumato.anonymize.microdata import Integers, Reals
+from sfumato.domain.hierarchy.levels import Integers, Reals
 
 REGROWTHS = 5  # rounds a cycle for each unit of effort
 SWAPS = 6  # rounds of swaps a cycle for each unit of effort

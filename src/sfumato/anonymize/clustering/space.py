@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import Integers, Microdata, Reals
-from sfumato.domain.hierarchy.levels import Hierarchy, Level
+from sfumato.anonymize.microdata import Microdata
+from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level, Reals
 from sfumato.errors import InputError, SizeError
 
 LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribute

@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask
 from sfumato.anonymize.criteria.diversity import ROUNDING
-from sfumato.anonymize.microdata import Reals
+from sfumato.domain.hierarchy.levels import Reals
 from sfumato.errors import InputError
 
 ATTACKER = "knows the table's distribution and learns how a person's class differs from it"

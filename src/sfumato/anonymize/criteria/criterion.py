@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import Grouping, Integers, Microdata
+from sfumato.anonymize.microdata import KeyClasses, Microdata
 from sfumato.arguments import expect, whole
+from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
@@ -73,7 +74,7 @@ class Classes:
             sensitive={name: histogram[which] for name, histogram in self.sensitive.items()},
         )
 
-    def merge(self, grouping: Grouping) -> Classes:
+    def merge(self, grouping: KeyClasses) -> Classes:
         """The classes that these become, one for each group of them."""
         return replace(
             self,

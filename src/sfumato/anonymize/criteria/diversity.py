@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask, at_least
-from sfumato.anonymize.microdata import Integers
+from sfumato.domain.hierarchy.levels import Integers
 from sfumato.errors import InputError
 
 ATTACKER = "finds a person's class and reads off their sensitive value"

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Partition, Scale, Space
 from sfumato.anonymize.criteria.criterion import Criterion, finest, safe
-from sfumato.anonymize.microdata import Integers, Keys, Microdata, Reals, group, pack
+from sfumato.anonymize.microdata import Keys, Microdata, group, pack
 from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_partition
 from sfumato.anonymize.release.recount import Recount, count, refuse_unsafe
 from sfumato.anonymize.release.request import AnonymizationRequest, Quasi, suppressed_codes
 from sfumato.anonymize.search.lattice import Lattice, Vector
 from sfumato.anonymize.search.lattice_search import Certificate
 from sfumato.domain import Domain
-from sfumato.domain.hierarchy.levels import Level
+from sfumato.domain.hierarchy.levels import Integers, Level, Reals
 from sfumato.engine.port import Recode
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.anonymize.clustering.space import Partition
-from sfumato.anonymize.microdata import Integers, Microdata, Reals
+from sfumato.anonymize.microdata import Microdata
+from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.port import Recode
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json

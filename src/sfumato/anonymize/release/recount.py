@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.criterion import ClassTally, Criterion
-from sfumato.anonymize.microdata import CountedTable, Integers
+from sfumato.anonymize.microdata import CountedTable
+from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import ROWS, Recode, SparseTable
 from sfumato.errors import InfeasibleError
 

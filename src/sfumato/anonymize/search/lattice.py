@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity, finest, safe
-from sfumato.anonymize.microdata import Microdata, Reals, group, pack
-from sfumato.domain.hierarchy.levels import Hierarchy
+from sfumato.anonymize.microdata import Microdata, group, pack
+from sfumato.domain.hierarchy.levels import Hierarchy, Reals
 from sfumato.errors import InfeasibleError, InputError
 
 Vector = tuple[int, ...]  # one level a quasi-identifier

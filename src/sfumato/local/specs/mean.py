@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
-from sfumato.errors import InputError
+from sfumato.errors import InfeasibleError, InputError
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.randomizers.randomizer import InputCodes, RealArray, Tally, claimed, exp_below
@@ -32,6 +33,7 @@ from sfumato.privacy.loss import Number
 _PIECES = 129  # outputs of the piecewise mechanism
 _LAPLACE_INPUTS = 33
 _LAPLACE_REACH = 20  # outputs reach so many scales beyond the inputs; e^-20 of the noise folds into the ends
+_LAPLACE_LONGEST = 1 << 21  # outputs on each side: more would not fit into memory
 _LAPLACE_OUTPUTS = 1025
 _HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
 
@@ -91,17 +93,22 @@ class Mean(Spec):
             low: the least value.
             high: the largest value, above ``low``.
             epsilon: per report, in [1e-9, 32].
-            method: AUTO computes the worst-case variance of every mechanism and takes the least.
+            method: AUTO computes the worst-case variance of every mechanism that there is for the epsilon, and takes
+                the least.
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
+            InfeasibleError: the method that was named has no table for so small an epsilon.
             InputError: bounds that are not finite and increasing.
         """
         check_bounds(low, high)
         exact = claimed(epsilon)
-        methods = [MeanMethod.DUCHI, MeanMethod.PIECEWISE, MeanMethod.HYBRID, MeanMethod.OPTIMAL]
-        candidates = [method] if method is not MeanMethod.AUTO else methods
-        specs = [cls(float(low), float(high), exact, each, *_mechanism(each, exact)) for each in candidates]
+        if method is not MeanMethod.AUTO:
+            return cls(float(low), float(high), exact, method, *_mechanism(method, exact))
+        specs = []
+        for each in (MeanMethod.DUCHI, MeanMethod.PIECEWISE, MeanMethod.HYBRID, MeanMethod.OPTIMAL):
+            with suppress(InfeasibleError):  # the solver may find no optimal table where epsilon is beyond any use
+                specs.append(cls(float(low), float(high), exact, each, *_mechanism(each, exact)))
         return min(specs, key=worst_variance)
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
@@ -276,6 +283,8 @@ def laplace(epsilon: Fraction) -> Solution:
     step = 1 / per_side
     decay = math.exp(-step / scale)
     reach = math.ceil(_LAPLACE_REACH * scale / step)
+    if reach > _LAPLACE_LONGEST:
+        raise InfeasibleError("noise for so small an epsilon reaches too far for a table: use pm or hm")
     grid = np.arange(-per_side, per_side + 1)
     outputs = np.arange(-per_side - reach, per_side + reach + 1)
     rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
