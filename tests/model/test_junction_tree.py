@@ -77,6 +77,21 @@ def test_room_for_one_more_clique_is_that_of_an_elimination_redone(cliques, more
     assert held.adding(more).cells == cells
 
 
+@pytest.mark.parametrize("seed", [3, 57, 76, 132])
+def test_an_attribute_that_one_more_clique_puts_first_goes_first(seed):
+    """Graphs in which an elimination that is kept too long gives other cells: two in a thousand do."""
+    random = np.random.default_rng(seed)
+    sizes = {f"x{place}": int(random.integers(2, 12)) for place in range(16)}
+    names = [*sizes]
+    cliques = [tuple(random.choice(names, 2, replace=False).tolist()) for _ in range(int(random.integers(14, 26)))]
+    held = Triangulation(cliques, sizes)
+    for _ in range(6):
+        more = tuple(random.choice(names, int(random.integers(2, 4)), replace=False).tolist())
+        cells = min(redone([*cliques, more], sizes, by_fill) for by_fill in (True, False))
+        assert held.fits(more, cells)
+        assert not held.fits(more, cells - 1)
+
+
 def test_each_of_many_candidates_has_the_room_of_an_elimination_redone():
     """A graph as inference has them, a chain of 40 attributes with branches; all pairs of attributes are candidates."""
     random = np.random.default_rng(1)
