@@ -13,6 +13,7 @@ import json
 import math
 import resource
 import sys
+import tempfile
 import time
 from itertools import combinations
 from pathlib import Path
@@ -20,17 +21,15 @@ from pathlib import Path
 import numpy as np
 
 
-def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):
-    from sfumato.domain import Categorical, Domain, Integer, Unknown
-    from sfumato.engine.arrays import ArrayTable
-    from sfumato.model.row_sampling import generator
+def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):  # noqa: ARG001  (noise has no seed)
+    """A release of a Parquet file through a vault with a ledger of its own, as users make it; read back as codes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import sfumato as sf
+    from sfumato import synthesize
+    from sfumato.domain import Categorical, Domain, Integer, Unknown, dump
     from sfumato.privacy.loss import EpsilonDelta
-    from sfumato.synthesize.aim import aim
-    from sfumato.synthesize.histogram import marginals
-    from sfumato.synthesize.mst import mst
-    from sfumato.synthesize.row_count import NoisyTotal
-    from sfumato.vault.simulated import SimulatedVault
-    from sfumato.workload.counting_queries import all_marginals
 
     def attribute(index):
         size, name = int(sizes[index]), f"c{index}"
@@ -38,19 +37,33 @@ def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):
             return Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.DROP)
         return Categorical(name=name, values=tuple(range(size)), unknown=Unknown.DROP)
 
+    folder = tempfile.TemporaryDirectory()
+    place = Path(folder.name)
     domain = Domain(tuple(attribute(index) for index in range(len(sizes))))
+    (place / "table.yaml").write_text(dump(domain), encoding="utf-8")
+    pq.write_table(pa.table(dict(zip(domain.names, codes.T, strict=True))), place / "table.parquet")
     loss = EpsilonDelta(**loss)
-    narrow = np.asfortranarray(codes, dtype=np.uint16 if max(sizes) <= 1 << 16 else np.uint32)  # column by column
 
     def run():
-        vault = SimulatedVault(ArrayTable(domain, narrow), seed=seed)
+        vault = sf.open(
+            place / "table.parquet",
+            domain=place / "table.yaml",
+            ledger=f"sqlite:///{place / 'ledger'}",
+            limit=loss,
+            create=True,
+        )
+        total = synthesize.NoisyTotal()
         if method == "mst":
-            release = mst(vault, loss=loss, total=NoisyTotal())
+            release = synthesize.mst(vault, loss=loss, total=total)
         elif method == "independent":
-            release = marginals(vault, loss=loss, total=NoisyTotal(), cliques=[(name,) for name in domain.names])
+            release = synthesize.marginals(vault, loss=loss, total=total, cliques=[(name,) for name in domain.names])
         else:
-            release = aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(3))
-        return release.model.sample(generator(seed))
+            release = synthesize.aim(vault, loss=loss, total=total, workload=synthesize.all_marginals(3))
+        release.rows.to_parquet(str(place / "synthetic.parquet"))
+        made = pq.read_table(place / "synthetic.parquet")
+        rows = np.stack([made[name].to_numpy().astype(np.int64) for name in domain.names], axis=1)
+        folder.cleanup()
+        return rows
 
     return run
 
@@ -238,7 +251,7 @@ def main(contestant, source, target, *figures):
     with np.load(source) as table:
         codes, sizes, ordered = table["codes"], table["sizes"], table["ordered"]
     run = CONTESTANTS[contestant](codes, sizes, ordered, epsilon=float(epsilon), delta=float(delta), seed=int(seed))
-    del codes  # Sfumato has its own copy, of one or two bytes a code
+    del codes  # Sfumato reads them from its file
     start = time.process_time()
     found = run()
     seconds = time.process_time() - start
