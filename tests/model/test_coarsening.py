@@ -1,7 +1,7 @@
 """Groups of codes: what is merged, and how rows find their way back."""
 
 import tracemalloc
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -251,19 +251,3 @@ def test_sums_over_runs_and_their_way_back_are_transposes_of_each_other():
     groups = Coarsening(np.array([0, 0, 1, 2, 2]), np.ones(5))
     assert groups.labels_in(np.array([0, 1, 1])) == (0, 0, 1, 1, 1)
     assert groups.labels_in(np.array([0, 1, 2])) == groups.labels_in(None) == (0, 0, 1, 2, 2)
-
-
-def test_shifted_runs_begin_in_the_middle_of_the_runs_and_keep_single_groups_alone():
-    random = np.random.default_rng(9)
-    for _ in range(50):
-        size = int(random.integers(1, 40))
-        inner = np.flatnonzero(random.random(size - 1) < random.random()) + 1
-        runs = Runs(((0, *inner.tolist()),), (size,))
-        (starts,), (labels,) = runs.shifted().starts, (runs.shifted().labels(0),)
-        for start, end in pairwise([*runs.starts[0], size]):
-            if end == start + 1:
-                assert np.count_nonzero(labels == labels[start]) == 1 or start == 0 or start - 1 in starts
-            else:
-                middle = (start + end) // 2
-                assert middle in starts
-                assert len(set(labels[start:end])) == 2  # told apart in the middle, and nowhere else

@@ -12,7 +12,7 @@ from sfumato.model.graphical_model import GraphicalModel
 
 SIZES = {"a": 3, "b": 2, "c": 4}
 CLIQUES = (("a", "b"), ("b", "c"), ("a",))
-LONG = Patience(iterations=3000, tolerance=1e-12, explained=0.0)
+LONG = Patience(iterations=3000, tolerance=1e-12)
 
 
 def observed(table, clique, variance, random=None):
@@ -134,8 +134,8 @@ def test_an_observation_needs_axes_and_noise():
         Observation(("a",), np.zeros(3), 0.0)
 
 
-def test_a_fit_stops_where_the_rest_is_what_noise_explains():
-    """The loss of the true counts is half the cells observed on average; a default fit stops at half of that."""
-    assert Patience().exhausted([100.0, 4.25], 17)
-    assert not Patience().exhausted([100.0, 4.26], 17)
-    assert not Patience(explained=0.0).exhausted([100.0, 1e-9], 17)
+def test_a_fit_stops_where_its_last_ten_steps_gained_too_little():
+    falling = [100.0 * 0.99**step for step in range(12)]
+    assert not Patience().exhausted(falling)
+    assert Patience(tolerance=0.2).exhausted(falling)
+    assert not Patience(tolerance=0.2).exhausted(falling[:10])

@@ -13,11 +13,11 @@ import sfumato as sf
 from sfumato import synthesize
 from sfumato.domain import Categorical, Domain, Integer, Unknown, dump
 from sfumato.engine.arrays import ArrayTable
-from sfumato.model.coarsening import identity
+from sfumato.model.coarsening import Runs, identity
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.initial_marginals import FittedState
-from sfumato.synthesize.marginal_selection import HELD, offered
+from sfumato.synthesize.marginal_selection import HELD, Taken, offered
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import all_marginals
 from sfumato.workload.counting_queries import Marginals
@@ -141,8 +141,8 @@ def test_single_ages_of_equal_counts_are_not_one_group(tmp_path):
     """False alarms: below 1e-6.
 
     No count tells one age from the next, so joining neighbours of like counts makes one group of all ages: then 30 % of
-    the rows are children at any age, .42 of total variation in 5-year bins.  The noise of a pair of about a hundred cells
-    is some 20 rows a cell, of which a fit leaves .03 to .06 here; its misfit is a mean over some hundred cells.
+    the rows are children at any age, .42 of total variation in 5-year bins.  The noise of a pair of about a hundred
+    cells is some 20 rows a cell, of which a fit leaves .03 to .06 here, a mean over some hundred cells.
     """
     people = single_ages()
     pq.write_table(people, tmp_path / "people.parquet")
@@ -176,3 +176,35 @@ def test_runs_are_as_fine_as_the_noise_allows_and_join_neighbours_only():
     assert table.runs.shape[1] == 8  # categories have no neighbours
     whole = offered(state, mechanisms.domain, [("age", "stage"), ("stage", "sex")], 0.1)
     assert [table.runs.shape for table in whole] == [(100, 8), (8, 2)]
+
+
+def test_a_model_follows_a_pair_better_than_its_noise():
+    """Two columns of forty codes that go together in forty cells of sixteen hundred, under noise of some two rows.
+
+    The noise has a seed, so there is no false alarm.  Over four seeds .024 to .033 were left, and .056 to .070 by a fit
+    to the noisy counts themselves, most of which is noise in empty cells.
+    """
+    names = ("one", "other")
+    domain = Domain(tuple(Categorical(name=name, values=tuple(range(40)), unknown=Unknown.DROP) for name in names))
+    codes = np.repeat(np.stack([np.arange(40), (7 * np.arange(40) + 3) % 40], axis=1), 50, axis=0)
+    release = synthesize.aim(
+        SimulatedVault(ArrayTable(domain, codes), seed=5),
+        loss=sf.Rho("0.15"),
+        total=synthesize.PublicTotal(2000),
+        workload=all_marginals(2),
+    )
+    made = release.model.cells(names)
+    real = np.bincount(codes[:, 0] * 40 + codes[:, 1], minlength=1600)
+    assert np.abs(made - real).sum() / 4000 < 0.045
+
+
+def test_a_table_whose_cells_turned_out_empty_is_measured_again_group_by_group():
+    """Ten groups joined two by two, in two columns: where people are on the diagonal, in its upper half, everywhere."""
+    table = Taken(Runs((tuple(range(0, 10, 2)),) * 2, (10, 10)), 25.0, 0.1)
+    everywhere, upper = np.full((10, 10), 10.0), np.zeros((10, 10))
+    upper[:4] = 100.0
+    assert table.again(np.eye(10) * 20, 20.0).runs.shape == (10, 10)  # a fifth of the joined cells
+    assert table.again(upper * HELD, 20.0).runs.shape == (10, 10)  # all of them in forty cells of many people
+    assert table.again(everywhere, 20.0) is table
+    assert table.again(everywhere * 3.9, 20.0) is table
+    assert table.again(everywhere * 4, 20.0).runs.shape == (10, 10)

@@ -287,23 +287,13 @@ class Runs:
             table = np.repeat(table, lengths, axis=axis)
         return table
 
-    def shifted(self) -> Runs:
-        """Runs that begin in the middle of these, so that both together tell apart what neither does.
+    def finest(self) -> Runs:
+        """Every group a run by itself.
 
-        A group that is a run by itself stays one.
-
-        >>> Runs(((0, 3, 7, 8),), (10,)).shifted().starts
-        ((0, 1, 5, 7, 8, 9),)
+        >>> Runs(((0, 3),), (5,)).finest().starts
+        ((0, 1, 2, 3, 4),)
         """
-        moved = []
-        for starts, size in zip(self.starts, self.sizes, strict=True):
-            ends = (*starts[1:], size)
-            alone = [
-                place for start, end in zip(starts, ends, strict=True) if end == start + 1 for place in (start, end)
-            ]
-            halves = [(start + end) // 2 for start, end in zip(starts, ends, strict=True) if end > start + 1]
-            moved.append(tuple(sorted({0, *alone, *halves} - {size})))
-        return Runs(tuple(moved), self.sizes)
+        return Runs(tuple(tuple(range(size)) for size in self.sizes), self.sizes)
 
     def labels(self, axis: int) -> NDArray[np.int64]:
         """The run of each group of an attribute."""

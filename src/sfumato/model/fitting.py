@@ -58,19 +58,14 @@ _Direction: TypeAlias = Callable[[FloatArray, Observation], FloatArray]
 
 @dataclass(frozen=True)
 class Patience:
-    """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of it, or when
-    the loss is below ``explained`` times what the true counts would have on average, which is half a cell observed:
-    from there on a fit follows the noise (the discrepancy principle of Morozov 1966).
-    """
+    """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of its loss."""
 
-    iterations: int = 150
-    tolerance: float = 3e-3
-    explained: float = 0.5
+    iterations: int = 250
+    tolerance: float = 1e-3
 
-    def exhausted(self, history: Sequence[float], cells: int) -> bool:
-        """Whether losses, one an iteration, have stopped falling, or left to noise what it explains."""
-        slow = len(history) > _LOOK_BACK and history[-1 - _LOOK_BACK] - history[-1] <= self.tolerance * history[-1]
-        return slow or history[-1] <= self.explained * cells / 2
+    def exhausted(self, history: Sequence[float]) -> bool:
+        """Whether losses, one an iteration, have stopped falling."""
+        return len(history) > _LOOK_BACK and history[-1 - _LOOK_BACK] - history[-1] <= self.tolerance * history[-1]
 
 
 def estimate_total(observations: Sequence[Observation]) -> float:
@@ -98,10 +93,9 @@ def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Pa
         raise InfeasibleError("no combination of cells is possible under these structural zeros")
     state = problem.evaluate(model.factors, beliefs)
     history = [state.loss]
-    cells = sum(observation.counts.size for observation in observations)
     for direction, first in ((_relative, _FIRST_RELATIVE), (_plain, 1.0 / max(problem.curvature, 1e-300))):
         step = first
-        while len(history) <= patience.iterations and not patience.exhausted(history, cells):
+        while len(history) <= patience.iterations and not patience.exhausted(history):
             found = problem.search(state, direction, step, smallest=first * _SMALLEST)
             if found is None:
                 break

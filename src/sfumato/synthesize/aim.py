@@ -131,12 +131,13 @@ def adapt(
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
-        before = {clique: table.again() for clique, table in taken.items()} if pairs_only else {}
-        if not candidates and not before:
+        repeated = taken if pairs_only else {}
+        if not candidates and not repeated:
             continue
         share = allowance.left * part
-        many = min(len(candidates) + len(before), 2 * len(mechanisms.domain))
+        many = min(len(candidates) + len(repeated), 2 * len(mechanisms.domain))
         deviation = division.deviation(float(allowance.left if pairs_only else share) / many)
+        before = {clique: table.again(state.model.expected(clique), deviation) for clique, table in repeated.items()}
         asked = offered(state, mechanisms.domain, candidates, deviation)
         scores = share * SCORES if candidates else Fraction(0)
         scored = score(mechanisms, state, asked, loss=allowance.take(scores), random=random) if candidates else UNSCORED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import CROWDED, Coarsening, Runs, merge_neighbours, merge_rare
+from sfumato.model.empirical_bayes import posterior_means
+from sfumato.model.factor import FloatArray
 from sfumato.model.falling_tail import with_falling_tails
-from sfumato.model.fitting import Observation, Patience, estimate_total, fit
+from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.noisy_table import NoisyTable
@@ -45,7 +48,7 @@ class FittedState:
     """What is known so far: groups of codes, noisy tables over them, and the model fitted to these.
 
     ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
-    it was measured.
+    it was measured.  ``before`` is what the model said of a marginal of several attributes before it was known.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -54,6 +57,7 @@ class FittedState:
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...]
     positions: Mapping[str, Position]
+    before: Mapping[Clique, FloatArray] = field(default_factory=dict)
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -72,14 +76,17 @@ class FittedState:
     ) -> FittedState:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
-        What is measured again is pooled with what was known of the same marginal.
+        What is measured again is pooled with what was known of the same marginal.  The model is fitted to what cells of
+        several attributes are likely to hold (:func:`posterior_means`), not to their noisy counts.
 
         Args:
             measurements: noisy marginals.
             runs: over which each was measured, or None for all groups.
         """
         over = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
-        known = self._with(map(self._observe, measurements, over))
+        new = [self._observe(measurement, joined) for measurement, joined in zip(measurements, over, strict=True)]
+        known = self._with(new)
+        before = self._expected_before(new)
         kept = [
             _kept(measurement, self._shape(_attributes(measurement), joined), fresh=True)
             for measurement, joined in zip(measurements, over, strict=True)
@@ -88,15 +95,31 @@ class FittedState:
         return replace(
             self,
             observations=known,
-            model=fit(known, self.model),
+            before=before,
+            model=fit([_likely(o, before) for o in known], self.model),
             measured=(*self.measured, *measured),
             tables=(*self.tables, *kept),
         )
 
     def recall(self, stored: Sequence[Observation]) -> FittedState:
         """The state with tables over groups that were released before, refitted; nothing of the loss is taken."""
-        known = self._with(stored)
-        return replace(self, observations=known, model=fit(known, self.model)) if stored else self
+        if not stored:
+            return self
+        known, before = self._with(stored), self._expected_before(stored)
+        model = fit([_likely(o, before) for o in known], self.model)
+        return replace(self, observations=known, before=before, model=model)
+
+    def _expected_before(self, found: Sequence[Observation]) -> dict[Clique, FloatArray]:
+        """Of each marginal of several attributes what the model said of it before it was known, over its cells."""
+        new = {o.attributes for o in found if len(o.attributes) > 1 and o.attributes not in self.before}
+        return {**self.before, **{clique: self._foreseen(clique) for clique in new}}
+
+    def _foreseen(self, clique: Clique) -> FloatArray:
+        if len(clique) <= 2 or self.model.tree.holder(clique) is not None:  # noqa: PLR2004
+            return self.model.expected(clique)
+        ones = [self.model.expected((name,)) / self.model.total for name in clique]
+        product: FloatArray = self.model.total * reduce(np.multiply.outer, ones)
+        return product
 
     def _with(self, found: Iterable[Observation]) -> tuple[Observation, ...]:
         observations = {(observation.attributes, observation.runs): observation for observation in self.observations}
@@ -169,7 +192,7 @@ def begin(
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
         positions = cell_positions.measure(mechanisms, allowance.take(part), counts)
-    fitted = fit(observations, model, Patience(explained=0.0))
+    fitted = fit(observations, model)
     return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions)
 
 
@@ -292,6 +315,15 @@ def pooled(one: Observation, other: Observation) -> Observation:
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)
     return Observation(one.attributes, counts, variance, one.runs)
+
+
+def _likely(observation: Observation, before: Mapping[Clique, FloatArray]) -> Observation:
+    """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
+    if len(observation.attributes) < 2:  # noqa: PLR2004
+        return observation
+    expected = observation.of(before[observation.attributes])
+    counts = posterior_means(observation.counts, expected, np.sqrt(observation.variance))
+    return replace(observation, counts=counts)
 
 
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:

@@ -43,6 +43,10 @@ _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 HELD = 2.0
 """Deviations of noise that a cell of a table holds in people, on average, once neighbours are joined."""
 
+SPARSE = 0.4
+"""Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
+measured again group by group."""
+
 _Asked = TypeVar("_Asked", Distance, Marginal)
 
 
@@ -245,9 +249,17 @@ class Taken:
     size: float
     share: float
 
-    def again(self) -> Taken:
-        """The table over runs that begin elsewhere: what it is measured by another time tells more than the same."""
-        return replace(self, runs=self.runs.shifted())
+    def again(self, expected: FloatArray, deviation: float) -> Taken:
+        """The table to measure another time, given what the model now says of it, over groups.
+
+        Over the same runs, so that both are pooled; group by group where the fit would follow little of the noise of
+        empty cells: where the runs leave most cells empty already (``SPARSE``), or where its people are seen to be in
+        so few cells that these hold ``HELD`` deviations each even then.
+        """
+        joined = np.minimum(self.runs.sum(expected) / deviation, 1.0).mean()
+        filled = np.minimum(expected / deviation, 1.0).sum()
+        finer = joined <= SPARSE or filled <= expected.sum() / (HELD * deviation)
+        return replace(self, runs=self.runs.finest()) if finer else self
 
     def after(self, before: Taken | None) -> Taken:
         """What it has had with what it had before."""
