@@ -180,9 +180,11 @@ def test_narrower_intervals_are_told_from_those_that_hold(population) -> None:
 
 
 def test_where_noise_drowns_the_inputs_nothing_is_told() -> None:
-    vault = SimulatedVault(ArrayTable(DOMAIN, people()[:300]), seed=1)
-    found = linear_regression(vault, "hours", INPUTS, loss=EpsilonDelta("0.5", "1e-9"))
-    assert found.coefficients == ()
+    """The moments could be inverted, at about six times their noise: intervals of what comes of it would not hold."""
+    for seed in range(5):
+        vault = SimulatedVault(ArrayTable(DOMAIN, people()[:1800]), seed=seed)
+        found = linear_regression(vault, "hours", INPUTS, loss=EpsilonDelta(1, "1e-9"))
+        assert found.coefficients == ()
     assert "the noise is too large" in found.remarks[-1]
 
 
