@@ -150,3 +150,19 @@ def test_more_rows_than_a_class_may_need_are_one_class() -> None:
     data = Microdata(quasi=("a",), codes=codes, counts=np.where(np.arange(41) == 20, 100, 1))
     space = Space.of(data, [Intervals(tuple(labels(41)), np.arange(41.0), 40.0)], weights=[1.0])
     check(Partition.of(search(space, k=70, effort=1, rng=np.random.default_rng(0))), space, 70)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_neighbourhoods_that_ask_the_same_home_leave_it_k_rows(seed: int) -> None:
+    codes = np.arange(61)[:, None]
+    counts = np.where(np.arange(61) % 20 == 10, 8, 1)  # three homes of 8 rows, between rows that nobody else is near
+    data = Microdata(quasi=("a",), codes=codes, counts=counts)
+    space, k = Space.of(data, [Intervals(tuple(labels(61)), np.arange(61.0), 60.0)], weights=[1.0]), 5
+    rng = np.random.default_rng(seed)
+    division, rounds = first_division(space, k), Rounds(space, JoinCosts(space), k, rng)
+    lent = 0
+    for _ in range(20):
+        division = rounds.regrown(division, most=3)
+        check(Partition.of(division.groups()), space, k)
+        lent = max(lent, 24 - int(division.home.sum()))
+    assert lent > 0, "no home lent a row, so that nothing was tested"
