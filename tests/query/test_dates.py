@@ -128,6 +128,22 @@ def test_a_date_within_a_cell_is_refused_and_a_bound_within_the_first_cell_is_no
     assert normal(read_condition("d >= DATE '2022-12-28'", domain), domain).codes == set(range(14))
 
 
+def test_a_moment_within_one_of_many_cells_is_refused_with_the_cells_around_it():
+    hours = Timestamp(
+        name="t",
+        first=date(2022, 1, 1),
+        last=date(2024, 12, 31),
+        by=Grain.HOUR,
+        zone="UTC",
+        unknown=Unknown.DROP,
+    )
+    with pytest.raises(QueryError, match="cuts the cell 2023-03-01T08 of 't'") as refused:
+        read_condition("t >= TIMESTAMP '2023-03-01 08:30'", Domain((hours,)))
+    assert "start near it at 2023-03-01 03:00:00" in str(refused.value)
+    assert "2023-03-01 08:00:00, 2023-03-01 09:00:00" in str(refused.value)
+    assert "2022-01-01" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("key", "label"),
     [

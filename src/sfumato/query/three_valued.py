@@ -43,6 +43,7 @@ Literal = str | bool | Fraction
 
 _NOBODY = Any(())
 _LISTED = 12  # cells, or stretches of cells, that a condition names in words
+_EDGES_NAMED = 40  # where cells begin; of more cells only those around the one that is cut
 
 
 class Comparison(StrEnum):
@@ -315,12 +316,16 @@ def _closed(attribute: Numeric | Dated, code: int) -> bool:
 
 def _cut(attribute: Attribute, code: int) -> str:
     assert not isinstance(attribute, Categorical)
-    shown = ", ".join(f"{attribute.bounds(cell)[0]}" for cell in range(attribute.declared)[:40])
+    cells = range(attribute.declared)
+    near = " near it" if len(cells) > _EDGES_NAMED else ""
+    if near:  # the first ones of three years of hours would tell nobody where to compare
+        cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
+    shown = ", ".join(f"{attribute.bounds(cell)[0]}" for cell in cells)
     kind = "cells start" if isinstance(attribute, Integer | Date) else "cells, which hold their left end only, start"
     clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
     beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""
     return (
-        f"this cuts the cell {attribute.labels()[code]} of {attribute.name!r}: its {kind} at {shown}{beyond}; "
+        f"this cuts the cell {attribute.labels()[code]} of {attribute.name!r}: its {kind}{near} at {shown}{beyond}; "
         "compare at such an edge"
     )
 
