@@ -20,8 +20,7 @@ from sfumato.domain.hierarchy.levels import Integers
 
 Singles = NDArray[np.float32]
 Ends = Sequence[NDArray[Any]]  # one array an attribute: positions, or ranks where costs are read off a table
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.integer]  # shorter than elsewhere
+RowCounts = NDArray[np.integer]  # shorter than elsewhere
 
 ABSENT = 1e9  # beyond every position
 
@@ -117,7 +116,7 @@ class Regrowth:
         self.size, self.served, self.seed = (np.zeros(places, dtype=np.int64) for _ in range(3))
         self.cost = np.zeros(places, dtype=np.float32)
         self.noise: Singles = np.multiply(MOST_NOISE, rng.random(places, dtype=np.float32))
-        self.splits: Mask = np.less(rng.random(places), SPLITTING)
+        self.splits: NDArray[np.bool_] = np.less(rng.random(places), SPLITTING)
 
     def run(self) -> Grown:
         """Grow until every row has a class, or none can be made for it."""
@@ -169,7 +168,7 @@ class Regrowth:
         self.need[lines, item] = 0
         self.state[lines[~self.need[lines].any(axis=1)]] = DONE
 
-    def _best_join(self, lines: Integers, item: Integers, rows: Rows) -> tuple[Singles, Integers, Singles]:
+    def _best_join(self, lines: Integers, item: Integers, rows: RowCounts) -> tuple[Singles, Integers, Singles]:
         """Least added loss of one item in a class of its neighbourhood, which class, and what a row costs there."""
         place, each = self.place[lines], np.arange(len(lines))
         there = max(int(self.classes[place].max(initial=0)), 1)
@@ -182,7 +181,7 @@ class Regrowth:
         slot = added.argmin(axis=1)
         return added[each, slot], slot, costs[each, slot]
 
-    def _join(self, lines: Integers, item: Integers, slot: Integers, cost: Singles, rows: Rows) -> None:
+    def _join(self, lines: Integers, item: Integers, slot: Integers, cost: Singles, rows: RowCounts) -> None:
         place = self.place[lines]
         for low, high, value in zip(self.lows, self.highs, self.values, strict=True):
             here = value[lines, item]
@@ -204,7 +203,7 @@ class Regrowth:
 
     def _step(self) -> None:
         """Every growing class takes what is inside its box, then the tuple that adds least, or is closed."""
-        growing: Mask = self.state == GROWING
+        growing: NDArray[np.bool_] = self.state == GROWING
         ends = [low[:, None] for low in self.low], [high[:, None] for high in self.high]
         costs = self.costs.joined(*ends, self.values, self.values)
         self._take_inside(growing, (costs <= self.cost[:, None] + INSIDE) & growing[:, None])
@@ -216,7 +215,7 @@ class Regrowth:
         if len(lines):
             self._close(lines)
 
-    def _take_inside(self, growing: Mask, inside: Mask) -> None:
+    def _take_inside(self, growing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
         """Rows in need, all of them or in split ones as many as are wanted; then lent ones up to k."""
         taken = self.need * inside
         if self.splits.any():
@@ -229,7 +228,7 @@ class Regrowth:
             self.taken[lines] += lent
             self.size[lines] += lent.sum(axis=1)
 
-    def _add(self, taken: Rows) -> None:
+    def _add(self, taken: RowCounts) -> None:
         rows = taken.sum(axis=1)
         self.need -= taken
         self.taken += taken
@@ -284,7 +283,7 @@ class Regrowth:
         self.state[lines] = IDLE
 
 
-def _first(rows: Rows, wanted: Integers) -> Rows:
+def _first(rows: RowCounts, wanted: Integers) -> RowCounts:
     """Rows from the left until so many are taken in each line."""
     before = np.cumsum(rows, axis=1) - rows
     return np.clip(wanted[:, None] - before, 0, rows).astype(rows.dtype)

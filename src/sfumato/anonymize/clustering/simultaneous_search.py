@@ -29,7 +29,7 @@ ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
 
 
 @dataclass(frozen=True, eq=False)
-class Division:
+class Clustering:
     """Rows of each tuple at home, in a class of its own, and the classes of mixed tuples, None without any."""
 
     home: Integers
@@ -45,7 +45,7 @@ class Division:
         return homes + mixed_groups(self)
 
 
-def mixed_groups(division: Division) -> list[Group]:
+def mixed_groups(division: Clustering) -> list[Group]:
     """Tuples and rows of every class of mixed tuples."""
     mixed = division.mixed
     if mixed is None:
@@ -54,7 +54,7 @@ def mixed_groups(division: Division) -> list[Group]:
     return list(zip(np.split(mixed.tuples, cuts), np.split(mixed.rows, cuts), strict=True))
 
 
-def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Division:
+def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Clustering:
     """Classes numbered anew, in order; one of a single tuple goes home."""
     order = np.argsort(classes, kind="stable")
     tuples, classes, rows = tuples[order], classes[order], rows[order]
@@ -63,17 +63,17 @@ def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers)
     home = home.copy()
     np.add.at(home, tuples[single], rows[single])
     if single.all():
-        return Division(home, None)
+        return Clustering(home, None)
     _, number = np.unique(number[~single], return_inverse=True)
-    return Division(home, Partition(tuples[~single], number, rows[~single]))
+    return Clustering(home, Partition(tuples[~single], number, rows[~single]))
 
 
-def first_division(space: Space, k: int) -> Division:
+def first_division(space: Space, k: int) -> Clustering:
     """A home for each tuple of k rows and Mondrian's greedy cuts of the others, or of all where others are too few."""
     home = np.where(space.counts >= k, space.counts, 0)
     others = np.flatnonzero(home == 0)
     if not len(others):
-        return Division(home, None)
+        return Clustering(home, None)
     if space.counts[others].sum() < k:
         home, others = np.zeros_like(home), np.arange(len(home))
     part = space.part(others, space.counts[others])
@@ -105,7 +105,7 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
     return best.groups()
 
 
-def swapped(division: Division, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Division:
+def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Clustering:
     """The division after rounds of swaps of single rows."""
     if division.mixed is None or not swaps.rounds:
         return division
@@ -139,7 +139,7 @@ class Rounds:
         self.space, self.costs, self.k, self.rng = space, costs, k, rng
         self._homes = self._nearest_homes()
 
-    def regrown(self, division: Division, *, most: int) -> Division:
+    def regrown(self, division: Clustering, *, most: int) -> Clustering:
         """Dissolve disjoint neighbourhoods of 2 to ``most`` classes, grow them again, keep those that lose no more."""
         dissolved = self._dissolve(division, most)
         places = len(dissolved.loss)
@@ -162,7 +162,7 @@ class Rounds:
             kept.append(np.stack([some[line], class_, tuples[line, item], grown.rows[class_, line, item]]))
         return self._replaced(division, dissolved, better, np.concatenate(kept, axis=1))
 
-    def _replaced(self, division: Division, dissolved: Dissolved, better: Integers, new: Integers) -> Division:
+    def _replaced(self, division: Clustering, dissolved: Dissolved, better: Integers, new: Integers) -> Clustering:
         """The division with the classes of better neighbourhoods in place of those dissolved."""
         mixed = division.mixed
         assert mixed is not None
@@ -182,7 +182,7 @@ class Rounds:
             np.concatenate([mixed.rows[stays], rows]),
         )
 
-    def _dissolve(self, division: Division, most: int) -> Dissolved:
+    def _dissolve(self, division: Clustering, most: int) -> Dissolved:
         mixed = division.mixed
         assert mixed is not None
         where, places = self._drawn(mixed, most)
