@@ -41,7 +41,7 @@ class Encoding:
             _refuse_unmapped(attribute, _find(self.columns, attribute.name))
         if self.domain.unit.column is not None:
             unit = _find(self.columns, self.domain.unit.column)
-            if unit.kind is ColumnKind.OTHER:
+            if unit.kind in (ColumnKind.TIMESTAMP, ColumnKind.OTHER):  # engines write a moment in different ways
                 raise TableError(f"column {unit.name!r} of type {unit.type} cannot identify a unit", culprit=unit)
 
     @property
