@@ -1,0 +1,258 @@
+"""Where Sfumato stands in NIST's SDNist report, whole, beside peers, a floor and a ceiling, in one run.
+
+    python benchmarks/nist_report.py [--contestants sfumato-aim,dpmm-mst] [--epsilons 1 10] [--minutes 60]
+
+Needs the real data (``SFUMATO_DATA``) and its own environment for NIST's package, made under ``.bench`` on first
+use.  Sfumato's releases are made by the command, with a ledger of their own, from the file; the peers see the same
+public cells, get ``--minutes`` of CPU each, and a number in a wide cell is drawn evenly from it for them.
+The package downloads its target; as that is one of the excerpts in the data folder, the target is laid out from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+from _real_data import folder as real_data
+from census import PEERS, RUN, python_for
+from kmarginal import LISTED
+
+if TYPE_CHECKING:
+    from sfumato.domain import Domain
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "benchmarks" / "nist_report.md"
+RESULTS = TABLE.with_suffix(".json")
+DELTA = "1e-9"
+CONTESTANTS = ("sfumato-aim", "sfumato-mst", "mbi-mst", "mbi-aim", "dpmm-mst", "dpmm-aim")
+ELSEWHERE = ("25-", "48-")
+"""Areas of Massachusetts and Texas, which the dictionary lists for two other excerpts."""
+
+HUNDREDS = (0, 1, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
+NUMBERS = {
+    "AGEP": (0, 99, None),
+    "NOC": (0, 19, None),
+    "NPF": (2, 20, None),
+    "PINCP": (-9000, 1_341_000, (-9000, 0, 1, *range(10_000, 100_000, 10_000), 100_000, 150_000, 250_000, 500_000)),
+    "POVPIP": (0, 501, (*range(0, 501, 25), 501)),
+    "PWGTP": (1, 9999, HUNDREDS[1:]),
+    "WGTP": (0, 9999, HUNDREDS),
+}
+INTRODUCTION = """\
+NIST's SDNist report (package version {version}, every metric of it) of releases of the national 2019 excerpts: {rows}
+people, {columns} columns. The 271 industry codes and the density, which the area says, are left out. Bins are public
+and the same for all; delta is {delta}. The floor shuffles each column on its own, the ceiling draws as many rows with
+replacement from the table itself, so that it matches most people exactly and is no release. Made by
+`python benchmarks/nist_report.py`, one release a line; Sfumato's by its command with a ledger.
+
+Higher is better: k-marginal (NIST's, 1000 is perfect, one of its columns always the area), the share of rows whose
+sample would err as much, the score of the worst area. Lower is better: mean divergence of a column, mean and largest
+change of Kendall's and mean change of Pearson's correlation, pMSE of a classifier that tells real from made, the
+largest error of the slope of income on education over NIST's groups of people. Rows that contradict themselves by
+NIST's list: the rules that it checks were told to nobody. Exact matches: unique people who are also in the release.
+
+"""
+
+
+def domain() -> Domain:
+    """The columns and their public cells: what the data dictionary lists, and the bins stated above."""
+    from sfumato.domain import Categorical, Domain, Integer, Unknown
+
+    meaning = json.loads((real_data("nist") / "data_dictionary.json").read_text(encoding="utf-8"))
+    listed = [Categorical(name=name, values=tuple(meaning[name]["values"]), unknown=Unknown.DROP) for name in LISTED]
+    numbers = [
+        Integer(
+            name=name,
+            minimum=low,
+            maximum=high,
+            edges=edges,
+            unknown=Unknown.CATEGORY if "N" in meaning[name]["values"] else Unknown.CLAMP,
+        )
+        for name, (low, high, edges) in NUMBERS.items()
+    ]
+    return Domain((*listed, *numbers))
+
+
+def lay_out(root: Path) -> None:
+    """The target as the package looks for it: the excerpts, and what its data dictionary says of each column."""
+    source = real_data("nist")
+    meaning = json.loads((source / "data_dictionary.json").read_text(encoding="utf-8"))
+    table = (source / "national2019.csv").read_bytes()
+    header = table.splitlines()[0].decode("ascii").split(",")
+    schema = {}
+    for name in header:
+        values = meaning[name].get("values", {})
+        lacks = "N" in values or name == "INDP"
+        kind = "object" if lacks or name == "PUMA" else "float64" if name == "DENSITY" else "int64"
+        schema[name] = {"dtype": kind} | ({"has_null": True, "null_value": "N"} if lacks else {})
+        if "min" in values and name not in ("NOC", "NPF"):
+            schema[name] |= {"min": values["min"], "max": values["max"]}
+        else:
+            schema[name] |= {"values": list(values)}
+    (root / "national").mkdir(parents=True)
+    (root / "national" / "national2019.csv").write_bytes(table)
+    (root / "national" / "national2019.json").write_text(json.dumps({"schema": schema}), encoding="utf-8")
+    named = {"PUMA": {code: {"name": name} for code, name in meaning["PUMA"]["values"].items()}}
+    (root / "mappings.json").write_text(json.dumps(named), encoding="utf-8")
+    (root / "data_dictionary.json").write_text(json.dumps(meaning), encoding="utf-8")
+    (root / "config.json").write_text("{}", encoding="utf-8")
+
+
+def by_command(method: str, epsilon: float, described: Path, release: Path) -> float:
+    """The release that ``sfumato synthesize`` writes, with its own ledger; CPU seconds."""
+    made = release.with_suffix(".parquet")
+    ledger = release.with_suffix(".db")
+    told = ("--epsilon", epsilon, "--delta", DELTA, "--method", method, "--ledger", ledger, "--create", "--out", made)
+    table = real_data("nist") / "national2019.csv"
+    command = [sys.executable, "-m", "sfumato", "synthesize", table, "--domain", described, *told]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    table = pq.read_table(made).to_pydict()
+    write(release, {name: ["N" if value is None else value for value in values] for name, values in table.items()})
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def by_peer(contestant: str, epsilon: float, source: Path, release: Path, minutes: float) -> float:
+    """The release of a peer from the codes; CPU seconds.
+
+    Raises:
+        subprocess.CalledProcessError: it failed, or took longer than it was given.
+    """
+    made = release.with_suffix(".npy")
+    told = (contestant, source, made, epsilon, DELTA, 0, int(60 * minutes))
+    single = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [str(part) for part in (python_for(contestant), "-W", "ignore", RUN, *told)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=single)
+    write(release, decoded(domain(), np.load(made)))
+    return float(json.loads(done.stdout.splitlines()[-1])["cpu_s"])
+
+
+def decoded(described: Domain, codes: np.ndarray) -> dict[str, list[object]]:
+    """The rows that codes stand for, a number drawn evenly from its cell."""
+    from sfumato.domain import Integer
+
+    random = np.random.default_rng(0)
+    columns: dict[str, list[object]] = {}
+    for attribute, found in zip(described, codes.T, strict=True):
+        if isinstance(attribute, Integer):
+            low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)]).T
+            known = np.minimum(found, attribute.declared - 1)
+            drawn = random.integers(low[known], high[known] + 1)
+            columns[attribute.name] = np.where(found < attribute.declared, drawn.astype(str), "N").tolist()
+        else:
+            columns[attribute.name] = np.array(attribute.labels())[found].tolist()
+    return columns
+
+
+def write(path: Path, columns: dict[str, list[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def beside(release: Path, ceiling: Path) -> None:
+    """Write the floor and the ceiling."""
+    random = np.random.default_rng(0)
+    with (real_data("nist") / "national2019.csv").open(encoding="utf-8") as file:
+        people = list(csv.DictReader(file))
+    drawn = random.integers(0, len(people), len(people))
+    names = domain().names
+    write(ceiling, {name: [people[index][name] for index in drawn] for name in names})
+    write(release, {name: [people[index][name] for index in random.permutation(len(people))] for name in names})
+
+
+def main() -> None:
+    from sfumato.domain.document import dump
+    from sfumato.evaluate.release_files import read_release
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contestants", default=",".join(CONTESTANTS))
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--minutes", type=float, default=60)
+    asked = parser.parse_args()
+    PEERS["sdnist"] = "sdnist"
+    judge = python_for("sdnist")
+    lines = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        lay_out(folder / "target")
+        described = folder / "domain.yaml"
+        described.write_text(dump(domain()), encoding="utf-8")
+        accept = [sys.executable, "-m", "sfumato", "domain", "accept", str(described), "--by", "the benchmark"]
+        subprocess.run(accept, check=True, capture_output=True)
+        codes = read_release(real_data("nist") / "national2019.csv", domain()).codes
+        ordered = np.array([name in NUMBERS for name in domain().names])
+        np.savez(folder / "codes.npz", codes=codes, sizes=np.array(domain().shape), ordered=ordered)
+
+        def judged(name: str, release: Path, cpu: float | None) -> None:
+            command = [
+                judge,
+                "-W",
+                "ignore",
+                Path(__file__).with_name("_nist_report_run.py"),
+                folder / "target",
+                release,
+            ]
+            report = folder / f"report-{len(list(folder.iterdir()))}"
+            done = subprocess.run(
+                [str(part) for part in (*command, report)], check=True, stdout=subprocess.PIPE, text=True
+            )
+            lines[name] = json.loads(done.stdout.splitlines()[-1]) | {"CPU s": cpu}
+            save(lines, judge, len(codes))
+
+        if not lines:
+            beside(folder / "floor.csv", folder / "ceiling.csv")
+            judged("columns shuffled apart (floor)", folder / "floor.csv", None)
+            judged("a sample of the table (ceiling)", folder / "ceiling.csv", None)
+        for epsilon in asked.epsilons:
+            for contestant in asked.contestants.split(","):
+                name, release = f"{contestant}, epsilon {epsilon:g}", folder / f"{contestant}-{epsilon:g}.csv"
+                package, _, method = contestant.partition("-")
+                try:
+                    if package == "sfumato":
+                        cpu = by_command(method, epsilon, described, release)
+                    else:
+                        cpu = by_peer(contestant, epsilon, folder / "codes.npz", release, asked.minutes)
+                    judged(name, release, cpu)
+                except subprocess.CalledProcessError as error:
+                    last = str(error.stderr or "").strip().splitlines() or [f"not within {asked.minutes:g} minutes"]
+                    lines[name] = {"failed": last[-1][:200]}
+                    save(lines, judge, len(codes))
+
+
+def save(lines: dict[str, dict[str, object]], judge: Path, rows: int) -> None:
+    """Write what was found so far, as figures and as a table."""
+    ask = "import importlib.metadata as m; print(m.version('sdnist'))"
+    version = subprocess.run([judge, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
+    text = INTRODUCTION.format(version=version, rows=rows, columns=len(domain()), delta=DELTA)
+    names = list(dict.fromkeys(name for line in lines.values() for name in line if name != "failed"))
+    text += f"| release | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}\n"
+    for release, line in lines.items():
+        said = [line["failed"]] if "failed" in line else [shown(line[name]) for name in names]
+        text += f"| {release} | {' | '.join(str(cell) for cell in said)} |\n"
+    RESULTS.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
+    TABLE.write_text(text, encoding="utf-8")
+
+
+def shown(figure: object) -> str:
+    if figure is None:
+        return "-"
+    if not isinstance(figure, float) or figure == int(figure):
+        return str(int(figure))
+    return f"{figure:.4f}" if abs(figure) < 1 else f"{figure:.1f}"
+
+
+if __name__ == "__main__":
+    main()
