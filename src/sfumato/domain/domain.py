@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all
-from sfumato.domain.attribute import Attribute, Date, Dated, Role, Timestamp
+from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
-from sfumato.errors import DomainError
+from sfumato.errors import DomainError, QueryError
 
 if TYPE_CHECKING:
     from sfumato.domain.hierarchy.levels import Hierarchy
@@ -355,3 +355,17 @@ class Domain:
         return {
             name: {key: value for key, value in said.items() if key != "attribute"} for name, said in described.items()
         }
+
+
+def numeric(domain: Domain, name: str) -> Numeric:
+    """An attribute that has numbers.
+
+    Raises:
+        QueryError: it has categories or dates.
+        DomainError: there is none of that name.
+    """
+    attribute = domain[name]
+    if isinstance(attribute, Integer | Real):
+        return attribute
+    held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
+    raise QueryError(f"{name!r} {held}: it can be counted, but has no sum, mean or quantile", culprit=name)

@@ -6,9 +6,17 @@ A condition names cells, never expressions, so whether it can be evaluated depen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import reduce
+from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any as Anything
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sfumato.domain.domain import Domain
 
 T = TypeVar("T")
 
@@ -122,3 +130,46 @@ _ATTRIBUTES = Fold(
 def named(predicate: Predicate | None) -> frozenset[str]:
     """The attributes that a condition looks at, none without a condition."""
     return frozenset() if predicate is None else predicate.attributes
+
+
+def holds(
+    predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
+) -> NDArray[np.bool_]:
+    """Where a condition is true.
+
+    Args:
+        predicate: what is asked.
+        domain: the domain of the codes.
+        codes: the codes of an attribute; arrays of different attributes are broadcast against each other.
+
+    Returns:
+        Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
+    """
+
+    def true(part: Among) -> NDArray[np.bool_]:
+        table = np.zeros(domain[part.attribute].size, dtype=np.bool_)
+        table[list(part.codes)] = True
+        return table.take(codes(part.attribute))
+
+    return predicate.fold(
+        Fold(
+            among=true,
+            every=lambda parts: reduce(np.logical_and, parts, np.array(True)),
+            some=lambda parts: reduce(np.logical_or, parts, np.array(False)),
+            negated=np.logical_not,
+        )
+    )
+
+
+def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -> NDArray[np.bool_]:
+    """At which cells of a marginal over ``names`` a condition on them is true.
+
+    Returns:
+        One axis an attribute, of length 1 where the condition does not look at it.
+    """
+
+    def codes(name: str) -> NDArray[np.intp]:
+        return np.arange(domain[name].size).reshape([-1 if each == name else 1 for each in names])
+
+    found: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & holds(predicate, domain, codes)
+    return found

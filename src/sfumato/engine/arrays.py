@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain import predicate as p
-from sfumato.domain.predicate import Predicate, named
-from sfumato.engine.cell_statements import even_width, fixed_bounds, holds, numeric
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Predicate, holds, named
+from sfumato.engine.cell_statements import even_width, fixed_bounds
 from sfumato.engine.contingency import CoverCounts, CoverPlan, totals
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, SparseTable

@@ -10,17 +10,13 @@ Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from itertools import pairwise
-from typing import Any as Anything
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain import Domain, Integer
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, vanishing
@@ -56,35 +52,6 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
 def _joined(word: str, parts: Iterator[str]) -> str:
     joined = word.join(parts)
     return joined and f"({joined})"
-
-
-def holds(
-    predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
-) -> NDArray[np.bool_]:
-    """Where a condition is true.
-
-    Args:
-        predicate: what is asked.
-        domain: the domain of the codes.
-        codes: the codes of an attribute; arrays of different attributes are broadcast against each other.
-
-    Returns:
-        Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
-    """
-
-    def true(part: Among) -> NDArray[np.bool_]:
-        table = np.zeros(domain[part.attribute].size, dtype=np.bool_)
-        table[list(part.codes)] = True
-        return table.take(codes(part.attribute))
-
-    return predicate.fold(
-        Fold(
-            among=true,
-            every=lambda parts: reduce(np.logical_and, parts, np.array(True)),
-            some=lambda parts: reduce(np.logical_or, parts, np.array(False)),
-            negated=np.logical_not,
-        )
-    )
 
 
 _MANY_BINS = 32
@@ -211,20 +178,6 @@ def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tup
             culprit=unit,
         )
     return low, high
-
-
-def numeric(domain: Domain, name: str) -> Integer | Real:
-    """An attribute that has numbers.
-
-    Raises:
-        QueryError: it has categories or dates.
-        DomainError: there is none.
-    """
-    attribute = domain[name]
-    if isinstance(attribute, Integer | Real):
-        return attribute
-    held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
-    raise QueryError(f"attribute {name!r} {held} and has no sum, mean or quantile", culprit=name)
 
 
 def increasing(edges: Sequence[float]) -> list[float]:

@@ -17,9 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Unit, Unknown
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.arrays import KeptColumns
-from sfumato.engine.cell_statements import CellStatements, condition, fixed_bounds, increasing, numeric, power_bounds
+from sfumato.engine.cell_statements import CellStatements, condition, fixed_bounds, increasing, power_bounds
 from sfumato.engine.contingency import TOTAL_CELLS, CoverPlan, plan_covers
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal

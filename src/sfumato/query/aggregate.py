@@ -21,8 +21,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate
 from sfumato.errors import LossError, QueryError
 from sfumato.model.factor import FloatArray
@@ -389,20 +390,6 @@ class Variance(NumericAggregate):
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         return width / 2 if self.root else width**2 / 4
-
-
-def numeric(domain: Domain, name: str) -> Integer | Real:
-    """An attribute that has numbers.
-
-    Raises:
-        QueryError: it has categories or dates.
-        DomainError: there is none of that name.
-    """
-    attribute = domain[name]
-    if isinstance(attribute, Integer | Real):
-        return attribute
-    held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
-    raise QueryError(f"{name!r} {held}: it can be counted, but has no sum, mean or quantile", culprit=name)
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain, Integer
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.query.accuracy import drowned_in_plan, expected_errors
-from sfumato.query.aggregate import Certainty, numeric
+from sfumato.query.aggregate import Certainty
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query

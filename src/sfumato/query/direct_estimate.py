@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.predicate import Among, Fold, Predicate, named
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import All, Predicate, holds_at_cells, named
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
-from sfumato.query.aggregate import Certainty, numeric
+from sfumato.query.aggregate import Certainty
 from sfumato.query.answer import NoisyValue
 
 _LEAST_DENOMINATOR = 5.0
@@ -241,23 +241,7 @@ def term_weights(view: View, term: Term, names: tuple[str, ...], domain: Domain)
 
 
 def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
-    """At which codes of ``names`` a condition holds: one axis an attribute, of length 1 where it does not matter."""
-    whole = np.ones((1,) * len(names), dtype=np.bool_)
-    if where is None:
-        return whole
-
-    def among(part: Among) -> NDArray[np.bool_]:
-        found = np.isin(np.arange(domain[part.attribute].size), list(part.codes))
-        return found.reshape([-1 if each == part.attribute else 1 for each in names])
-
-    return where.fold(
-        Fold(
-            among=among,
-            every=lambda parts: reduce(np.logical_and, parts, whole),
-            some=lambda parts: reduce(np.logical_or, parts, ~whole),
-            negated=np.logical_not,
-        )
-    )
+    return holds_at_cells(All(()) if where is None else where, names, domain)
 
 
 def _on_groups(holds: NDArray[np.bool_], view: View) -> FloatArray | None:

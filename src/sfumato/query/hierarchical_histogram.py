@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import plain
-from sfumato.query.aggregate import Certainty, Estimates, Expected, NoisyAnswers, NumericAggregate, numeric
+from sfumato.query.aggregate import Certainty, Estimates, Expected, NoisyAnswers, NumericAggregate
 from sfumato.vault.mechanisms import Additive
 from sfumato.vault.questions import Measurable
 from sfumato.vault.value_questions import Bins

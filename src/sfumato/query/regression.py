@@ -17,7 +17,7 @@ from typing import Any as Json
 import numpy as np
 
 from sfumato.domain import Domain, Integer, Real
-from sfumato.domain.predicate import Among, Fold, Predicate, named
+from sfumato.domain.predicate import holds_at_cells, named
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number
@@ -211,27 +211,11 @@ def _variable(domain: Domain, text: str) -> _Variable:
     if len(attributes) > 1:
         raise QueryError(f"a condition of a regression is about one attribute: {text}", culprit=text)
     if condition is not None and attributes:
-        holds = _holds(condition, domain, attributes[0])
+        holds = holds_at_cells(condition, attributes, domain)
     if condition is None or not attributes or holds.all() or not holds.any():
         raise QueryError(f"{text} holds for all rows or for none, which explains nothing", culprit=text)
     words = describe_condition(condition, domain)
     return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned=False)
-
-
-def _holds(condition: Predicate, domain: Domain, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    codes = np.arange(domain[name].size)
-
-    def among(part: Among) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        return np.isin(codes, list(part.codes))
-
-    return condition.fold(
-        Fold(
-            among=among,
-            every=lambda parts: np.logical_and.reduce(list(parts)),
-            some=lambda parts: np.logical_or.reduce(list(parts)),
-            negated=np.logical_not,
-        )
-    )
 
 
 def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:

@@ -25,12 +25,13 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.domain.attribute import null_code
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate, named
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.loss import Number, exact
-from sfumato.query.aggregate import Average, Certainty, Count, Total, numeric
+from sfumato.query.aggregate import Average, Certainty, Count, Total
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import Term, View, estimate, term_weights

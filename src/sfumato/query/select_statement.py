@@ -20,8 +20,9 @@ from functools import lru_cache
 from typing import Any
 
 from sfumato.domain import Domain
+from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
-from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance, numeric
+from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query
 from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause

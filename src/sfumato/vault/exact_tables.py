@@ -12,11 +12,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from sfumato.domain import Domain, Integer
-from sfumato.domain.predicate import Predicate, named
-from sfumato.engine.cell_statements import holds
+from sfumato.domain.predicate import holds_at_cells, named
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, shape_of
@@ -177,20 +174,12 @@ def read(domain: Domain, question: ExactTable, source: ExactTable, table: Counts
 def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: Domain) -> Counts:
     """Sums over the cells that meet the filter, by the groups of the question; ``cube`` is (axes ..., numbers)."""
     if question.where is not None:
-        cube = cube * _mask(question.where, axes, domain)[..., None]
+        cube = cube * holds_at_cells(question.where, axes, domain)[..., None]
     by = question.over
     kept = [name for name in axes if name in by]
     summed = cube.sum(axis=tuple(place for place, name in enumerate(axes) if name not in by))
     counts: Counts = summed.transpose(*(kept.index(name) for name in by), len(kept)).reshape(-1)
     return counts
-
-
-def _mask(where: Predicate, axes: tuple[str, ...], domain: Domain) -> Counts:
-    return holds(
-        where,
-        domain,
-        lambda name: np.arange(domain[name].size).reshape([-1 if axis == name else 1 for axis in axes]),
-    ).astype(np.int64)
 
 
 def _ordered(domain: Domain, names: set[str]) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.domain import Domain, Integer
+from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate
-from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds, numeric
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError

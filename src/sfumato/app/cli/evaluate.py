@@ -129,11 +129,7 @@ def evaluate(
             "of": " x ".join(each.worst_pair[1:]) if each.worst_pair[0] else None,
             "correlation": None if each.correlation_gap is None else each.correlation_gap[0],
             "query error": each.query_error,
-            "learner": None if each.learning is None else each.learning[2],
-            "worst attack": each.headline.attack,
-            "advantage": each.headline.value,
-            "low": each.headline.interval.low,
-            "high": each.headline.interval.high,
+            **_learner_and_attack(each),
         }
         for each in found.results
     ]
@@ -297,11 +293,7 @@ def frontier(
         {
             "release": each.name,
             "U2": each.marginals[1],
-            "learner": None if each.learning is None else each.learning[2],
-            "worst attack": each.headline.attack,
-            "advantage": each.headline.value,
-            "low": each.headline.interval.low,
-            "high": each.headline.interval.high,
+            **_learner_and_attack(each),
         }
         for each in found.results
     ]
@@ -335,6 +327,18 @@ def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantag
         }
         for name, result in named
     ]
+
+
+def _learner_and_attack(result: EvaluationResult) -> dict[str, Any]:
+    """The last columns of a table of releases: what a learner reaches, and the attack that gains most."""
+    worst = result.headline
+    return {
+        "learner": None if result.learning is None else result.learning[2],
+        "worst attack": worst.attack,
+        "advantage": worst.value,
+        "low": worst.interval.low,
+        "high": worst.interval.high,
+    }
 
 
 def _sample_lines(results: Sequence[EvaluationResult]) -> str:
