@@ -17,7 +17,7 @@ from scipy.stats import binom
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import LossError, QueryError
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -57,6 +57,7 @@ class Kept:
     tables: tuple[NoisyTable, ...]
     total: int = len(CODES)
     domain: Domain = DOMAIN
+    distances: tuple[NoisyDistance, ...] = ()
 
     @property
     def model(self) -> Kept:
