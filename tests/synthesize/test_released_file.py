@@ -243,5 +243,24 @@ def test_the_metadata_holds_nothing_but_what_the_release_holds(release, tmp_path
     kept = [table.values for table in release.tables]
     assert all(any(np.array_equal(value, own) for own in kept) for name, value in arrays.items() if "table" in name)
     assert {name.split()[1] for name in arrays} <= {"table", "groups"}
-    assert set(payload) - set(arrays) == {"domain", "noisy tables"}
+    assert set(payload) - set(arrays) == {
+        "domain",
+        "columns",
+        "noisy tables",
+    }  # columns: digests of what the rows count
     assert json.loads(json.dumps(payload["noisy tables"]))["version"] == 1
+
+
+@pytest.mark.parametrize("column", ["kids", "age"])
+def test_questions_about_a_column_whose_values_were_changed_are_refused(release, column, tmp_path) -> None:
+    path = tmp_path / "a.parquet"
+    release.rows.write(path)
+    other = "kids" if column == "age" else "age"
+    asked = [mean(name) for name in (column, other)]
+    before = [interval(read_release(path), each) for each in asked]
+    table = pq.read_table(path)
+    same = pa.array([table[column].to_pylist()[0]] * len(table)).cast(table[column].type)
+    pq.write_table(table.set_column(table.schema.get_field_index(column), table.schema.field(column), same), path)
+    with pytest.raises(InputError, match=f"its column {column} is not the one that it was written with"):
+        interval(read_release(path), asked[0])
+    assert str(interval(read_release(path), asked[1])) == str(before[1])

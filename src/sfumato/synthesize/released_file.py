@@ -11,11 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain, dump, parse
 from sfumato.errors import InputError, SfumatoError, SizeError
@@ -61,7 +63,10 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
     if not model.tables:
         return found
     distances = distances_payload(pair_bounds.of_rows(model, codes)) if isinstance(model, Graphical) else {}
-    content = base64.b64encode(encode({"domain": dump(model.domain), **tables_payload(model.tables), **distances}))
+    domain = model.domain
+    columns = {name: digest_of(_counts(domain, name, codes[:, place])) for place, name in enumerate(domain.names)}
+    payload = {"domain": dump(domain), "columns": columns, **tables_payload(model.tables), **distances}
+    content = base64.b64encode(encode(payload))
     if len(content) + _DIGEST > _MOST_BYTES:
         return found
     return found | {TABLES_KEY: _digest(found[KEY], content) + content}
@@ -71,20 +76,23 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
 class FileRows:
     """The rows of a file as a model: what they count, for as many rows as the table has.
 
-    ``distances`` say of pairs what the rows counted as they were written.
+    ``distances`` say of pairs what the rows counted as they were written, ``columns`` what each column did: a digest,
+    which files of earlier versions lack.
     """
 
     domain: Domain
     total: int
     file: CodebookFile
     distances: tuple[NoisyDistance, ...]
+    columns: Mapping[str, str]
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Counts of a marginal, flat in C order, each row for as many of the table's as it stands for.
 
         Raises:
             SizeError: the marginal has too many cells.
-            InputError: a column holds what its domain does not, or a pair with a distance other counts than it had.
+            InputError: a column holds what its domain does not, or other counts than when it was written; or a pair
+                with a distance does.
         """
         part = self.domain.project(attributes)
         if part.size > _MOST_CELLS:
@@ -93,6 +101,13 @@ class FileRows:
             )
         table = self.file.rows(attributes)
         codes = [codes_of(self.domain[name], table[name]) for name in attributes]
+        for name, found in zip(attributes, codes, strict=True):
+            if self.columns.get(name) not in (None, digest_of(_counts(self.domain, name, found))):
+                raise InputError(
+                    f"{self.file.path}: its column {name} is not the one that it was written with: other values, or "
+                    "other rows",
+                    culprit=self.file.path,
+                )
         counts = np.bincount(np.ravel_multi_index(codes, part.shape), minlength=part.size)
         known = next((each.rows for each in self.distances if each.attributes == attributes), "")
         if known and known != digest_of(counts):
@@ -157,10 +172,15 @@ def read_release(path: str | Path) -> SyntheticFile:
         payload = decode(base64.b64decode(content, validate=True), most=_MOST_DECODED)
         domain = parse(read_yaml(payload["domain"]))
         tables, distances = restore_tables(domain, payload), restore_distances(domain, payload)
+        columns = {str(name): str(digest) for name, digest in payload.get("columns", {}).items()}
     except _DAMAGED as error:
         raise InputError(f"{path}: its noisy tables are damaged, or of a later version", culprit=path) from error
     _refuse_others(path, file, domain, tables)
-    return SyntheticFile(file.book, tables, distances, FileRows(domain, file.book.table_rows, file, distances))
+    return SyntheticFile(file.book, tables, distances, FileRows(domain, file.book.table_rows, file, distances, columns))
+
+
+def _counts(domain: Domain, name: str, codes: CodeArray) -> NDArray[np.int64]:
+    return np.bincount(codes, minlength=domain[name].size)
 
 
 def _refuse_others(path: str | Path, file: CodebookFile, domain: Domain, tables: tuple[NoisyTable, ...]) -> None:
