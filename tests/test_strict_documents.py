@@ -34,6 +34,12 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.parametrize("day", ["2023-02-30", "2023-13-01", "2023-02-30 08:00:00", "2023-01-01T25:00:00Z"])
+def test_a_date_that_no_calendar_has_is_named_with_its_line(day: str) -> None:
+    with pytest.raises(InputError, match=r"^zoo\.yaml has a date that no calendar has, at line 3$"):
+        read_yaml(f"sfumato: 1\nattributes:\n  born: {{first: {day}}}\n", name="zoo.yaml")
+
+
 @given(VALUES)
 def test_what_python_writes_is_read_back(value: object) -> None:
     assert read_json(json.dumps(value)) == value

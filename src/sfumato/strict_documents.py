@@ -114,6 +114,10 @@ class _RepeatedKeyError(Exception):
     """Two equal keys in one object."""
 
 
+class _NoDayError(Exception):
+    """A date that no calendar has; it may be a table's own where one is read by mistake, so only its line is told."""
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -125,6 +129,7 @@ def _no_constant(_: str) -> None:
     raise ValueError
 
 
+_DAY = "tag:yaml.org,2002:timestamp"
 _BOOLEAN, _MERGE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge"
 _INTEGER, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _PLAIN = {
@@ -160,7 +165,13 @@ def _readers() -> tuple[type[Any], type[Any]]:
             return super().construct_mapping(node, deep)
 
     class Reader(OnceEach, yaml.SafeLoader):
-        pass
+        def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 -- a date, or a time stamp
+            try:
+                return super().construct_yaml_timestamp(node)
+            except ValueError:
+                raise _NoDayError(f"at line {node.start_mark.line + 1}") from None
+
+    Reader.add_constructor(_DAY, Reader.construct_yaml_timestamp)
 
     class TextReader(OnceEach, yaml.BaseLoader):
         pass
@@ -182,11 +193,13 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
         return yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
     except _RepeatedKeyError as error:
         raise InputError(f"{name} says a key twice, at line {error}", culprit=text) from None
+    except _NoDayError as error:
+        raise InputError(f"{name} has a date that no calendar has, {error}", culprit=text) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise InputError(f"{name} is not YAML{where}", culprit=text) from error
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{name} holds what no document does: a wrong date, or too deep a nesting", culprit=text
+            f"{name} holds what no document does: a number of thousands of digits, or too deep a nesting", culprit=text
         ) from error

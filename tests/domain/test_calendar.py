@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from jsonschema import Draft202012Validator
 
-from sfumato.domain import Categorical, Date, Domain, Grain, Role, Timestamp, Unknown, dump, parse
+from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Role, Timestamp, Unknown, dump, parse
 from sfumato.domain.calendar import DAY, calendar_map, clock_changes, maps
 from sfumato.domain.document import fits, schema
-from sfumato.domain.hierarchy import Hierarchy, draft
+from sfumato.domain.hierarchy import DateLevel, Hierarchy, draft
 from sfumato.errors import DomainError
 from sfumato.strict_documents import read_yaml
 
@@ -152,6 +152,30 @@ def test_drafted_hierarchies_follow_the_calendar():
     assert draft(replace(ADMITTED, first=date(2023, 1, 1), last=date(2023, 1, 1))).rows() == [["2023-01-01", "*"]]
 
 
+DRAFTED = [
+    *(replace(ADMITTED, by=by) for by in Grain if by is not Grain.HOUR),
+    *(replace(SEEN, by=by) for by in Grain),
+    Categorical(name="sex", values=("F", "M", "2023"), unknown=C, nullable=True),
+    Categorical(name="smokes", values=(True, False), unknown=C),
+    Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),
+    Integer(name="rooms", minimum=1, maximum=50, edges=(1, 2, 5, 10, 50), unknown=C),
+    Real(name="income", edges=(0.0, 1e4, 2.5e4, 1e6), unknown=C),
+]
+
+
+@pytest.mark.parametrize("attribute", DRAFTED, ids=lambda each: f"{each.name}-{getattr(each, 'by', '')}")
+def test_drafted_hierarchies_are_written_and_read_back(attribute, tmp_path):
+    path = tmp_path / "levels.yaml"
+    path.write_text(draft(attribute).dump(), encoding="utf-8")
+    assert Hierarchy.read(path) == draft(attribute)
+    assert Hierarchy.read(path).level_names == draft(attribute).level_names
+
+
+def test_names_of_levels_that_are_an_enum_are_written_as_texts():
+    named = Hierarchy.from_rows("born", [["2023", "20s", "*"], ["2024", "20s", "*"]], names=[DateLevel.DECADE])
+    assert Hierarchy.parse(read_yaml(named.dump())) == named
+
+
 DOCUMENT = """
 sfumato: 1
 unit: row
@@ -180,7 +204,7 @@ def test_documents_are_read_and_written():
         ({"first": 2023}, "wrong at attributes.admitted.first"),
         ({"first": datetime(2023, 1, 15, tzinfo=UTC)}, "wrong at attributes.admitted.first"),
         ({"first": "2025-01-01"}, "has its first day after its last"),
-        ({"last": "9999-12-31"}, "before the year 9999"),
+        ({"last": "9999-12-31"}, "'admitted' must be before the year 9999"),
         ({"by": "fortnight"}, "'fortnight' is not one of"),
         ({"by": "hour"}, "'hour' is not one of"),
         ({"zone": "UTC"}, "wrong at attributes.admitted"),

@@ -77,6 +77,7 @@ def test_conditions_on_days(text, holds):
         ("DATE_TRUNC('day', t) = DATE '2023-10-29'", lambda t: str(t.date()) == "2023-10-29"),
         ("DATE_TRUNC('hour', t) = TIMESTAMP '2023-10-29 02:00'", lambda t: str(t)[:13] == "2023-10-29 02"),
         ("day(t) = '2023-10-29'", lambda t: str(t.date()) == "2023-10-29"),
+        ("EXTRACT(HOUR FROM t) < 24 AND hour_of_day(t) >= 22", lambda t: t.hour >= 22),
         ("weekday(t) = 'Monday'", lambda t: t.weekday() == 0),
     ],
 )  # fmt: skip
@@ -99,9 +100,24 @@ def _codes(text: str, name: str) -> set[int]:
         ("d > TIMESTAMP '2023-03-01 08:00'", "compared with dates without a time"),
         ("t > TIMESTAMP '2023-03-01 08:00+01:00'", "without a zone"),
         ("t <= TIMESTAMP '2023-03-01 08:00'", "hold their left end only"),
-        ("DATE_TRUNC('month', d) = DATE '2023-03-02'", "one at 2023-03-01"),
+        ("DATE_TRUNC('month', d) = DATE '2023-03-02'", "but one on 2023-03-01$"),
+        ("DATE_TRUNC('hour', t) = TIMESTAMP '2023-03-01 08:30'", "but one at 2023-03-01 08:00:00$"),
         ("month(d) = 3", r"EXTRACT\(MONTH FROM d\)"),
-        ("EXTRACT(MONTH FROM d) = 'March'", "is a number, from 1 to 12"),
+        ("EXTRACT(MONTH FROM d) = 'March'", "is a number, from 1 to 12$"),
+        ("EXTRACT(MONTH FROM d) = 13", "is a number, from 1 to 12"),
+        ("EXTRACT(MONTH FROM d) <> 0", "is a number, from 1 to 12"),
+        ("EXTRACT(MONTH FROM d) IN (12, 13)", "is a number, from 1 to 12"),
+        ("EXTRACT(MONTH FROM d) = 2.5", "is a number, from 1 to 12"),
+        ("EXTRACT(MONTH FROM d) > 14", "is a number, from 1 to 12"),
+        ("month_of_year(d) BETWEEN -2 AND 3", "is a number, from 1 to 12"),
+        ("EXTRACT(HOUR FROM t) = 24", "is a number, from 0 to 23"),
+        ("EXTRACT(DAY FROM d) = 32", "is a number, from 1 to 31"),
+        ("EXTRACT(DOY FROM d) = 367", "is a number, from 1 to 366"),
+        ("EXTRACT(WEEK FROM d) = 54", "is a number, from 1 to 53"),
+        ("EXTRACT(QUARTER FROM d) = 5", "is a number, from 1 to 4"),
+        ("EXTRACT(ISOYEAR FROM d) = 10000", "is a number, from 1 to 9999"),
+        ("weekday(d) = 0", "is a number, from 1 to 7"),
+        ("weekday(d) = 'Sonntag'", "from 1 to 7, or one of Monday, Tuesday, .*, Sunday$"),
         ("EXTRACT(DOW FROM d) = 0", "ask ISODOW"),
         ("EXTRACT(MINUTE FROM t) = 0", "no part MINUTE; it has HOUR, ISODOW"),
         ("EXTRACT(HOUR FROM d) = 0", "no part HOUR"),
@@ -116,6 +132,14 @@ def _codes(text: str, name: str) -> set[int]:
 def test_what_cannot_be_said_of_dates_is_refused_with_its_place(text, said):
     with pytest.raises(QueryError, match=f"line 1, column .*{said}"):
         read_condition(text, DOMAIN)
+
+
+def test_parts_of_the_calendar_without_a_cell_hold_of_no_row_by_number_and_by_name():
+    """A week in January has no Sunday before its end and no December, but the calendar has them."""
+    domain = Domain((replace(DAY, first=date(2023, 1, 2), last=date(2023, 1, 6)),))
+    for text in ("weekday(d) = 7", "weekday(d) = 'Sunday'", "EXTRACT(MONTH FROM d) = 12", "month_of_year(d) = '12'"):
+        assert not read_condition(text, domain).codes
+        assert read_condition(f"NOT {text}", domain).codes == set(range(5))
 
 
 def test_a_date_within_a_cell_is_refused_and_a_bound_within_the_first_cell_is_not():

@@ -7,9 +7,9 @@ are those of ISO 8601: from Monday on, and of the year that their Thursday lies 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
@@ -105,23 +105,26 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 @dataclass(frozen=True)
 class _Part:
-    """What ``EXTRACT`` takes of a date: its name in SQL, the grains that decide it, and its number."""
+    """What ``EXTRACT`` takes of a date: its name in SQL, the grains that decide it, its numbers, and that of a day."""
 
     sql: str
     of: tuple[Grain, ...]
+    numbers: range
     number: Callable[[date, int], int]
 
 
 _DAYS = (Grain.HOUR, Grain.DAY)
 _PARTS: dict[str, _Part] = {
-    "hour_of_day": _Part("HOUR", (Grain.HOUR,), lambda _day, hour: hour),
-    "weekday": _Part("ISODOW", _DAYS, lambda day, _hour: day.isoweekday()),
-    "day_of_month": _Part("DAY", _DAYS, lambda day, _hour: day.day),
-    "day_of_year": _Part("DOY", _DAYS, lambda day, _hour: day.timetuple().tm_yday),
-    "week_of_year": _Part("WEEK", (*_DAYS, Grain.WEEK), lambda day, _hour: day.isocalendar().week),
-    "month_of_year": _Part("MONTH", (*_DAYS, Grain.MONTH), lambda day, _hour: day.month),
-    "quarter_of_year": _Part("QUARTER", (*_DAYS, Grain.MONTH, Grain.QUARTER), lambda day, _hour: (day.month + 2) // 3),
-    "isoyear": _Part("ISOYEAR", (*_DAYS, Grain.WEEK), lambda day, _hour: day.isocalendar().year),
+    "hour_of_day": _Part("HOUR", (Grain.HOUR,), range(24), lambda _day, hour: hour),
+    "weekday": _Part("ISODOW", _DAYS, range(1, 8), lambda day, _hour: day.isoweekday()),
+    "day_of_month": _Part("DAY", _DAYS, range(1, 32), lambda day, _hour: day.day),
+    "day_of_year": _Part("DOY", _DAYS, range(1, 367), lambda day, _hour: day.timetuple().tm_yday),
+    "week_of_year": _Part("WEEK", (*_DAYS, Grain.WEEK), range(1, 54), lambda day, _hour: day.isocalendar().week),
+    "month_of_year": _Part("MONTH", (*_DAYS, Grain.MONTH), range(1, 13), lambda day, _hour: day.month),
+    "quarter_of_year": _Part(
+        "QUARTER", (*_DAYS, Grain.MONTH, Grain.QUARTER), range(1, 5), lambda day, _hour: (day.month + 2) // 3
+    ),
+    "isoyear": _Part("ISOYEAR", (*_DAYS, Grain.WEEK), range(1, MAXYEAR + 1), lambda day, _hour: day.isocalendar().year),
 }
 EXTRACTED = {part.sql: name for name, part in _PARTS.items()} | {"YEAR": "year"}
 """What ``EXTRACT`` calls the maps."""
@@ -146,6 +149,17 @@ class CalendarMap:
     cells: tuple[int, ...]
     numbers: tuple[int, ...]
     grain: Grain | None
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """All that the calendar has of a part, with and without a cell: numbers by labels; none of longer periods."""
+        return _parts(self.name)
+
+
+@lru_cache
+def _parts(name: str) -> Mapping[str, int]:
+    numbers = _PARTS[name].numbers if name in _PARTS else range(0)
+    return {WEEKDAYS[number - 1] if name == "weekday" else str(number): number for number in numbers}
 
 
 def maps(by: Grain) -> tuple[str, ...]:
@@ -184,7 +198,7 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
         period * HOUR if grain is Grain.HOUR else grain.first_day(period).toordinal() * DAY for period in every
     )
     return CalendarMap(
-        name, tuple(map(grain.label, every)), tuple(period - periods[0] for period in periods), starts, grain
+        grain.value, tuple(map(grain.label, every)), tuple(period - periods[0] for period in periods), starts, grain
     )
 
 
@@ -226,7 +240,7 @@ def refuse_days(name: str, first: object, last: object) -> None:
     if first > last:
         raise DomainError(f"attribute {name!r} has its first day after its last", culprit=name)
     if last > _LATEST:
-        raise DomainError(f"the last day of {name!r} is before the year 9999", culprit=name)
+        raise DomainError(f"the last day of {name!r} must be before the year 9999", culprit=name)
 
 
 def refuse_zone(name: str, zone: object) -> None:

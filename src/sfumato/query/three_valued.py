@@ -12,7 +12,7 @@ are then charged twice, never confused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time
@@ -165,17 +165,31 @@ def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comp
         wanted = Fraction(found.numbers[found.labels.index(literal)])
     elif found.grain is not None:
         wanted = _beginning(level, found.grain, how, literal)
-    elif isinstance(literal, Fraction):
-        wanted = literal
     else:
-        raise QueryError(
-            f"{level.name} is a number, from {min(found.numbers)} to {max(found.numbers)}", culprit=literal
-        )
+        wanted = _part(level, found.parts, how, literal)
     negated = how in _NEGATED
     holds = _HOLDS[_NEGATED[how] if negated else how]
     met = [holds(Fraction(number), wanted) != negated for number in found.numbers]
     true = frozenset(code for code, cell in enumerate(found.cells) if met[cell])
     return Condition(Among(attribute.name, true), Among(attribute.name, frozenset(range(len(found.cells))) - true))
+
+
+def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: Literal) -> Fraction:
+    """The number of the part that a literal names; an end, such as 24 of hours, may lie one beyond them.
+
+    Raises:
+        QueryError: the calendar has no such part.
+    """
+    least, most = min(parts.values()), max(parts.values())
+    if isinstance(literal, Fraction):
+        exact = how in (Comparison.EQUAL, Comparison.UNEQUAL)
+        if literal in parts.values() if exact else least - 1 <= literal <= most + 1:
+            return literal
+    elif literal in parts:
+        return Fraction(parts[str(literal)])
+    names = [] if str(least) in parts else list(parts)
+    named = f", or one of {', '.join(names)}" if names else ""
+    raise QueryError(f"{level.name} is a number, from {least} to {most}{named}", culprit=literal)
 
 
 def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal) -> Fraction:
@@ -197,7 +211,8 @@ def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal)
     hour = shown.hour if grain is Grain.HOUR else 0
     begins = datetime.combine(grain.first_day(grain.of(shown.date(), hour)), time(hour))
     if how in (Comparison.EQUAL, Comparison.UNEQUAL) and begins != shown:
-        raise QueryError(f"no {grain} of {level.attribute} begins then, but one at {begins}", culprit=literal)
+        at = f"at {begins}" if grain is Grain.HOUR else f"on {begins.date()}"
+        raise QueryError(f"no {grain} of {level.attribute} begins then, but one {at}", culprit=literal)
     return _seconds(shown)
 
 

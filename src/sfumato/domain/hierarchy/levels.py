@@ -175,7 +175,7 @@ class Hierarchy:
         if self.declared_losses is not None:
             document["losses"] = list(self.declared_losses)
         if self.names is not None:
-            document["levels"] = list(self.names)
+            document["levels"] = [str(name) for name in self.names]  # an enum is no text of YAML
         return document
 
     def dump(self) -> str:
