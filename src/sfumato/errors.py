@@ -119,3 +119,13 @@ class InfeasibleError(SfumatoError):
 
 class ReportError(InputError):
     """Local reports that are corrupt, or were made under another spec."""
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things, as messages and pages say it.
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(0, "class")
+    ('1 row', '2,000 rows', '0 classes')
+    """
+    plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else plural}"

@@ -217,7 +217,7 @@ def test_what_was_not_read_as_it_stands_is_mentioned(workspace: Path) -> None:
     shared = ["--domain", "people.yaml", "--holdout", "others.csv", "--claim", "none", "--people", "100"]
     _, err = sfumato("attack", "people.csv", "odd.csv", *shared, cwd=workspace)
     assert "ignored: shoe." in err
-    assert "1 cells of 'town' are not declared and were read as unknown." in err
+    assert "undeclared values of 'town' were read as unknown, in 1 cell." in err
     _, err = sfumato("attack", "people.csv", "people.csv", *shared, cwd=workspace)
     assert "ignored" not in err
     assert "declared" not in err

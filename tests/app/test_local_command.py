@@ -92,7 +92,7 @@ def test_damaged_files_are_counted_and_not_estimated_from(tmp_path: Path, people
     found = json.loads(ran.stdout)
     assert (ran.exit_code, found["reports"], found["refused"]) == (1, 4_000, 1)
     assert ran.stderr.count(str(bad)) == 1
-    with pytest.raises(ReportError, match="all 1 files"):
+    with pytest.raises(ReportError, match="of 1 file none"):
         say("estimate", spec, bad)
 
 

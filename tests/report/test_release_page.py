@@ -58,7 +58,7 @@ def test_the_page_says_what_is_known_and_what_is_not(book) -> None:
     ):
         assert shown in text
     for column in book.columns:
-        assert f"No value is off by more than {column.worst:,} rows" in text
+        assert f"No value is off by more than {column.worst:,} row{'' if column.worst == 1 else 's'} (" in text
     for pair in book.pairs:
         if pair.measured:
             assert f"<small>\N{PLUS-MINUS SIGN}{pair.worst_of_values:,}</small>" in text

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.anonymize.release.request import raw_classes
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.open import open_table
-from sfumato.errors import InputError
+from sfumato.errors import InputError, counted
 
 PAIR = 2
 _MOST = 10**15  # people: beyond, a float does not tell them apart
@@ -162,7 +162,9 @@ def fit_pitman(counts: Integers) -> tuple[float, float]:
 def _checked(counts: Integers, population: int) -> int:
     rows = int(counts.sum())
     if population < rows:
-        raise InputError(f"a population of {population} cannot contain a sample of {rows} rows", culprit=population)
+        raise InputError(
+            f"a population of {population} cannot contain a sample of {counted(rows, 'row')}", culprit=population
+        )
     if population > _MOST:
         raise InputError(f"a population has at most {_MOST:,} people", culprit=population)
     return rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sfumato.errors import counted
 from sfumato.report.page import Page, Section, ShownTable
 from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
 
@@ -98,21 +99,21 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
     known = (
         "How far its values are off is not known."
         if column.worst is None
-        else f"No value is off by more than {column.worst:,} rows (95 %)."
+        else f"No value is off by more than {counted(column.worst, 'row')} (95 %)."
     )
     groups = (
-        f" {sum(group.values for group in column.groups):,} of its {column.size:,} values are in {len(column.groups)} "
-        f"group{'s' if len(column.groups) > 1 else ''}."
+        f" {sum(group.values for group in column.groups):,} of its {column.size:,} values are in "
+        f"{counted(len(column.groups), 'group')}."
         if column.groups
-        else f" {column.size:,} value{'s' if column.size > 1 else ''}, none in a group."
+        else f" {counted(column.size, 'value')}, none in a group."
     )
     names = [group.label for group in column.groups]
     rows = Markup("").join(_line(value, names) for value in column.values)
     sums = Markup("").join(
-        Markup("<li>{}: {} values, {} rows{}</li>").format(
+        Markup("<li>{}: {}, {}{}</li>").format(
             group.label,
-            f"{group.values:,}",
-            f"{group.rows:,}",
+            counted(group.values, "value"),
+            counted(group.rows, "row"),
             "" if group.off_by is None else f", their sum off by at most {group.off_by:,}",
         )
         for group in column.groups
@@ -171,7 +172,12 @@ def _bars(column: ColumnEntry, scale: float) -> Markup:
             Markup(
                 '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"><title>{}</title></rect>'
             ).format(
-                left + step * 0.1, top, step * 0.8, _TOP + _HEIGHT - top, fill, f"{value.label}: {value.rows:,} rows"
+                left + step * 0.1,
+                top,
+                step * 0.8,
+                _TOP + _HEIGHT - top,
+                fill,
+                f"{value.label}: {counted(value.rows, 'row')}",
             )
         )
         if value.low is not None and value.high is not None:
@@ -289,7 +295,9 @@ def _pairs(book: Codebook) -> Markup:
         _shade(1),
         head,
         rows,
-        Markup("<p>{} columns with fewer measured pairs are left out.</p>").format(left_out) if left_out else "",
+        Markup("<p>Left out: {} with fewer measured pairs.</p>").format(counted(left_out, "column"))
+        if left_out
+        else "",
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sfumato.domain import Unit
 from sfumato.engine.table_files import discard
-from sfumato.errors import InputError, SfumatoError
+from sfumato.errors import InputError, SfumatoError, counted
 from sfumato.ledger import Entry, Kind, Receipt
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
@@ -172,14 +172,14 @@ class ReleasedRows:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<ReleasedRows: {len(self):,} rows of {', '.join(self.columns)}>"
+        return f"<ReleasedRows: {counted(len(self), 'row')} of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.columns)
         cells = zip(*self.table.slice(0, _SHOWN).to_pydict().values(), strict=True)
         body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(value))}</td>' for value in row)}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<p>{min(len(self), _SHOWN)} of {len(self):,} rows</p>"
+        return f"{table}<p>{min(len(self), _SHOWN)} of {counted(len(self), 'row')}</p>"
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity, finest, safe
 from sfumato.anonymize.microdata import Microdata, group, pack
 from sfumato.domain.hierarchy.levels import Hierarchy, Reals
-from sfumato.errors import InfeasibleError, InputError
+from sfumato.errors import InfeasibleError, InputError, counted
 
 Vector = tuple[int, ...]  # one level a quasi-identifier
 
@@ -101,7 +101,11 @@ def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int 
     if not left:
         return f"all {rows} rows are left out, by the domain, its unit or for a missing quasi-identifier"
     alone = all(isinstance(criterion, KAnonymity) for criterion in criteria)
-    largest = f"the largest k that this table can meet is {left}" if alone else f"no class has more than {left} rows"
+    largest = (
+        f"the largest k that this table can meet is {left}"
+        if alone
+        else f"no class has more than {counted(left, 'row')}"
+    )
     if allowed is None or data.excluded <= allowed:
         return largest
     return (

@@ -35,7 +35,7 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues
-from sfumato.errors import InputError
+from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
@@ -152,7 +152,7 @@ def beside_table(table: str, domain: Path | None) -> Path:
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     """Say what was released."""
     facts = release.facts
-    remark(f"Wrote {facts['rows'] - facts['suppressed']:,} rows to {out}.")
+    remark(f"Wrote {counted(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
     remark(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
     if facts["left_out"]:
         remark(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
@@ -261,9 +261,10 @@ def risk(
     lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
     if found.journalist is not None:
         lines.append({"attacker": "journalist", **asdict(found.journalist)})
+    unique = f"{counted(found.sample_uniques, 'row')} {'is' if found.sample_uniques == 1 else 'are'} unique"
     text = (
-        f"{found.rows} rows in {found.classes} classes, the smallest of {found.smallest_class};"
-        f" {found.sample_uniques} rows are unique.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
+        f"{counted(found.rows, 'row')} in {counted(found.classes, 'class')}, the smallest of {found.smallest_class};"
+        f" {unique}.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
     )
     if uniques is not None:
         text += (
@@ -318,6 +319,6 @@ def check_hierarchy(
         for number, level in enumerate(hierarchy.levels)
     ]
     fits = "" if domain is None else f" It covers {domain}."
-    text = f"{path} is a hierarchy of {hierarchy.attribute} with {len(hierarchy.leaves)} values.{fits}"
+    text = f"{path} is a hierarchy of {hierarchy.attribute} with {counted(len(hierarchy.leaves), 'value')}.{fits}"
     value = {"attribute": hierarchy.attribute, "values": len(hierarchy.leaves), "levels": lines}
     result(value, f"{text}\n{columns(lines)}", as_json=as_json)

@@ -23,6 +23,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
+from sfumato.errors import counted
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -123,7 +124,7 @@ def check(
         "accepted": None if who is None else {"by": who.by, "at": who.at},
         "hash": domain.hash,
     }
-    text = f"{path} is a domain of {len(domain)} attributes, {state}."
+    text = f"{path} is a domain of {counted(len(domain), 'attribute')}, {state}."
     if table is not None:
         from dataclasses import asdict
 
@@ -141,9 +142,10 @@ def check(
             value["truncation"] = asdict(cut)
             share = cut.dropped / max(cut.rows, 1)
             text += (
-                f"\n\nThe bound of {domain.unit.rows} rows of one {domain.unit.column} leaves out {cut.dropped:,} of "
-                f"{cut.rows:,} rows ({share:.1%}), of {cut.units:,} units. Answers are of the rest, and "
-                "their intervals say nothing of it; a larger bound leaves out less and takes more noise."
+                f"\n\nThe bound of {counted(domain.unit.rows, 'row')} of one {domain.unit.column} leaves out "
+                f"{cut.dropped:,} of {counted(cut.rows, 'row')} ({share:.1%}), of {counted(cut.units, 'unit')}. "
+                "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
+                "takes more noise."
             )
             if cut.without_id:
                 text += f" {cut.without_id:,} more rows have no {domain.unit.column}, and are left out of everything."

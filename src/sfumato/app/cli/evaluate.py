@@ -24,7 +24,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.errors import InputError
+from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def evaluate(
             seed=seed,
             watch=remark,
         )
-    title = f"Evaluation of {len(submitted)} releases"
+    title = f"Evaluation of {counted(len(submitted), 'release')}"
     page = evaluation_page(title, found.results, described, journal=journal, internal=internal)
     save_text(out, render_interactive(page), overwrite=overwrite)
     lines = [
@@ -307,7 +307,7 @@ def _mention(submitted: Sequence[Submitted]) -> None:
             columns = ", ".join(each.oddities.ignored)
             remark(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
         for name, cells in each.oddities.unknown.items():
-            remark(f"{each.name}: {cells} cells of {name!r} are not declared and were read as unknown.")
+            remark(f"{each.name}: undeclared values of {name!r} were read as unknown, in {counted(cells, 'cell')}.")
 
 
 def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:

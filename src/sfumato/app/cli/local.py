@@ -23,7 +23,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.errors import InputError, ReportError
+from sfumato.errors import InputError, ReportError, counted
 
 if TYPE_CHECKING:
     from sfumato.local.estimators import Estimate
@@ -134,12 +134,12 @@ def estimate(
                 _refuse_twice(seen, digest(batch), file)
             server.update(batch)
     if server.refused == len(reports):
-        raise ReportError(f"all {len(reports)} files were refused, so nothing is estimated")
+        raise ReportError(f"of {counted(len(reports), 'file')} none was accepted, so nothing is estimated")
     heavy = agreed.kind == "heavy_hitters"
     found = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
     rows = _rows(found, confidence)
-    text = f"{columns(rows)}\n\n{found.reports} reports, epsilon {float(agreed.epsilon):g} each"
-    text += f"; {server.refused} of {len(reports)} files refused" if server.refused else ""
+    text = f"{columns(rows)}\n\n{counted(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    text += f"; {server.refused} of {counted(len(reports), 'file')} refused" if server.refused else ""
     value = {"reports": found.reports, "refused": server.refused, "confidence": confidence, "estimates": rows}
     result(value, text, as_json=as_json)
     if server.refused:

@@ -31,7 +31,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.errors import InputError
+from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def query(
     ReleasedRows(answer.to_arrow()).write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.said()}
-    result(written | stated, f"Wrote {out}: {len(answer):,} rows.\n{_meaning(answer)}", as_json=as_json)
+    result(written | stated, f"Wrote {out}: {counted(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:

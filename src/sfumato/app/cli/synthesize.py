@@ -31,7 +31,7 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.requests.methods import SynthesisMethod
-from sfumato.errors import InputError
+from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def synthesize(
 
         save_text(html, render(release_page(f"Synthetic table {out.name}", release.codebook)), overwrite=overwrite)
         remark(f"Wrote the page {html}.")
-    remark(f"Wrote {len(sample):,} rows to {out}, and what they are to {codebook_path(out)}.")
+    remark(f"Wrote {counted(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
         remark(
             "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
@@ -174,10 +174,14 @@ def _errors(book: Codebook) -> str:
     lines = ["Error of the rows written, with 95 %, the worst:"]
     if known:
         worst = max(known, key=lambda column: column.worst or 0)
-        lines.append(f"  single values: {worst.worst:,} of {book.table_rows:,} rows, in {printable(worst.name)}")
+        lines.append(
+            f"  single values: {worst.worst:,} of {counted(book.table_rows, 'row')}, in {printable(worst.name)}"
+        )
     if pairs:
         one = max(pairs, key=lambda pair: pair.worst_of_values or 0)
-        lines.append(f"  values of measured pairs: {one.worst_of_values:,} rows, in {printable(crossed(one))}")
+        lines.append(
+            f"  values of measured pairs: {counted(one.worst_of_values or 0, 'row')}, in {printable(crossed(one))}"
+        )
     modelled = [pair.misplaced for pair in book.pairs if not pair.measured]
     bounds = [share for share in modelled if share is not None]
     unknown, many = len(modelled) - len(bounds) + book.pairs_left_out, len(modelled) + book.pairs_left_out
@@ -294,7 +298,7 @@ def sample(
             drawn, book = drawing.sample_with_codebook(rows)
         drawn.write(file, overwrite=overwrite)
         save_text(codebook_path(file), book.to_markdown(), overwrite=overwrite)
-        remark(f"Wrote {len(drawn):,} rows to {file}, and what they are to {codebook_path(file)}.")
+        remark(f"Wrote {counted(len(drawn), 'row')} to {file}, and what they are to {codebook_path(file)}.")
     if copies is not None:
         remark(_NO_COMBINING)
     if not len(drawn):
