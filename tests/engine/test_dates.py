@@ -17,8 +17,8 @@ from tests.engine import cluster
 from tests.engine.conftest import _MADE
 from tests.services import require
 
-from sfumato.domain import Date, Domain, Grain, Integer, Timestamp, Unknown
-from sfumato.engine.domain_fit import draft_domain, risks
+from sfumato.domain import Date, Domain, Grain, Integer, Timestamp, Unit, Unknown
+from sfumato.engine.domain_fit import AttributeFit, domain_fit, draft_domain, risks
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import TableError
@@ -339,3 +339,25 @@ def test_whoever_declares_the_days_of_the_table_is_told():
     (told,) = risks(Domain((read_off,)), table)
     assert told == "d has the first and the last day of the table: declare days that everybody knows"
     assert risks(Domain((replace(read_off, first=date(2023, 1, 1), last=date(2023, 12, 31)),)), table) == ()
+
+
+def test_clamped_values_are_told_from_those_that_drop_their_row():
+    days = {"first": date(2023, 1, 1), "last": date(2023, 12, 31), "by": Grain.MONTH}
+    domain = Domain(
+        (
+            Date(name="d", unknown=Unknown.CLAMP, **days),
+            Integer(name="n", minimum=0, maximum=9, unknown=Unknown.CLAMP, nullable=True),
+            Date(name="o", unknown=Unknown.DROP, **days),
+            Date(name="g", unknown=Unknown.CATEGORY, **days),
+        )
+    )
+    dates = ["2023-05-01", None, "2022-12-31", "2024-01-01", "01.05.2023", "2023-05-01T08:00:00Z"]
+    domain = Domain(tuple(domain), unit=Unit(column="p", rows=2))  # all rows are looked at, whoever's they are
+    table = pa.table(
+        {"p": ["a"] * 5 + ["b"], "d": dates, "n": ["3", None, "-1", "many", "2.5", "12"], "o": dates, "g": dates}
+    )
+    found = {each.attribute: each for each in domain_fit(open_table(table), domain)}
+    assert found["d"] == AttributeFit("d", declared=1, missing=1, unknown=4, clamped=2, dropped=3)
+    assert found["n"] == AttributeFit("n", declared=1, missing=1, unknown=4, clamped=2, dropped=2)
+    assert found["o"] == AttributeFit("o", declared=1, missing=1, unknown=4, clamped=0, dropped=5)
+    assert found["g"] == AttributeFit("g", declared=1, missing=1, unknown=4, clamped=0, dropped=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.synthesize.conftest import integer, table_of
 
-from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Timestamp, Unknown
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import Synthetic, Zeros, load, mst
@@ -84,6 +85,27 @@ def test_it_says_what_the_domain_and_rules_put_into_the_rows_or_keep_out(book) -
     assert ruled.not_for[-2:] == (open_end, rules)
     assert Codebook.parse(json.dumps(ruled.to_json()).encode()) == ruled
     assert not any("was given" in each or "impossible" in each for each in book.not_for)
+
+
+def test_it_says_that_rows_have_the_first_days_and_moments_of_their_cells() -> None:
+    days = {"first": date(2023, 1, 1), "last": date(2023, 1, 2), "unknown": Unknown.DROP}
+    domain = Domain(
+        (
+            Date(name="admitted", by=Grain.MONTH, **days),
+            Date(name="born", by=Grain.DAY, **days),
+            Timestamp(name="seen", by=Grain.DAY, zone="UTC", **days),
+        )
+    )
+    table = table_of(domain, np.full((1, 2, 2), 20))
+    found = mst(SimulatedVault(table, seed=1), loss=Rho("0.05"), total=PublicTotal(80)).codebook
+    said = tuple(
+        f"Which {kind} of its {by} a value of {name} is: every row has the first {kind} of its cell, so that {name} is "
+        f"known by {by} only."
+        for kind, by, name in (("day", "month", "admitted"), ("moment", "day", "seen"))
+    )
+    assert found.not_for[-2:] == said
+    assert not any("born is" in each for each in found.not_for)
+    assert all(each in found.to_markdown() for each in said)
 
 
 def test_markdown_shows_text_as_text(book) -> None:

@@ -318,12 +318,17 @@ _ALL = 1 << 40  # more rows than any unit has
 
 @dataclass(frozen=True)
 class AttributeFit:
-    """Rows whose value of ``attribute`` is a declared one, missing, or neither (clamped, grouped or dropped)."""
+    """Rows whose value of ``attribute`` is a declared one, missing, or neither, and what becomes of the others.
+
+    ``clamped`` of the unknown ones are moved to a bound; ``dropped`` rows are left out for a missing or unknown value.
+    """
 
     attribute: str
     declared: int
     missing: int
     unknown: int
+    clamped: int
+    dropped: int
 
 
 @dataclass(frozen=True)
@@ -364,13 +369,30 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
     Raises:
         TableError: the table has no such columns.
     """
-    sealed = table.encode(_loose(domain)).marginals([(name,) for name in domain.names])
+    everything = Domain(tuple(_loose(domain)))  # also the rows that the bound of the unit leaves out
+    sealed = table.encode(everything).marginals([(name,) for name in domain.names])
     found = []
     for attribute, exact in zip(domain, sealed, strict=True):
         counts = reveal(exact)
-        declared, missing, unknown = counts[: attribute.declared].sum(), counts[attribute.declared], counts[-1]
-        found.append(AttributeFit(attribute.name, int(declared), int(missing), int(unknown)))
+        declared = int(counts[: attribute.declared].sum())
+        missing, unknown = int(counts[attribute.declared]), int(counts[-1])
+        clamped = unknown and _clamped(table, attribute)
+        groups = attribute.unknown is Unknown.CATEGORY
+        dropped = 0 if groups else unknown - clamped + (0 if attribute.nullable else missing)
+        found.append(AttributeFit(attribute.name, declared, missing, unknown, clamped, dropped))
     return tuple(found)
+
+
+def _clamped(table: ProtectedTable, attribute: Attribute) -> int:
+    """Rows with a value beyond the bounds that is moved to the nearest; the others that are unknown cannot be read."""
+    if attribute.unknown is not Unknown.CLAMP:
+        return 0
+
+    def rows(unknown: Unknown) -> int:
+        alone = Domain((replace(attribute, nullable=True, unknown=unknown),))
+        return int(reveal(table.encode(alone).marginals([()])[0])[0])
+
+    return rows(Unknown.CLAMP) - rows(Unknown.DROP)
 
 
 def _loose(domain: Domain) -> Domain:

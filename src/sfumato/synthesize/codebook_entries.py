@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
+from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Real, Timestamp
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.noise import DiscreteGaussian
@@ -312,6 +312,12 @@ def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator
             yield (
                 f"How far values of {attribute.name} go beyond {attribute.labels()[attribute.declared - 1]}: that cell "
                 f"is open, and every row of it was given {attribute.typical}."
+            )
+        if isinstance(attribute, Timestamp) or (isinstance(attribute, Date) and attribute.by is not Grain.DAY):
+            kind = "moment" if isinstance(attribute, Timestamp) else "day"
+            yield (
+                f"Which {kind} of its {attribute.by} a value of {attribute.name} is: every row has the first {kind} of "
+                f"its cell, so that {attribute.name} is known by {attribute.by} only."
             )
     zeros = provenance.get("parameters", {}).get("zeros") or ()
     if ruled := [" x ".join(map(str, attributes)) for attributes, *_ in zeros]:
