@@ -15,7 +15,7 @@ from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import CROWDED, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.empirical_bayes import posterior_means
+from sfumato.model.empirical_bayes import drawn_counts
 from sfumato.model.factor import FloatArray
 from sfumato.model.falling_tail import with_falling_tails
 from sfumato.model.fitting import Observation, estimate_total, fit
@@ -77,7 +77,7 @@ class FittedState:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
         What is measured again is pooled with what was known of the same marginal.  The model is fitted to what cells of
-        several attributes are likely to hold (:func:`posterior_means`), not to their noisy counts.
+        several attributes are likely to hold (:func:`drawn_counts`), not to their noisy counts.
 
         Args:
             measurements: noisy marginals.
@@ -322,7 +322,7 @@ def _likely(observation: Observation, before: Mapping[Clique, FloatArray]) -> Ob
     if len(observation.attributes) < 2:  # noqa: PLR2004
         return observation
     expected = observation.of(before[observation.attributes])
-    counts = posterior_means(observation.counts, expected, np.sqrt(observation.variance))
+    counts = drawn_counts(observation.counts, expected, np.sqrt(observation.variance))
     return replace(observation, counts=counts)
 
 
