@@ -156,6 +156,7 @@ def test_k_member_stopped_by_the_clock_still_divides_all_rows(monkeypatch: pytes
     def loss(seconds: float) -> float:
         found = k_member_partition(space, k=5, effort=4, rng=np.random.default_rng(2), seconds=seconds)
         check(found, space, 5)
+        assert found.stopped == (seconds < 1e6)
         return found.loss(space)
 
     grown = k_member_partition(space, k=5, effort=0, rng=np.random.default_rng(2)).loss(space)
@@ -163,6 +164,7 @@ def test_k_member_stopped_by_the_clock_still_divides_all_rows(monkeypatch: pytes
     stopped = loss(60.0)
     assert stopped < grown
     assert next(clock) < 200  # trials ask for the time, and end when it is up
+    assert loss(1e9) <= stopped + 1e-9  # nothing stops it
     assert loss(math.inf) < grown
 
 

@@ -29,7 +29,7 @@ def test_all_rows_are_divided_into_classes_of_k_and_the_search_loses_no_more(*, 
     space = small(data, cells=cells)
     first = Partition.of(first_division(space, k).groups())
     check(first, space, min(k, data.rows))
-    found = Partition.of(search(space, k=k, effort=1, rng=np.random.default_rng(seed)))
+    found = Partition.of(search(space, k=k, effort=1, rng=np.random.default_rng(seed))[0])
     check(found, space, min(k, data.rows))
     assert found.loss(space) <= first.loss(space) + 1e-9
     assert math.isclose(found.loss(space), brute_loss(data, found, cells=cells), abs_tol=1e-9)
@@ -75,7 +75,7 @@ def test_the_search_comes_near_the_least_loss_on_a_line(seed: int) -> None:
             width = (places[end - 1] - places[start]) / 399
             least[end] = min(least[end], least[start] + (end - start) * float(width))
     first = first_division(space, k).loss(space)
-    found = Partition.of(search(space, k=k, effort=6, rng=np.random.default_rng(seed))).loss(space)
+    found = Partition.of(search(space, k=k, effort=6, rng=np.random.default_rng(seed))[0]).loss(space)
     assert least[-1] - 1e-9 <= found
     assert found - least[-1] <= 0.5 * (first - least[-1])
 
@@ -136,12 +136,14 @@ def test_the_clock_ends_the_search_with_the_best_so_far(monkeypatch: pytest.Monk
     def found(seconds: float) -> float:
         divided = k_member_partition(space, k=4, effort=3, rng=np.random.default_rng(2), seconds=seconds)
         check(divided, space, 4)
+        assert divided.stopped == (seconds < 1e6)
         return divided.loss(space)
 
     first = mondrian_cuts.partition(space, cutter=mondrian_cuts.greedy, rule=mondrian_cuts.Rule(4)).loss(space)
     assert found(0.0) == pytest.approx(first)
     assert found(8.0) < first
     assert next(clock) < 40, "rounds ask for the time, and end when it is up"
+    found(1e9)  # nothing stops it
 
 
 def test_more_rows_than_a_class_may_need_are_one_class() -> None:
@@ -149,7 +151,7 @@ def test_more_rows_than_a_class_may_need_are_one_class() -> None:
     codes = np.arange(41)[:, None]
     data = Microdata(quasi=("a",), codes=codes, counts=np.where(np.arange(41) == 20, 100, 1))
     space = Space.of(data, [Intervals(tuple(labels(41)), np.arange(41.0), 40.0)], weights=[1.0])
-    check(Partition.of(search(space, k=70, effort=1, rng=np.random.default_rng(0))), space, 70)
+    check(Partition.of(search(space, k=70, effort=1, rng=np.random.default_rng(0))[0]), space, 70)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -231,6 +231,8 @@ def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> Non
 def test_a_long_search_says_how_far_it_is(workspace: Path) -> None:
     said = anonymize(workspace, "--k", "3", "--method", "k-member", "--out", "out.csv").stderr
     assert re.search(r"block 1 of 1, \d+ distinct tuples", said)
+    hurried = anonymize(workspace, "--k", "3", "--method", "k-member", "--seconds", "0", "--out", "hurried.csv").stdout
+    assert "Search: stopped after 0 s; more time may find classes that lose less\n" in hurried
 
 
 @pytest.fixture

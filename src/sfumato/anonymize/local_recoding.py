@@ -252,7 +252,11 @@ def k_member(
         digest = hashlib.sha256(f"{vault.encoded.version} {request.question(())}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
         partition = k_member_partition(space, k=k, effort=search.effort, rng=rng, seconds=search.seconds, watch=watch)
-        return local_decision(data, space, partition, request=request, domain=vault.domain)
+        decision = local_decision(data, space, partition, request=request, domain=vault.domain)
+        if not limited:
+            return decision
+        clock = {"seconds": search.seconds, "stopped": partition.stopped}
+        return replace(decision, facts={**decision.facts, "search": clock})
 
     return disclose(vault, request, keep, decide)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 import resource
 from collections import Counter
 from dataclasses import replace
@@ -557,3 +558,19 @@ def test_a_missing_value_is_not_next_to_the_greatest(tmp_path: Path) -> None:
     nullable = Domain((replace(DOMAIN["age"], nullable=True), *tuple(DOMAIN)[1:]))
     release = anonymize.mondrian(vault(tmp_path, table, nullable), quasi=["age"], criteria=[KAnonymity(ROWS)])
     assert release.facts["loss_metric"] == {"age": 1.0}
+
+
+def test_a_search_that_the_clock_ended_says_so(tmp_path: Path) -> None:
+    source = vault(tmp_path)
+
+    def made(seconds: float) -> Anonymized:
+        search = anonymize.Search(effort=1, seconds=seconds)
+        return anonymize.k_member(source, quasi=["age", "town"], k=3, search=search)
+
+    stopped = made(0.0)
+    assert stopped.facts["search"] == {"seconds": 0.0, "stopped": True}
+    assert "the search was stopped after 0 s" in stopped.guarantee
+    done = made(1e6)
+    assert done.facts["search"] == {"seconds": 1e6, "stopped": False}
+    assert "stopped" not in done.guarantee
+    assert "search" not in made(math.inf).facts

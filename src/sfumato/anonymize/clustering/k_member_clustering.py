@@ -14,14 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
-from sfumato.anonymize.clustering.simultaneous_search import search
+from sfumato.anonymize.clustering.simultaneous_search import Found, search
 from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
 from sfumato.anonymize.microdata import group, pack
 from sfumato.domain.hierarchy.levels import Integers
@@ -313,12 +313,17 @@ MOST_DISSOLVED = 5
 MOST_NOISE = 0.5
 
 
-def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -> None:
-    """Try ``trials`` times, until the ``deadline`` of the monotonic clock, to lower the loss; it never rises."""
+def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -> bool:
+    """Try ``trials`` times, until the ``deadline`` of the monotonic clock, to lower the loss, which never rises.
+
+    Returns whether the clock ended it.
+    """
     clusters, rng = growth.clusters, growth.rng
     for _ in range(trials):
-        if not clusters.mixed or monotonic() > deadline:
-            return
+        if not clusters.mixed:
+            return False
+        if monotonic() > deadline:
+            return True
         home, need, loss = clusters.home.copy(), clusters.need.copy(), clusters.loss
         clusters.free(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
         placed = growth.place(np.flatnonzero(clusters.need).tolist(), noise=MOST_NOISE * float(rng.random()))
@@ -327,6 +332,7 @@ def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -
         else:
             clusters.take_back()
             clusters.home, clusters.need, clusters.loss = home, need, loss
+    return False
 
 
 def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[int]:
@@ -373,6 +379,7 @@ def k_member_partition(
 
     blocks = regions(space, cutter=cut, rule=Rule(k))
     groups: list[Group] = []
+    stopped = False
     ends = monotonic() + seconds
     for number, block in enumerate(blocks, 1):
         if watch is not None:
@@ -381,21 +388,22 @@ def k_member_partition(
         left = math.inf if math.isinf(ends) else max(ends - now, 0.0) / (len(blocks) - number + 1)
         part = space.part(block.tuples, block.rows)
         if len(block.tuples) > SMALL:
-            found = search(part, k=k, effort=effort, rng=rng, deadline=now + left)
+            found, late = search(part, k=k, effort=effort, rng=rng, deadline=now + left)
         else:
             trials = effort * int(np.count_nonzero(block.rows < k))
-            found = _clustered(part, k=k, trials=trials, deadline=now + left, rng=rng)
+            found, late = _clustered(part, k=k, trials=trials, deadline=now + left, rng=rng)
         groups += [(block.tuples[tuples], rows) for tuples, rows in found]
-    return Partition.of(groups)
+        stopped = stopped or late
+    return replace(Partition.of(groups), stopped=stopped)
 
 
-def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> list[Group]:
-    """Tuples and rows of every class; all in one class where they cannot be placed otherwise."""
+def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> Found:
+    """All in one class where they cannot be placed otherwise."""
     clusters = Clusters(space, k)
     initial_clusters(clusters)
     growth = ClusterGrowth(clusters, rng)
     if not growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
-        return [(np.arange(len(space.counts)), space.counts)]
+        return [(np.arange(len(space.counts)), space.counts)], False
     clusters.settle()
-    improve(growth, trials=trials, deadline=deadline)
-    return clusters.groups()
+    stopped = improve(growth, trials=trials, deadline=deadline)
+    return clusters.groups(), stopped

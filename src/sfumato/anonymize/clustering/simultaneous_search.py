@@ -28,6 +28,10 @@ BATCH = 512  # neighbourhoods that grow together
 ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
 
 
+Found = tuple[list[Group], bool]
+"""Tuples and rows of every class, and whether the clock ended the search for them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """Rows of each tuple at home, in a class of its own, and the classes of mixed tuples, None without any."""
@@ -81,8 +85,8 @@ def first_division(space: Space, k: int) -> Clustering:
     return divided(home, others[cut.tuples], cut.classes, cut.rows)
 
 
-def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> list[Group]:
-    """Tuples and rows of classes of at least k rows, the best division found until the deadline.
+def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> Found:
+    """Classes of at least k rows, the best division found until the deadline.
 
     Args:
         space: the points; at least k rows.
@@ -96,13 +100,15 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
     rounds = Rounds(space, costs, k, rng)
     for dissolved, threshold in zip(DISSOLVED, THRESHOLDS, strict=True):
         for _ in range(REGROWTHS * effort):
-            if division.mixed is None or division.mixed.size == 1 or monotonic() > deadline:
-                return best.groups()
+            if division.mixed is None or division.mixed.size == 1:
+                return best.groups(), False
+            if monotonic() > deadline:
+                return best.groups(), True
             division = rounds.regrown(division, most=dissolved)
             best = min(best, division, key=lambda each: each.loss(space))
         division = swapped(division, costs, k=k, swaps=Swaps(SWAPS * effort, threshold, deadline), rng=rng)
         best = min(best, division, key=lambda each: each.loss(space))
-    return best.groups()
+    return best.groups(), SWAPS * effort > 0 and monotonic() > deadline  # the last swaps end early as well
 
 
 def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Clustering:

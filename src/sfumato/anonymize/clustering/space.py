@@ -246,11 +246,13 @@ class Partition:
     """``rows[p]`` rows of tuple ``tuples[p]`` are in class ``classes[p]``; parts come in order of their class.
 
     A tuple may be in several classes; which of its rows go where is drawn at random when rows are written.
+    ``stopped`` says that the clock ended the search for it.
     """
 
     tuples: Integers
     classes: Integers
     rows: Integers
+    stopped: bool = False
 
     @classmethod
     def of(cls, groups: list[Group]) -> Partition:

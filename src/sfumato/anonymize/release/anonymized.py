@@ -96,7 +96,7 @@ def disclose(
     facts = decision.facts
     statement = (
         f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
-        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)};"
+        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)}{_stopped(facts)};"
         f"{_homogeneous(facts)} published as they are: {', '.join(keep) or 'none'}"
     )
     settled = vault.disclose(request.question(keep), lambda _: decision.payload(), statement=statement)
@@ -116,6 +116,12 @@ def disclose(
         source=source,
         decision=decision,
     )
+
+
+def _stopped(facts: Mapping[str, Any]) -> str:
+    """That the clock ended the search, so that the loss is not what all its trials would reach."""
+    search = facts.get("search")
+    return f", where the search was stopped after {search['seconds']:g} s" if search and search["stopped"] else ""
 
 
 def homogeneous_rows(source: Recodable, recode: Recode, keep: Sequence[str]) -> dict[str, int]:

@@ -169,6 +169,10 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
     if "certificate" in facts:
         lines.append(_certificate(facts["certificate"]))
+    if facts.get("search", {}).get("stopped"):
+        lines.append(
+            f"Search: stopped after {facts['search']['seconds']:g} s; more time may find classes that lose less"
+        )
     value = {"out": str(out), "facts": dict(facts), **_in_short(release.statement())}
     result(value, "\n".join([*lines, columns(losses)]), as_json=as_json)
 
