@@ -69,7 +69,14 @@ def domain() -> Domain:
     from sfumato.domain import Categorical, Domain, Integer, Unknown
 
     meaning = json.loads((real_data("nist") / "data_dictionary.json").read_text(encoding="utf-8"))
-    listed = [Categorical(name=name, values=tuple(meaning[name]["values"]), unknown=Unknown.DROP) for name in LISTED]
+    listed = [
+        Categorical(
+            name=name,
+            values=tuple(value for value in meaning[name]["values"] if not value.startswith(ELSEWHERE)),
+            unknown=Unknown.DROP,
+        )
+        for name in LISTED
+    ]
     numbers = [
         Integer(
             name=name,
