@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.mondrian_cuts import Halves, Region, Rule, balanced, regions
-from sfumato.anonymize.clustering.simultaneous_search import Found, search
+from sfumato.anonymize.clustering.simultaneous_search import SearchOutcome, search
 from sfumato.anonymize.clustering.space import Group, HierarchyCells, Partition, Space
 from sfumato.anonymize.microdata import group, pack
 from sfumato.domain.hierarchy.levels import Integers
@@ -397,7 +397,7 @@ def k_member_partition(
     return replace(Partition.of(groups), stopped=stopped)
 
 
-def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> Found:
+def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> SearchOutcome:
     """All in one class where they cannot be placed otherwise."""
     clusters = Clusters(space, k)
     initial_clusters(clusters)

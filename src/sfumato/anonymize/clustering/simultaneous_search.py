@@ -28,7 +28,7 @@ BATCH = 512  # neighbourhoods that grow together
 ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
 
 
-Found = tuple[list[Group], bool]
+SearchOutcome = tuple[list[Group], bool]
 """Tuples and rows of every class, and whether the clock ended the search for them."""
 
 
@@ -85,7 +85,7 @@ def first_division(space: Space, k: int) -> Clustering:
     return divided(home, others[cut.tuples], cut.classes, cut.rows)
 
 
-def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> Found:
+def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> SearchOutcome:
     """Classes of at least k rows, the best division found until the deadline.
 
     Args:
