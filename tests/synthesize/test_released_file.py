@@ -18,10 +18,12 @@ import pytest
 from tests.synthesize.conftest import table_of
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.engine.arrays import ArrayTable, middle_values
 from sfumato.errors import InputError, LedgerError
 from sfumato.privacy.loss import Rho
 from sfumato.query import Share, count, interval, mean
 from sfumato.synthesize import (
+    Limits,
     NoisyTotal,
     PublicTotal,
     Synthetic,
@@ -56,6 +58,14 @@ OTHERS = Domain(
         Categorical(name="floor", values=(3, 1, 2), unknown=Unknown.CATEGORY),
     )
 )
+NARROW = Domain(
+    (
+        Real(name="far", edges=(1e9, 1e9 + 2**-22, 1e9 + 2**-21, 1e9 + 1), unknown=Unknown.CLAMP),
+        Integer(name="kids", minimum=0, maximum=3, unknown=Unknown.CATEGORY, nullable=True),
+        Categorical(name="member", values=(False, True), unknown=Unknown.CATEGORY, nullable=True),
+    )
+)
+"""Cells of two floats, which drawn numbers are rounded to the end of; missing and unknown values that are one null."""
 QUESTIONS = [count("town = 'd' AND member = TRUE"), mean("age"), Share("age > 3", among="town = 'a'"), count()]
 
 
@@ -264,3 +274,16 @@ def test_questions_about_a_column_whose_values_were_changed_are_refused(release,
     with pytest.raises(InputError, match=f"its column {column} is not the one that it was written with"):
         interval(read_release(path), asked[0])
     assert str(interval(read_release(path), asked[1])) == str(before[1])
+
+
+def test_files_are_asked_whose_cells_no_value_tells_apart(tmp_path) -> None:
+    codes = np.stack([np.random.default_rng(1).integers(0, each.size, 5000) for each in NARROW], axis=1)
+    vault = SimulatedVault(ArrayTable(NARROW, codes, values=middle_values(NARROW, codes)), seed=1)
+    limits = Limits(bounds=True)
+    made = aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
+    made.rows.write(tmp_path / "a.parquet")
+    found = read_release(tmp_path / "a.parquet")
+    for one in NARROW.names:
+        assert found.model.cells((one,)).sum() == pytest.approx(found.model.total)
+    for pair in (("far", "kids"), ("far", "member"), ("kids", "member")):
+        assert found.model.cells(pair).sum() == pytest.approx(found.model.total)

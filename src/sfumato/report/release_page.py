@@ -286,7 +286,8 @@ def _pairs(book: Codebook) -> Markup:
         '<li><span style="background:{}"></span>measured, weak</li>'
         '<li><span style="background:{}"></span>measured, strong</li>'
         '<li><span class="hatched"></span>modelled: not measured for this release; '
-        "at most the share given is in a wrong cell, and where none is, the error is not known</li></ul>"
+        "at most the share given would have to move to another cell, and where none stands, the error is not known"
+        "</li></ul>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Matrix of pairs">'
         '<table class="matrix"><thead><tr><td class="empty"></td>{}</tr></thead><tbody>{}</tbody></table></div>{}'
     ).format(

@@ -114,7 +114,8 @@ class PairEntry:
         cells: of the measured table.
         worst: none of its cells is further off, with 95 % for all at once.
         worst_of_values: no combination of single values is further off; larger where values share a group.
-        misplaced: share of the rows in a wrong cell of the measured table, at most, with 95 %.
+        misplaced: share of the rows that would have to move to another cell, at most, with 95 %: half of all
+            differences of cells, whatever number of rows the file has more or less than the table.
     """
 
     attributes: tuple[str, ...]
@@ -411,10 +412,9 @@ COLUMNS_TEXT = (
 TABLES_TEXT = "The noise on each cell as it was measured, before the model was fitted."
 PAIRS_TEXT = (
     "Of a measured pair no cell is off by more, with 95 % for all at once. Of single values inside a group only the "
-    "group was measured: they may be off by all of its rows. At most the share given is in a wrong cell, with 95 %. A "
-    "modelled pair was not measured for this release, which cannot tell how wrong it is but where a share stands: that "
-    "is of single values. Strength is Cramer's V of the "
-    "file's rows."
+    "group was measured: they may be off by all of its rows. At most the share given would have to move to another "
+    "cell, with 95 %. A modelled pair was not measured for this release, which cannot tell how wrong it is but where a "
+    "share stands: that is of single values. Strength is Cramer's V of the file's rows."
 )
 
 

@@ -240,7 +240,7 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *
 
 
 def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | None:
-    """The share of the rows that are in a wrong cell of a pair at most, by its noisy distance; None: it has none."""
+    """The share of the rows that would have to move to another cell of a pair at most; None: it has no distance."""
     chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
     if not isinstance(model, Graphical) or not chosen:
         return None
@@ -265,7 +265,7 @@ def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: 
         most_misplaced = max(pair.misplaced or 0 for pair in close)
         yield (
             f"Tables of two columns by the values or groups that were measured: {listed(map(crossed, close))}: with "
-            f"95 % at most {100 * most_misplaced:.1f} % of the rows are in a wrong cell of one."
+            f"95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
         )
     yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
 
@@ -289,7 +289,7 @@ def _not_for(
     if wide:
         yield (
             f"Fine differences in {listed(map(crossed, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of the "
-            f"rows may be in a wrong cell of {crossed(wide[0])}."
+            f"rows might have to move to another cell of {crossed(wide[0])}."
         )
     if grouped := [column.name for column in columns if column.groups]:
         yield (

@@ -18,6 +18,7 @@ from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.marginal_selection import comparable
+from sfumato.synthesize.product import read_back
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Distance
 
@@ -48,7 +49,8 @@ def of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
     found = []
     for each in model.distances:
         shape = model.domain.project(each.attributes).shape
-        places = [codes[:, model.domain.index(name)].astype(np.int64) for name in each.attributes]
+        columns = [(model.domain[name], codes[:, model.domain.index(name)]) for name in each.attributes]
+        places = [read_back(attribute, column).astype(np.int64) for attribute, column in columns]
         rows = np.bincount(np.ravel_multi_index(places, shape), minlength=shape[0] * shape[1])
         scaled = rows * (model.total / max(1, len(codes)))
         beside = float(np.abs(whole_counts(model.cells(each.attributes), model.total) - scaled).sum())

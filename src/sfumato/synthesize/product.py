@@ -271,7 +271,9 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
     moved = 0.0 if position is None else position.followed
     if moved and isinstance(attribute, Integer | Real):
         drawn = within(attribute, inside, moved, random)
-        return pa.array(drawn, pa.int64() if isinstance(attribute, Integer) else pa.float64(), mask=~declared)
+        if isinstance(attribute, Real):
+            return _reals(attribute, inside, drawn, ~declared)
+        return pa.array(drawn, pa.int64(), mask=~declared)
     match attribute:
         case Categorical():
             return _categorical(attribute, codes)
@@ -282,12 +284,19 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
             return pa.array(random.integers(low[inside], high[inside], endpoint=True), pa.int64(), mask=~declared)
         case Real():
             edges = np.array(attribute.edges)
-            drawn = random.uniform(edges[:-1][inside], edges[1:][inside])
-            return pa.array(drawn, pa.float64(), mask=~declared)
+            return _reals(attribute, inside, random.uniform(edges[:-1][inside], edges[1:][inside]), ~declared)
         case Date() | Timestamp():
             kind = pa.date32() if isinstance(attribute, Date) else pa.timestamp("s")
             starts = pa.array([attribute.bounds(code)[0] for code in range(attribute.declared)], kind)
             return starts.take(pa.array(inside, mask=~declared))
+
+
+def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: NDArray[np.bool_]) -> pa.Array:
+    """Numbers of cells, of which one that was rounded up to the edge would be in the next."""
+    edges = np.array(attribute.edges)
+    last = edges[1:].copy()
+    last[:-1] = np.nextafter(last[:-1], edges[:-2])
+    return pa.array(np.minimum(drawn, last[inside]), pa.float64(), mask=missing)
 
 
 def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:
@@ -307,8 +316,7 @@ def _categorical(attribute: Categorical, codes: CodeArray) -> pa.Array:
 def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]:
     """The cells of the rows of a synthetic column, shape ``(rows,)``: what :func:`to_arrow` made of them.
 
-    A value that stands for a missing and for an unknown one alike, as a null does where both have a cell and neither a
-    text, is taken for missing.
+    They are those of :func:`read_back`.
 
     Raises:
         InputError: the column is of another type, or holds a value that the attribute does not declare.
@@ -334,6 +342,15 @@ def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]
     if wrong.any() or (empty.any() and nothing is None):
         raise _odd(attribute)
     return np.where(empty, -1 if nothing is None else nothing, codes)
+
+
+def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
+    """Codes as a file tells them apart: a null is a missing value, where an unknown one has a cell but no text too."""
+    missing, other = null_code(attribute), unknown_code(attribute)
+    text = isinstance(attribute, Categorical) and isinstance(attribute.values[0], str)
+    if missing is None or other is None or text:
+        return codes
+    return np.where(codes == other, missing, codes)
 
 
 def _ordered(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:

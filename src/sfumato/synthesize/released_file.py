@@ -37,7 +37,7 @@ from sfumato.synthesize import pair_bounds
 from sfumato.synthesize.codebook import KEY, Codebook, CodebookFile, open_codebook
 from sfumato.synthesize.codebook_entries import measured_tables
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.product import Model, codes_of
+from sfumato.synthesize.product import Model, codes_of, read_back
 from sfumato.vault.interface import decode, encode
 
 TABLES_KEY = b"sfumato.tables"
@@ -64,7 +64,10 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
         return found
     distances = distances_payload(pair_bounds.of_rows(model, codes)) if isinstance(model, Graphical) else {}
     domain = model.domain
-    columns = {name: digest_of(_counts(domain, name, codes[:, place])) for place, name in enumerate(domain.names)}
+    columns = {
+        each.name: digest_of(_counts(domain, each.name, read_back(each, codes[:, place])))
+        for place, each in enumerate(domain)
+    }
     payload = {"domain": dump(domain), "columns": columns, **tables_payload(model.tables), **distances}
     content = base64.b64encode(encode(payload))
     if len(content) + _DIGEST > _MOST_BYTES:

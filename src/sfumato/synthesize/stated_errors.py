@@ -160,7 +160,8 @@ class PairErrors:
         worst: none of them is further off, with 95 % for all at once.
         worst_of_values: no combination of single values is: of one inside a group only the group was measured, so it
             may be off by all the rows of the group.
-        misplaced: at most this share of the rows is in a wrong cell, with 95 %.
+        misplaced: at most this share of the rows would have to move to another cell, with 95 %: half of all differences
+            of cells, which is more where file and table have different numbers of rows.
     """
 
     cells: int

@@ -187,7 +187,7 @@ def _errors(book: Codebook) -> str:
     unknown, many = len(modelled) - len(bounds) + book.pairs_left_out, len(modelled) + book.pairs_left_out
     said = "their error is not known"
     if bounds:
-        said = f"at most {100 * max(bounds):.1f} % of the rows are in a wrong cell of one"
+        said = f"at most {100 * max(bounds):.1f} % of the rows would have to move to another cell of one"
         said += f", of {unknown:,} it is not known" if unknown else ""
     lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
     return "\n".join(lines)
