@@ -7,6 +7,7 @@ values where the attribute is ``nullable``, then one for unknown values under ``
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
@@ -220,8 +221,41 @@ class Real:
         return (*cells, *_extra_labels(self))
 
 
+class _Periods(ABC):
+    """Cells that are periods of a grain, of the days ``first .. last``."""
+
+    name: str
+    first: date
+    last: date
+    by: Grain
+    unknown: Unknown
+    nullable: bool
+    role: Role | None
+
+    @property
+    @abstractmethod
+    def periods(self) -> tuple[int, int]:
+        """Numbers of the first and the last period of the grain."""
+
+    @property
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+        first, last = self.periods
+        return last - first + 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return _size(self)
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        first, last = self.periods
+        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Date:
+class Date(_Periods):
     """Days ``first .. last``, one cell a day, week (of ISO 8601), month, quarter or year.
 
     The first and the last cell hold only the days from ``first`` and up to ``last``.
@@ -251,16 +285,6 @@ class Date:
         return {"type": "date", **_period(self), **_rest(self)}
 
     @property
-    def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
-        return self.periods[1] - self.periods[0] + 1
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
-    @property
     def periods(self) -> tuple[int, int]:
         """Numbers of the first and the last period of the grain."""
         return self.by.of(self.first), self.by.of(self.last)
@@ -276,14 +300,9 @@ class Date:
         low, high = self.bounds(code)
         return low.toordinal(), high.toordinal() + 1
 
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        first, last = self.periods
-        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
-
 
 @dataclass(frozen=True, kw_only=True)
-class Timestamp:
+class Timestamp(_Periods):
     """Moments of the days ``first .. last``, as the clocks of a time zone show them: one cell an hour, day or longer.
 
     A day has 24 cells of hours whatever is done to the clocks: what they show twice is in one cell, and what they skip
@@ -313,16 +332,6 @@ class Timestamp:
         return {"type": "timestamp", **_period(self), "zone": self.zone, **_rest(self)}
 
     @property
-    def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
-        return self.periods[1] - self.periods[0] + 1
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
-    @property
     def periods(self) -> tuple[int, int]:
         """Numbers of the first and the last period of the grain."""
         return self.by.of(self.first), self.by.of(self.last, 23)
@@ -339,11 +348,6 @@ class Timestamp:
             return period * HOUR, (period + 1) * HOUR
         low, high = self.by.first_day(period), self.by.first_day(period + 1)
         return max(self.first, low).toordinal() * DAY, min(self.last.toordinal() + 1, high.toordinal()) * DAY
-
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        first, last = self.periods
-        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
 
 
 Numeric: TypeAlias = Integer | Real
@@ -408,11 +412,11 @@ def _refuse_no_role(attribute: Attribute) -> None:
         )
 
 
-def _size(attribute: Attribute) -> int:
+def _size(attribute: Attribute | _Periods) -> int:
     return attribute.declared + attribute.nullable + (attribute.unknown is Unknown.CATEGORY)
 
 
-def _extra_labels(attribute: Attribute) -> tuple[str, ...]:
+def _extra_labels(attribute: Attribute | _Periods) -> tuple[str, ...]:
     missing = EXTRA[:1] if attribute.nullable else ()
     unknown = EXTRA[1:] if attribute.unknown is Unknown.CATEGORY else ()
     return missing + unknown
