@@ -14,7 +14,8 @@ from sfumato.errors import LedgerError
 from sfumato.ledger import schema
 from sfumato.ledger.store import Store
 
-REVISIONS = {"first_revision": "0001", "server": "0002", "third_revision": "0003", "fourth_revision": "0004"}
+REVISIONS = {"first_revision": "0001", "server": "0002", "third_revision": "0003"}
+REVISIONS |= {"fourth_revision": "0004", "fifth_revision": "0005"}
 TRIGGERS = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": "SELECT tgname, pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger, pg_class "
@@ -103,7 +104,7 @@ def test_preparing_twice_changes_nothing(url, monkeypatch):
     assert prepared(url, create=True) == prepared(url, create=False) == before
 
 
-@pytest.mark.parametrize("name", ["first_revision", "server", "third_revision"])
+@pytest.mark.parametrize("name", ["first_revision", "server", "third_revision", "fourth_revision"])
 def test_a_failed_migration_leaves_no_trace(saved, monkeypatch, name):
     url = saved(name)
     before = shape(url)

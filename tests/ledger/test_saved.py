@@ -21,6 +21,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
 UNIT = Unit("person", rows=2)
+REVISIONS = ("first_revision", "third_revision", "fourth_revision", "fifth_revision")
 LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
 
 
@@ -109,12 +110,12 @@ def test_what_a_server_kept(saved):
         assert ledger.verify() == TOLD["server"]["head"]
 
 
-@pytest.mark.parametrize("name", ["first_revision", "third_revision", "fourth_revision"])
+@pytest.mark.parametrize("name", REVISIONS)
 def test_a_database_of_an_earlier_revision(saved, name):
     goes_on(saved(name), TOLD[name]["head"])
 
 
-@pytest.mark.parametrize("name", ["first_revision", "third_revision", "fourth_revision"])
+@pytest.mark.parametrize("name", REVISIONS)
 def test_a_postgresql_database_of_an_earlier_revision(saved_in_postgres, name):
     goes_on(saved_in_postgres(name), TOLD["postgres"][name])
 

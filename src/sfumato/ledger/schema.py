@@ -5,14 +5,15 @@ refuses to pass a limit.  An entry has no rho where the release has no different
 Triggers keep the journal append-only, limits and units fixed, and what was spent from being refunded.
 
 Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
-is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables.
+is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
+of a server's page.
 """
 
 from __future__ import annotations
 
 from sfumato.ledger.dbapi import Driver
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
@@ -101,6 +102,18 @@ JOURNAL_TABLES = (
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )""",
 )
+_SESSIONS = """CREATE TABLE service_session (
+    hash TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    key_id TEXT,
+    begun TEXT NOT NULL,
+    expires TEXT NOT NULL,
+    ended TEXT,
+    PRIMARY KEY (hash),
+    FOREIGN KEY (key_id) REFERENCES service_key (id)
+)"""
 SERVER_TABLES = (  # what a server keeps beside its journals
     """CREATE TABLE service_dataset (
     name TEXT NOT NULL,
@@ -145,6 +158,7 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     rows BLOB,
     PRIMARY KEY (id)
 )""",
+    _SESSIONS,  # key_id: null where the session was begun by a link
 )
 
 _FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry")
@@ -221,12 +235,15 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
     if found < "0002":
         make_tables(driver, *SERVER_TABLES)
     else:
-        _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
+        make_tables(driver, _SESSIONS)
+        if found < "0004":
+            _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
     if found < "0003":
         _run(driver, "DROP INDEX ledger_release")
-    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
-    _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
-    _run(driver, _UNIT_TRIGGER[driver.database])
+    if found < "0004":
+        _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
+        _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
+        _run(driver, _UNIT_TRIGGER[driver.database])
     say_revision(driver)
 
 

@@ -21,8 +21,10 @@ from pyarrow import parquet
 from tests.processes import Forked
 
 from sfumato.app.client import HttpClient
+from sfumato.app.http.access import COOKIE
 from sfumato.app.http.asgi import LEDGER
 from sfumato.app.http.registry import Registry, Scope
+from sfumato.app.http.sessions import Sessions
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.store import Store
 
@@ -156,6 +158,19 @@ class Server:
         """A key as a steward would issue it; by the database, as there is no first steward yet."""
         with closing(Store(self.url)) as store:
             return Registry(store).issue(name, scope, lifetime)[1]
+
+    def link(self) -> str:
+        """A steward's link, whoever is a steward already."""
+        with closing(Store(self.url)) as store:
+            return f"{self.address}/enter?link={Registry(store).issue_link(timedelta(hours=1))}"
+
+    def session(self, name: str, scope: Scope, lifetime: timedelta = timedelta(days=1)) -> dict[str, str]:
+        """The cookie of somebody who has entered the page with a key."""
+        with closing(Store(self.url)) as store:
+            registry = Registry(store)
+            holder = registry.key(registry.issue(name, scope, lifetime)[1])
+            assert holder is not None
+            return {COOKIE: Sessions(store).begin(holder)}
 
     def client(self, name: str, scope: Scope = Scope.ANALYST) -> HttpClient:
         self.clients.append(HttpClient(self.address, self.key(name, scope), timeout=30))

@@ -26,7 +26,7 @@ def server(tmp_path_factory):
 @pytest.fixture
 def post(server):
     """Sends a form, and returns the status and the text that it leads to, as read."""
-    cookies = {"sfumato_key": server.key("stew", Scope.STEWARD)}
+    cookies = server.session("stew", Scope.STEWARD)
     with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False, follow_redirects=True) as browser:
 
         def send(path, **fields):

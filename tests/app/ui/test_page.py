@@ -181,7 +181,7 @@ def enter(browser, server, name, scope) -> Page:
     page.goto(server.address)
     page.get_by_label("Key").fill(server.key(name, scope))
     page.get_by_role("button", name="Enter").click()
-    expect(page.get_by_role("button", name="Leave")).to_be_visible()
+    expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
     return page
 
 
@@ -288,7 +288,7 @@ def test_rows_beyond_the_bound_are_counted_and_drowned_answers_announced(registe
 def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
     started, _ = registered
     page = visitor(browser, started)
-    page.goto(first_link(started.url, started.address))
+    page.goto(started.link())
     for _ in range(3):  # past the skip link and the name
         page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Enter as steward")).to_be_focused()
@@ -405,7 +405,7 @@ def test_tables_are_made_in_the_background(server, browser):
 def test_a_ledger_that_does_not_answer_is_said_on_a_page(tmp_path):
     started = Server(database(str(tmp_path / "s.ledger")), workers=1).start()
     try:
-        cookies, headers = {"sfumato_key": started.key("ana", Scope.ANALYST)}, {"Accept": "text/html"}
+        cookies, headers = started.session("ana", Scope.ANALYST), {"Accept": "text/html"}
         for file in tmp_path.glob("s.ledger*"):
             file.write_bytes(b"no ledger" * 4096)
         for path in ("/", "/datasets/people", "/steward"):

@@ -44,6 +44,7 @@ COMMANDS = {  # in the order of --help: the module of each, and what it is calle
     "data": "published_data:data",
     "domain": "domain_file:app",
     "ledger": "ledger_file:app",
+    "key": "keys:app",
     "local": "local:app",
     "hierarchy": "anonymize:hierarchies",
 }

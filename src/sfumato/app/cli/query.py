@@ -249,10 +249,14 @@ def serve(
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
     create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
     sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True,
+    link: Annotated[
+        bool, typer.Option("--link/--no-link", help="Print a steward's link where there is no steward.")
+    ] = True,
 ) -> None:
     """Serve datasets: HTTP, and a page for stewards and analysts.
 
-    Prints a link that opens the page for a steward, once and within an hour.
+    While nobody holds a steward's key, it prints a link that opens the page for a steward, once and within an hour;
+    links that were printed before end.  'sfumato key issue' makes keys without the page.
     """
     require("server", "the server")
     import os
@@ -271,7 +275,9 @@ def serve(
         folder = Path(ledger).parent if "://" not in ledger else Path()
         if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
             remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
-    remark(f"Steward, once and within an hour: {first_link(url, f'http://{host}:{port}')}")
+    entrance = first_link(url, f"http://{host}:{port}") if link else None
+    if entrance is not None:
+        remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ[LEDGER] = url
         if workers > 1:  # a single worker is this process, which counts in its own memory

@@ -1,7 +1,8 @@
 """What every route asks before it does anything: whose key a request carries, and that its body means one thing.
 
-Keys come in the Authorization header, or in the page's cookie.  JSON that says a key twice is refused before anything
-is charged.
+Programs send a key in the Authorization header, of which browsers know nothing.  The page has a cookie that names a
+session, and only its own routes look at cookies: what another site, or another port of this machine, makes a browser
+send to ``/v1`` is nobody's request.  JSON that says a key twice is refused before anything is charged.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from starlette.concurrency import run_in_threadpool
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
+from sfumato.app.http.sessions import is_session
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
 
-COOKIE = "sfumato_key"
-_REMEMBERED = 2.0  # seconds for which a worker trusts a key it has looked up; a revoked key ends within them
+COOKIE = "sfumato_session"
+PROGRAMS = "/v1/"
+_REMEMBERED = 2.0  # seconds for which a worker trusts what it has looked up; a revoked key ends within them
 _MOST = 1024
 
 
 class KeyLookup:
-    """Looks keys up, and remembers them for a moment."""
+    """Looks keys and sessions up, and remembers them for a moment."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,13 +42,14 @@ class KeyLookup:
         return known if known is not None and known.valid and time.monotonic() - seen <= _REMEMBERED else None
 
     def key(self, secret: str) -> Key:
-        """The valid key of a secret.
+        """The valid key of a secret, or what its session opens.
 
         Raises:
             RefusalError: there is none, it has expired or was revoked.
         """
         now = time.monotonic()
-        known = self._service.registry.key(secret)
+        found = self._service.sessions.holder if is_session(secret) else self._service.registry.key
+        known = found(secret)
         if known is None or known.scope is Scope.LINK:
             raise RefusalError("unknown-key", "The key is not known", 401, "send a key that a steward issued")
         if not known.valid:
@@ -55,6 +59,10 @@ class KeyLookup:
         self._known[secret] = (now, known)
         return known
 
+    def forget(self) -> None:
+        """Trust nothing any more that was looked up before, as something has ended."""
+        self._known.clear()
+
 
 async def service(request: Request) -> Service:
     """The worker's state."""
@@ -63,9 +71,12 @@ async def service(request: Request) -> Service:
 
 
 def secret_of(request: Request) -> str | None:
-    """The secret that a request carries."""
+    """The secret that a request carries: a program's key, or the session of the page."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" and secret else request.cookies.get(COOKIE)
+    if scheme.lower() == "bearer" and secret:
+        return None if is_session(secret.strip()) else secret.strip()
+    session = None if request.url.path.startswith(PROGRAMS) else request.cookies.get(COOKIE)
+    return session if session is not None and is_session(session) else None
 
 
 async def anyone(request: Request) -> Key:

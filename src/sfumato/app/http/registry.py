@@ -25,7 +25,7 @@ from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 
 PREFIX = "sfumato"
-_SECRET_BYTES = 32
+SECRET_BYTES = 32
 _LONGEST = 200
 _AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
 
@@ -35,7 +35,7 @@ class Scope(StrEnum):
 
     STEWARD = "steward"
     ANALYST = "analyst"
-    LINK = "link"  # opens the page for a steward once
+    LINK = "link"  # opens the page for a steward once, and nothing else
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,12 @@ class Registry:
             raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
         if not timedelta(0) < lifetime <= timedelta(days=3660):
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
-        secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(SECRET_BYTES)}"
         issued = datetime.now(UTC)
         key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
         row = {
             "id": key.id,
-            "hash": _digest(secret),
+            "hash": digest(secret),
             "name": name,
             "scope": scope.value,
             "issued": issued.isoformat(),
@@ -181,10 +181,21 @@ class Registry:
             driver.insert("service_key", [row])
         return key, secret
 
+    def issue_link(self, lifetime: timedelta) -> str:
+        """The secret of a link that opens the page for a steward, once; earlier ones end."""
+        end = "UPDATE service_key SET revoked = :now WHERE scope = :link AND revoked IS NULL"
+        with self._store.writing() as driver:
+            driver.run(end, {"now": _now(), "link": Scope.LINK.value})
+        return self.issue("steward", Scope.LINK, lifetime)[1]
+
+    def has_steward(self) -> bool:
+        """Whether somebody holds a steward's key that is valid now."""
+        return any(each.valid and each.scope is Scope.STEWARD for each in self.all_keys())
+
     def key(self, secret: str) -> Key | None:
         """The key of a secret, valid or not; None where there is none."""
         with self._store.reading() as driver:
-            row = driver.record("SELECT * FROM service_key WHERE hash = :hash", {"hash": _digest(secret)})
+            row = driver.record("SELECT * FROM service_key WHERE hash = :hash", {"hash": digest(secret)})
         return None if row is None else _as_key(row)
 
     def all_keys(self) -> tuple[Key, ...]:
@@ -281,7 +292,8 @@ def refuse_name(name: str) -> None:
         raise InputError("a dataset is named like a variable: letters, digits and _", culprit=name)
 
 
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
+    """What is stored of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

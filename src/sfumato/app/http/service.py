@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.registry import Dataset, Registration, Registry, Scope, TableVersions, refuse_name
+from sfumato.app.http.registry import Dataset, Registration, Registry, TableVersions, refuse_name
+from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.tables import Loaded, ServedTables, read, whole
 from sfumato.app.requests.fields import limit_of
 from sfumato.engine.table_files import same_place
@@ -42,6 +43,7 @@ class Service:
         self._store = Store(url)
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
+        self.sessions = Sessions(self._store)
         self.tables = ServedTables(TableVersions(self._store))
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
@@ -188,8 +190,12 @@ def _holds(path: Path, table: pa.Table) -> bool:
         return False
 
 
-def first_link(url: str, address: str) -> str:
-    """A link that opens the page for a steward, once."""
+def first_link(url: str, address: str) -> str | None:
+    """A link that opens the page for a steward, once, while there is none; links that were printed before end.
+
+    None where somebody holds a valid key of a steward, or is in a steward's session.
+    """
     with closing(Service(url)) as service:
-        _, secret = service.registry.issue("steward", Scope.LINK, _LINK)
-    return f"{address}/enter?link={secret}"
+        if service.registry.has_steward() or service.sessions.has_steward():
+            return None
+        return f"{address}/enter?link={service.registry.issue_link(_LINK)}"

@@ -261,6 +261,12 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> Response:
     return fragment("progress.html.j2", job=release_jobs.progress(job_id, key, worker))
 
 
+@router.get("/releases/{job_id}/rows")
+def rows(job_id: str, key: Anyone, worker: Worker, form: release_jobs.Form = "csv") -> Response:
+    """The rows as a file."""
+    return release_jobs.rows(job_id, key, worker, form)
+
+
 def _wait_for(job_id: str) -> Response:
     return RedirectResponse(f"/releases/{job_id}", 303)
 

@@ -1,8 +1,7 @@
-"""Pages and fragments.  A key in a cookie that no other site can send stands for whoever asks."""
+"""Pages and fragments.  A session in a cookie that no other site can send stands for whoever asks."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from importlib import resources
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -11,14 +10,13 @@ from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from sfumato.app.http.access import COOKIE, KeyLookup, Worker, secret_of
+from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.sessions import LONGEST, is_session
 from sfumato.app.ui import dataset_pages, steward_pages
 from sfumato.app.ui.rendering import gauge, known, page, show_errors
-
-_KEY_LIFETIME = timedelta(hours=12)
 
 Text = Annotated[str, Form(max_length=20_000)]
 
@@ -68,37 +66,52 @@ def arrive(link: Annotated[str, Query(max_length=200)], worker: Worker) -> Respo
 
 @router.post("/enter/link")
 def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
-    """Trade a steward's link, once, for a key that lasts a day's work."""
+    """Trade a steward's link, once, for a session."""
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
         return page("enter.html.j2", key=None, wrong=True, status=403)
-    _, secret = worker.registry.issue(found.name, Scope.STEWARD, _KEY_LIFETIME)
-    return _with_cookie(request, secret)
+    return _entered(request, worker.sessions.begin(found))
 
 
 @router.post("/enter")
-def enter(key: Annotated[str, Form(max_length=200)], request: Request) -> Response:
-    """Take a key."""
+def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
+    """Begin a session with a key."""
     key_lookup: KeyLookup = request.app.state.key_lookup
     try:
-        key_lookup.key(key.strip())
+        if is_session(key.strip()):
+            return page("enter.html.j2", key=None, wrong=True, status=403)
+        return _entered(request, worker.sessions.begin(key_lookup.key(key.strip())))
     except RefusalError:
         return page("enter.html.j2", key=None, wrong=True, status=403)
-    return _with_cookie(request, key.strip())
 
 
 @router.post("/leave")
-def leave() -> Response:
-    """Forget the key."""
+def leave(request: Request, worker: Worker) -> Response:
+    """End this session."""
+    secret = secret_of(request)
+    if secret is not None:
+        worker.sessions.end(secret)
+    return _left(request)
+
+
+@router.post("/leave/all")
+def leave_everywhere(request: Request, key: Anyone, worker: Worker) -> Response:
+    """End all sessions of whoever asks, on every machine."""
+    worker.sessions.end_all(key.name)
+    return _left(request)
+
+
+def _left(request: Request) -> Response:
+    key_lookup: KeyLookup = request.app.state.key_lookup
+    key_lookup.forget()
     response = RedirectResponse("/", 303)
     response.delete_cookie(COOKIE)
     return response
 
 
-def _with_cookie(request: Request, secret: str) -> Response:
+def _entered(request: Request, session: str) -> Response:
     response = RedirectResponse("/", 303)
     secure = request.url.scheme == "https"
-    response.set_cookie(
-        COOKIE, secret, httponly=True, samesite="strict", secure=secure, max_age=int(_KEY_LIFETIME.total_seconds())
-    )
+    lasting = int(LONGEST.total_seconds())
+    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure, max_age=lasting)
     return response

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from sfumato.app.http.access import Steward, Worker
+from sfumato.app.http.access import KeyLookup, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key, Scope
@@ -111,6 +111,15 @@ def revoke(request: Request, key_id: str, _: Steward, worker: Worker) -> Respons
     """End a key."""
     done = worker.registry.revoke(key_id)
     return leave_note(request, _HERE, {"done": "The key is revoked." if done else "There was no such key to revoke."})
+
+
+@router.post("/steward/sessions/end", response_class=HTMLResponse)
+def end_sessions(request: Request, _: Steward, worker: Worker) -> Response:
+    """End everybody's sessions, this one too."""
+    worker.sessions.end_all()
+    key_lookup: KeyLookup = request.app.state.key_lookup
+    key_lookup.forget()
+    return RedirectResponse("/", 303)
 
 
 @router.get("/steward/{name}", response_class=HTMLResponse)

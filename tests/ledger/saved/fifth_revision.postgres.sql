@@ -1,0 +1,168 @@
+CREATE SCHEMA saved;
+CREATE FUNCTION saved.ledger_refuse() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$;
+CREATE TABLE saved.ledger_analyst (
+    dataset text NOT NULL,
+    name text NOT NULL,
+    cap_loss text,
+    cap_units bigint,
+    cap_delta_units bigint,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    CONSTRAINT within_cap CHECK (((0 <= spent_units) AND ((cap_units IS NULL) OR (spent_units <= cap_units)))),
+    CONSTRAINT within_cap_delta CHECK (((0 <= spent_delta_units) AND ((cap_delta_units IS NULL) OR (spent_delta_units <= cap_delta_units))))
+);
+CREATE TABLE saved.ledger_answer (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    body bytea NOT NULL
+);
+CREATE TABLE saved.ledger_dataset (
+    name text NOT NULL,
+    opened text NOT NULL,
+    secret text NOT NULL,
+    limit_loss text NOT NULL,
+    limit_units bigint NOT NULL,
+    limit_delta_units bigint NOT NULL,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    entries integer NOT NULL,
+    head text NOT NULL,
+    unit text,
+    CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
+    CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
+);
+CREATE TABLE saved.ledger_entry (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    kind text NOT NULL,
+    family text NOT NULL,
+    method text NOT NULL,
+    key text NOT NULL,
+    question text NOT NULL,
+    epsilon text,
+    rho text,
+    delta text,
+    analyst text,
+    statement text NOT NULL,
+    details text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    stated text,
+    CONSTRAINT counts_from_one CHECK ((number > 0))
+);
+CREATE TABLE saved.ledger_retry (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    retry_key text NOT NULL,
+    key text NOT NULL
+);
+CREATE TABLE saved.ledger_version (
+    version_num character varying(32) NOT NULL
+);
+CREATE TABLE saved.service_dataset (
+    name text NOT NULL,
+    source text NOT NULL,
+    domain text NOT NULL,
+    limit_text text NOT NULL,
+    rows integer,
+    discoverable text NOT NULL,
+    registered text NOT NULL
+);
+CREATE TABLE saved.service_job (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    owner text NOT NULL,
+    request text NOT NULL,
+    state text NOT NULL,
+    progress double precision NOT NULL,
+    note text NOT NULL,
+    updated text NOT NULL,
+    statement text,
+    rows bytea
+);
+CREATE TABLE saved.service_key (
+    id text NOT NULL,
+    hash text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    issued text NOT NULL,
+    expires text NOT NULL,
+    revoked text
+);
+CREATE TABLE saved.service_reading (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    version text NOT NULL,
+    read text NOT NULL,
+    content text
+);
+CREATE TABLE saved.service_session (
+    hash text NOT NULL,
+    id text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    key_id text,
+    begun text NOT NULL,
+    expires text NOT NULL,
+    ended text
+);
+INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T17:29:11.935134+00:00', '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T17:29:11.905952+00:00', '951879b564af280bb67a9988a158bbf54bd1c34f473f2ace6fac0482f047e5be', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '1161ac598192ed28e2d71e3f23e73734c2a26252ae5d6a360b5da71454930008', '{"id":"person","kind":"id","rows":2}');
+INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T17:29:11.911734+00:00', 'release', 'query', 'count', '2245b923985f233c66a78f5dd70e93a6fc968d358659ddd00d44eb3d6ff910e5', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', 'ec88a482ef460f6d8b2ea00f7704063bc1fad6ef4ce74425ec2b65bba7e8d392', '2b9c50e22b8b3e4980848e215aa348442745ddd0f05f95d60487caf11e94053c', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T17:29:11.927006+00:00', 'failed', 'query', 'count', '2245b923985f233c66a78f5dd70e93a6fc968d358659ddd00d44eb3d6ff910e5', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '2b9c50e22b8b3e4980848e215aa348442745ddd0f05f95d60487caf11e94053c', '4a3e13c35049c0a4b87ee29de6413ae22239f5358f5b8e750adb1a533e8f311f', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T17:29:11.931358+00:00', 'release', 'query', 'count', '4afe6822c7f274eae73453fe4a11c205cea68702e711a0d1e68a02aa5faf2830', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '4a3e13c35049c0a4b87ee29de6413ae22239f5358f5b8e750adb1a533e8f311f', '1161ac598192ed28e2d71e3f23e73734c2a26252ae5d6a360b5da71454930008', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '4afe6822c7f274eae73453fe4a11c205cea68702e711a0d1e68a02aa5faf2830');
+INSERT INTO saved.ledger_version VALUES ('0005');
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_dataset
+    ADD CONSTRAINT ledger_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
+ALTER TABLE ONLY saved.ledger_version
+    ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_dataset
+    ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_job
+    ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_hash_key UNIQUE (hash);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_reading
+    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_key_id_fkey FOREIGN KEY (key_id) REFERENCES saved.service_key(id);
