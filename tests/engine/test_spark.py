@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
-from tests.engine.conftest import Oracle, arrow, odd_rows
+from tests.engine.conftest import SPARK, Oracle, arrow, odd_rows
+from tests.engine.test_bounding import BOUNDS, checked, people
 from tests.services import require
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
@@ -463,3 +464,7 @@ def test_a_session_that_is_gone_is_told_in_a_sentence(tmp_path):
     assert lines[-1].startswith("end the Spark of this process is gone")
     assert all(line.split(" ", 1)[1].startswith("the connection to Spark was lost") for line in lines[:-1])
     assert "Traceback" not in done.stderr
+
+
+def test_a_unit_keeps_under_bounds_by_groups_the_rows_that_every_engine_keeps(tmp_path):
+    checked(SPARK, people(odd_rows()), tmp_path, BOUNDS["several"])

@@ -14,7 +14,8 @@ from sfumato.domain.attribute import (
 )
 from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Grouping, Unit
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Grouping
+from sfumato.domain.unit import GroupBound, Unit
 
 __all__ = [
     "Acceptance",
@@ -25,6 +26,7 @@ __all__ = [
     "Dated",
     "Domain",
     "Grain",
+    "GroupBound",
     "Grouping",
     "Integer",
     "Numeric",

@@ -15,11 +15,14 @@ import yaml
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp, Unknown
 from sfumato.domain.calendar import Grain
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Unit
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain
+from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sfumato.domain.hierarchy import Hierarchy
 
 _QUOTED = 60  # characters of a wrong value that a message may repeat
@@ -119,16 +122,31 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         quoted = repr(error.instance)
         reason = error.message if len(quoted) <= _QUOTED else error.message.replace(quoted, "what stands there")
         raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}", culprit=document)
-    unit = document["unit"]
     attributes = tuple(_attribute(name, body) for name, body in document["attributes"].items())
     return Domain(
         attributes=attributes,
-        unit=Unit.row() if unit == "row" else Unit(unit["id"], rows=unit["rows"]),
+        unit=parse_unit(document["unit"], [attribute.name for attribute in attributes]),
         draft=document.get("draft", False),
         csv=CsvFormat(**document["csv"]) if "csv" in document else None,
         acceptance=Acceptance(**document["accepted"]) if "accepted" in document else None,
         hierarchies=_hierarchies(document, attributes, folder) if "hierarchies" in document else (),
     )
+
+
+def parse_unit(said: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - JSON
+    """The unit that a document states, of the form that the schema has.
+
+    Args:
+        said: ``row``, or the id, its rows and its bounds by groups.
+        names: of attributes, as a comma in one of them divides no groupings.
+    """
+    if said == "row":
+        return Unit.row()
+    bounds = []
+    for name, most in said.get("per", {}).items():
+        most = {"rows": most} if isinstance(most, int) else most  # noqa: PLW2901 - the short form
+        bounds.append(GroupBound((name,), **most) if name in names else GroupBound.named(name, **most))
+    return Unit(said["id"], rows=said["rows"], per=bounds)
 
 
 def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:

@@ -15,49 +15,15 @@ from typing import TYPE_CHECKING, Any
 from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
+from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError, QueryError
 
 if TYPE_CHECKING:
     from sfumato.domain.hierarchy.levels import Hierarchy
 
 SCHEMA_VERSION = 1
+_MOST_CELLS = 1 << 53  # that a bound tells apart
 _LEVEL_OF = re.compile(r"\s*(?P<level>\w+)\s*\(\s*(?P<of>.*?\S)\s*\)\s*")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One row, or all rows of one id up to a declared bound.
-
-    Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
-    otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit,
-    chosen at random, and drop the rest before anything is counted.
-
-    >>> Unit.row()
-    Unit(column=None, rows=1)
-    >>> Unit("patient", rows=3).rows
-    3
-    """
-
-    column: str | None
-    rows: int
-
-    def __init__(self, column: str | None = None, rows: int = 1) -> None:
-        if not isinstance(rows, int) or rows < 1:
-            raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
-        if column is None and rows != 1:
-            raise DomainError("a bound on rows needs the column that identifies a person", culprit=rows)
-        object.__setattr__(self, "column", column)
-        object.__setattr__(self, "rows", rows)
-
-    @staticmethod
-    def row() -> Unit:
-        """The unit of a table with one row a person."""
-        return Unit()
-
-    def __str__(self) -> str:
-        if self.column is None:
-            return "adding or removing one row"
-        return f"adding or removing all rows of one {self.column} (at most {self.rows})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +155,9 @@ class Domain:
                 raise DomainError(f"one attribute is the {role}, not {' and '.join(named)}", culprit=named)
         if self.hierarchies != ():
             self._check_hierarchies()
+        for bound in self.unit.per:
+            if math.prod(len(self.grouping(name).labels) for name in bound.by) > _MOST_CELLS:
+                raise DomainError(f"a bound by {bound.name} has too many cells to be kept apart", culprit=bound)
 
     def _check_hierarchies(self) -> None:
         from sfumato.domain.hierarchy.levels import Hierarchy  # takes NumPy along, which most domains can do without
@@ -253,10 +222,12 @@ class Domain:
             ) from None
 
     def project(self, names: Iterable[str]) -> Domain:
-        """The domain of a marginal: the named attributes in the order given."""
+        """The domain of a marginal: the named attributes in the order given, and the bounds by groups of these."""
         wanted = tuple(names)
         kept = tuple(hierarchy for hierarchy in self.hierarchies if hierarchy.attribute in wanted)
-        return replace(self, attributes=tuple(self[name] for name in wanted), hierarchies=kept)
+        whole = [bound for bound in self.unit.per if all(self.grouping(name).attribute in wanted for name in bound.by)]
+        unit = Unit(self.unit.column, self.unit.rows, whole)
+        return replace(self, attributes=tuple(self[name] for name in wanted), hierarchies=kept, unit=unit)
 
     def hierarchy(self, name: str) -> Hierarchy | None:
         """The hierarchy of an attribute over its cells, in the order of their codes; None where none is declared.
@@ -341,11 +312,10 @@ class Domain:
         return document
 
     def _described(self, *, draft: bool) -> dict[str, Any]:
-        unit = self.unit
         return {
             "sfumato": SCHEMA_VERSION,
             "draft": draft,
-            "unit": "row" if unit.column is None else {"id": unit.column, "rows": unit.rows},
+            "unit": self.unit.describe(),
             "attributes": {attribute.name: attribute.describe() for attribute in self},
             **({"hierarchies": described} if (described := self._hierarchies_described()) else {}),
         }

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.domain import Unit
+from sfumato.domain.document import parse_unit
 from sfumato.errors import InputError, LedgerError, LossError, UnitError
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
 from sfumato.strict_documents import canonical
@@ -156,14 +157,15 @@ def _up(amount: Fraction) -> Fraction:
 
 
 def unit_text(unit: Unit) -> str:
-    """A unit as canonical JSON: its kind, the id of a person, and the most rows of one.
+    """A unit as canonical JSON: its kind, the id of a person, the most rows of one, and of these by groups.
 
     >>> unit_text(Unit("patient", rows=3))
     '{"id":"patient","kind":"id","rows":3}'
     """
     if unit.column is None:
         return canonical({"kind": "row"})
-    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows})
+    per = {bound.name: bound.describe() for bound in unit.per}
+    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows, **({"per": per} if per else {})})
 
 
 @lru_cache(maxsize=256)
@@ -175,7 +177,7 @@ def unit_from(text: str) -> Unit:
     """
     with _kept("a unit"):
         fields = json.loads(text)
-        return Unit() if fields["kind"] == "row" else Unit(fields["id"], rows=fields["rows"])
+        return parse_unit("row" if fields["kind"] == "row" else fields)
 
 
 def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:

@@ -22,7 +22,8 @@ from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import describe_condition, normal
 from sfumato.vault.mechanisms import Additive, noises
-from sfumato.vault.questions import Groups, Marginal, Measurable
+from sfumato.vault.questions import Marginal, Measurable
+from sfumato.vault.reach import Groups
 from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
 
 MOST_AGGREGATES = 32

@@ -32,7 +32,8 @@ from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, R
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Groups, Marginal, Measurement, check_size
+from sfumato.vault.questions import Marginal, Measurement, check_size
+from sfumato.vault.reach import Groups
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5

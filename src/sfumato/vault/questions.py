@@ -3,9 +3,9 @@
 A kind is one class.  Here stand what all kinds have in common and those about the cells of a marginal;
 :mod:`sfumato.vault.value_questions` has those about values and units, :mod:`sfumato.vault.scores` what is selected by.
 
-For a unit of m rows an answer moves by at most the sum of m one-row moves.  In L1 the sum of m moves of length s has
-length at most m s; the squared L2 length of the sum is at most m^2 times that of one move.  Integers are bounded so
-that no sum overflows 64 bits: a sum that wraps around would move further than its sensitivity says.
+An answer moves by at most the sum of what the rows of a unit move it: how many these are, in all and in one cell, and
+what follows for the lengths of such sums, is said in :mod:`sfumato.vault.reach`.  Integers are bounded so that no sum
+overflows 64 bits: a sum that wraps around would move further than its sensitivity says.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from sfumato.engine.contingency import TOTAL_CELLS
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
+from sfumato.vault.reach import Groups, reach_of
 
 IntegerArray = NDArray[np.int64]
-Groups = tuple[tuple[int, ...] | None, ...]
-"""A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
 
 _LARGEST = 1 << 62
 _MATRIX = 2
@@ -136,7 +135,7 @@ class Marginal(ExactTable):
     """All cells of the contingency table of ``attributes``, flat in C order; no attributes: the row count.
 
     With ``groups`` the cells are those of the coarser table, so that a merged cell carries the noise of one cell.
-    One row is in one cell: L1 and squared L2 sensitivity 1.
+    One row is in one cell and adds 1 to it.
     """
 
     attributes: tuple[str, ...]
@@ -150,7 +149,7 @@ class Marginal(ExactTable):
         condition(self.where, domain)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
-        return of_unit(domain, 1, 1)
+        return reach_of(domain, self.attributes, self.groups, self.where).counts()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -185,7 +184,7 @@ class Counting(Measurable):
     """0/1 queries over the cells of one marginal: ``answers = matrix @ cells``.
 
     ``matrix`` is boolean, shape ``(queries, cells)``.  A row in cell c moves the queries that hold at c:
-    L1 and squared L2 sensitivity are both the largest column sum.
+    by at most the largest column sum, in L1 and in squared L2.
     """
 
     attributes: tuple[str, ...]
@@ -197,7 +196,7 @@ class Counting(Measurable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = 1 if len(self.matrix) == 1 else int(self.matrix.sum(axis=0, dtype=np.int64).max(initial=1))
-        return of_unit(domain, one, one)
+        return reach_of(domain, self.attributes).queries(one, one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -219,8 +218,8 @@ class Counting(Measurable):
 class Weighted(Measurable):
     """Sums of the cells of one marginal with public integer weights: ``answers = weights @ cells``.
 
-    ``weights`` are int64, shape ``(queries, cells)``.  A row in cell c moves the answers by column c: the
-    L1 sensitivity is the largest column sum of absolute values, the squared L2 sensitivity of squares.
+    ``weights`` are int64, shape ``(queries, cells)``.  A row in cell c moves the answers by column c: in
+    L1 by at most the largest column sum of absolute values, in squared L2 of squares.
     """
 
     attributes: tuple[str, ...]
@@ -239,7 +238,8 @@ class Weighted(Measurable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = max(1, int(np.abs(self.weights).sum(axis=0).max()))
-        return of_unit(domain, one, max(1, int((self.weights**2).sum(axis=0).max())))
+        squared = max(1, int((self.weights**2).sum(axis=0).max()))
+        return reach_of(domain, self.attributes).queries(one, squared)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -278,7 +278,7 @@ class Distance(Measurable):
         public_integers(self.reference, size)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
-        return of_unit(domain, 1, 1)
+        return reach_of(domain, self.attributes, self.groups).queries(1, 1)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -360,12 +360,6 @@ def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
 def beyond_bounds(questions: Sequence[Measurable]) -> tuple[str, ...] | None:
     """What is read of the table beside its encoded rows, as :class:`sfumato.vault.interface.Request` takes it."""
     return () if any(not question.table().encoded_rows for question in questions) else None
-
-
-def of_unit(domain: Domain, one: int, one_squared: int) -> tuple[int, int]:
-    """Sensitivities for a unit, from those for one row."""
-    rows = domain.unit.rows
-    return rows * one, rows**2 * one_squared
 
 
 def cells(domain: Domain, attributes: tuple[str, ...]) -> int:

@@ -28,6 +28,7 @@ from sfumato.vault.questions import (
     public_integers,
     where_json,
 )
+from sfumato.vault.reach import reach_of
 from sfumato.vault.value_questions import Bins, edges_json
 
 _FINEST_PROBABILITY = 10**6
@@ -57,7 +58,7 @@ class Scores(ABC):
             DomainError, QueryError, SizeError: as :meth:`check` says.
         """
         self.check(domain)
-        return domain.unit.rows * self._moved_by_row()
+        return self._moves(domain)
 
     @abstractmethod
     def check(self, domain: Domain) -> None:
@@ -69,8 +70,8 @@ class Scores(ABC):
         """
 
     @abstractmethod
-    def _moved_by_row(self) -> int | Fraction:
-        """How far one row can move any one score."""
+    def _moves(self, domain: Domain) -> int | Fraction:
+        """How far one unit can move any one score that passes the check."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
@@ -98,8 +99,8 @@ class AbsoluteErrors(Scores):
         check_size(domain, [self.queries])
         public_integers(self.answers, len(self.queries.matrix))
 
-    def _moved_by_row(self) -> int:
-        return 1
+    def _moves(self, domain: Domain) -> int:
+        return reach_of(domain).rows
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""
@@ -132,8 +133,8 @@ class MarginalErrors(Scores):
             raise QueryError("weights of candidates must be positive", culprit=self.weights)
         check_size(domain, self.distances)
 
-    def _moved_by_row(self) -> Fraction:
-        return max(self.weights)
+    def _moves(self, domain: Domain) -> Fraction:
+        return max(self.weights) * reach_of(domain).rows
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""
@@ -181,8 +182,9 @@ class RankErrors(Scores):
         if float(np.diff(edges).min()) / parts < max(_APART * max(map(abs, edges)), sys.float_info.min):
             raise QueryError("the cells of a quantile are too narrow for doubles; ask for fewer", culprit=parts)
 
-    def _moved_by_row(self) -> int:
-        return max(self.probability.numerator, self.probability.denominator - self.probability.numerator)
+    def _moves(self, domain: Domain) -> int:
+        one = max(self.probability.numerator, self.probability.denominator - self.probability.numerator)
+        return one * max(1, reach_of(domain, where=self.where).rows)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""

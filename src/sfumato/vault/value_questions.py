@@ -20,17 +20,16 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
 from sfumato.vault.questions import (
     ExactTable,
-    Groups,
     Measurable,
     coarse_cells,
     coarsen,
     digest,
     groups_json,
     named_once,
-    of_unit,
     shape_of,
     where_json,
 )
+from sfumato.vault.reach import Groups, reach_of
 
 _WRITTEN = 64  # edges of bins that stand in the journal one by one
 _MOST_DROPPED = 10**6
@@ -41,7 +40,7 @@ _MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 class Sum(ExactTable):
     """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
 
-    One row adds at most the larger absolute bound: sensitivity round(max(|minimum|, |maximum|) / unit).
+    One row adds at most the larger absolute bound to its cell: round(max(|minimum|, |maximum|) / unit).
     """
 
     value: str
@@ -57,7 +56,7 @@ class Sum(ExactTable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = max(1, *map(abs, fixed_bounds(domain, self.value, self.unit)))
-        return of_unit(domain, one, one**2)
+        return reach_of(domain, self.by, self.groups, self.where).counts(one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -105,8 +104,8 @@ class Moments(ExactTable):
 
     With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
     adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
-    negative and sum to K^degree, so that is the L1 sensitivity of all of a cell's sums together, and its
-    square the squared L2 sensitivity.  ``degree + 1`` integers a cell, flat in C order.
+    negative and sum to K^degree, so that is what a row adds, in L1, to all of a cell's sums together, and no
+    more in L2.  ``degree + 1`` integers a cell, flat in C order.
     """
 
     value: str
@@ -127,7 +126,7 @@ class Moments(ExactTable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         one = steps(domain, self.value, self.unit) ** self.degree
-        return of_unit(domain, one, one**2)
+        return reach_of(domain, self.by, self.groups, self.where).counts(one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -194,8 +193,8 @@ class Positions(Measurable):
 
     Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
     between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  Where v was rounded, as a float, it may
-    lie one step beside them: the width counts two steps more.  A unit of m rows moves the sum by at most m s, squared
-    m^2 s^2.  The loss is that of the noise which is scaled to it, as of every measurable question.
+    lie one step beside them: the width counts two steps more.  A unit of m rows in all moves the sum by at most m s,
+    squared m^2 s^2.  The loss is that of the noise which is scaled to it, as of every measurable question.
 
     Args:
         value: an attribute of numbers.
@@ -221,7 +220,7 @@ class Positions(Measurable):
         beside = 0 if self.unit == 1 and isinstance(attribute, Integer) else 2
         widths = (high - low + beside for low, high in self.steps(domain))
         one = max(1, *(weight * width for weight, width in zip(self.weights, widths, strict=True)))
-        return of_unit(domain, one, one**2)
+        return reach_of(domain).queries(one, one**2)
 
     def steps(self, domain: Domain) -> list[tuple[int, int]]:
         """What the bounds of each declared cell round to, in units."""
@@ -252,7 +251,7 @@ class Positions(Measurable):
 
 @dataclass(frozen=True)
 class Units(ExactTable):
-    """Distinct units with a row in each cell of ``by``: L1 sensitivity is the rows of a unit, at most the cells.
+    """Distinct units with a row in each cell of ``by``: both sensitivities are the cells that rows of a unit are in.
 
     A unit is counted once a cell, in at most so many cells; a unit in two cells is one unit, so its counts do not add
     up, and coarser cells are counted one by one.
@@ -275,8 +274,7 @@ class Units(ExactTable):
             )
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
-        most = min(domain.unit.rows, coarse_cells(domain, self.by, self.groups))
-        return most, most
+        return reach_of(domain, self.by, self.groups, self.where).units()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -317,7 +315,7 @@ class Units(ExactTable):
 class Bins(ExactTable):
     """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
 
-    One row is in one bin of one cell: sensitivity 1.
+    One row is in one bin of one cell, and adds 1 to it.
     """
 
     value: str
@@ -335,7 +333,7 @@ class Bins(ExactTable):
         _check_cells(domain, self.by, self.where, self.groups)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
-        return of_unit(domain, 1, 1)
+        return reach_of(domain, self.by, self.groups, self.where).counts()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.arrays import KeptColumns
+from sfumato.engine.bounding import beyond_bounds, bounded, bounded_keys, dropped
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
@@ -117,10 +118,10 @@ class DuckTable:
             return
         everyone, over = f"{name}_unbounded", f"{name}_over"
         columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-        listed, limit = ", ".join(columns), encoding.domain.unit.rows
+        listed = ", ".join(columns)
         cursor.execute(f"CREATE TABLE {everyone} AS {select}")
-        # Only units above their bound are sorted, bucket by bucket: a window over all rows would fill the disk.
-        cursor.execute(f"CREATE TABLE {over} AS SELECT u FROM {everyone} GROUP BY u HAVING COUNT(*) > {limit}")
+        # Only units above a bound are sorted, bucket by bucket: a window over all rows would fill the disk.
+        cursor.execute(f"CREATE TABLE {over} AS {beyond_bounds(everyone, encoding)}")
         cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM {everyone} ANTI JOIN {over} USING (u)")
         ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {everyone} SEMI JOIN {over} USING (u)").fetchall()
         buckets = -(-rows // BUCKET_ROWS)
@@ -223,7 +224,7 @@ class DuckStore:
         """Read the source again; only units above their bound are sorted."""
         with self._table.reading() as cursor:
             select = self._encoding.select(self._table.source.relation(cursor))
-            over = f"SELECT u FROM ({select}) AS all_rows GROUP BY u HAVING COUNT(*) > {self.domain.unit.rows}"
+            over = beyond_bounds(f"({select}) AS all_rows", self._encoding)
             part = f"(FROM ({select}) AS encoded_rows SEMI JOIN ({over}) AS over_bound USING (u)) AS bucket"
             counted = dropped(part, self._encoding, condition(where, self.domain), most)
             ((rows,),) = cursor.sql(counted).fetchall()

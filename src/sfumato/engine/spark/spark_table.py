@@ -28,11 +28,12 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting

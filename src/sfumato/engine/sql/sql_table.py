@@ -24,11 +24,12 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.engine.bounding import bounded, bounded_keys, dropped
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, bounded, bounded_keys, content, dropped
+from sfumato.engine.encoding import Encoding, content
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.sql.sql_session import DatabaseSession, MariaDialect

@@ -1,0 +1,113 @@
+"""The unit of privacy: what one person can change, and how much of it is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.arguments import expect_all
+from sfumato.errors import DomainError
+
+_BETWEEN = re.compile(r"\s*,\s*")
+
+
+@dataclass(frozen=True)
+class GroupBound:
+    """At most ``rows`` rows of a unit in each cell of a grouping, and rows in at most ``groups`` of its cells.
+
+    Attributes:
+        by: names of groupings, such as ``month(admitted)`` or ``drug``; several together have the cells of all of them.
+        rows: of one unit in one cell.
+        groups: cells with rows of one unit; None: any number.
+
+    >>> str(GroupBound(("month(admitted)",), rows=4, groups=12))
+    'at most 4 in one month(admitted), in at most 12 of them'
+    """
+
+    by: tuple[str, ...]
+    rows: int
+    groups: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by", tuple(sorted(self.by)))
+        if not self.by or len(set(self.by)) != len(self.by):
+            raise DomainError("a bound by groups names each grouping once, at least one", culprit=self.by)
+        for most in (self.rows, self.groups):
+            if most is not None and (type(most) is not int or most < 1):
+                raise DomainError(
+                    f"a unit has at least one row in a cell and at least one cell, not {most}", culprit=self
+                )
+
+    @property
+    def name(self) -> str:
+        """The groupings as a document writes them."""
+        return ", ".join(self.by)
+
+    @staticmethod
+    def named(name: str, *, rows: int, groups: int | None = None) -> GroupBound:
+        """The bound of groupings that a document writes with commas between."""
+        return GroupBound(tuple(_BETWEEN.split(name.strip())), rows=rows, groups=groups)
+
+    def describe(self) -> int | dict[str, int]:
+        """What a document says of it."""
+        return self.rows if self.groups is None else {"rows": self.rows, "groups": self.groups}
+
+    def __str__(self) -> str:
+        within = "" if self.groups is None else f", in at most {self.groups} of them"
+        return f"at most {self.rows} in one {' and '.join(self.by)}{within}"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One row, or all rows of one id up to declared bounds.
+
+    Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
+    otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit, and of these what
+    each bound of ``per`` lets stand, chosen at random, and drop the rest before anything is counted.
+
+    >>> Unit.row()
+    Unit(column=None, rows=1, per=())
+    >>> Unit("patient", rows=3).rows
+    3
+    """
+
+    column: str | None
+    rows: int
+    per: tuple[GroupBound, ...]
+
+    def __init__(self, column: str | None = None, rows: int = 1, per: Sequence[GroupBound] = ()) -> None:
+        if not isinstance(rows, int) or rows < 1:
+            raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
+        if column is None and (rows != 1 or per):
+            raise DomainError("a bound on rows needs the column that identifies a person", culprit=rows)
+        expect_all(per, GroupBound, "bounds by groups are a list of GroupBound")
+        bounds = tuple(sorted(per, key=lambda bound: bound.by))
+        if len({bound.by for bound in bounds}) != len(bounds):
+            raise DomainError("a unit has two bounds by the same groups", culprit=bounds)
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "per", bounds)
+
+    @staticmethod
+    def row() -> Unit:
+        """The unit of a table with one row a person."""
+        return Unit()
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words, as they stand in parentheses."""
+        return "; ".join([f"at most {self.rows}", *map(str, self.per)])
+
+    def describe(self) -> str | dict[str, Any]:
+        """What a document says of it."""
+        if self.column is None:
+            return "row"
+        per = {bound.name: bound.describe() for bound in self.per}
+        return {"id": self.column, "rows": self.rows, **({"per": per} if per else {})}
+
+    def __str__(self) -> str:
+        if self.column is None:
+            return "adding or removing one row"
+        return f"adding or removing all rows of one {self.column} ({self.bounds})"

@@ -1,0 +1,164 @@
+"""Which rows of a unit are kept: what bounds the contribution of a person, as SQL, one text for every engine.
+
+Rows of a unit are ordered by the MD5 (on MySQL the SHA-256) of id, row and repetition.  That order is as good as
+random, differs from unit to unit, does not depend on the order in which the engine reads or on other units, and comes
+out the same when a task is retried.  Rows that are equal after encoding are told apart by their number, so a row that
+stands there a hundred times is a hundred times as likely to be kept.  No privacy rests on the randomness: any choice
+that looks at one unit alone bounds its contribution.
+
+Bounds by groups come first, one after the other in the order of their names: of the cells that a unit has rows in, the
+first by the MD5 of id and cell are kept, and of the rows in each of them the first.  Then the bound on all rows.  Each
+step looks at one unit alone and only takes rows away, so that in the end every bound holds.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.domain import Real
+from sfumato.domain.unit import GroupBound
+from sfumato.engine.encoding import Encoding, bin_number, vanishing
+
+
+def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+    """The rows of an encoded ``relation`` that are kept.
+
+    Args:
+        relation: what stands after FROM; holds whole units.
+        encoding: made the relation.
+        columns: columns of the relation to return.
+    """
+    return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
+
+
+def dropped(relation: str, encoding: Encoding, condition: str, most: int) -> str:
+    """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
+
+    Args:
+        relation: an encoded relation; holds whole units.
+        encoding: made the relation.
+        condition: SQL over the codes.
+        most: of one unit.
+    """
+    codes = [f"c{place}" for place in range(len(encoding.domain))]
+    beyond = f"{_placed(relation, encoding, [*codes, 'u'])} > {encoding.domain.unit.rows}"
+    by_unit = f"SELECT COUNT(*) AS n FROM ({beyond}) AS beyond_rows WHERE {condition} GROUP BY u"
+    clamped = f"CASE WHEN n > {most} THEN {most} ELSE n END"
+    return f"SELECT COALESCE(SUM({clamped}), 0) AS total FROM ({by_unit}) AS dropped_rows"
+
+
+def _placed(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+    """The rows up to the comparison of their place within the unit."""
+    listed, per = ", ".join(columns), encoding.domain.unit.per
+    cells = "".join(f", {_cell(encoding, bound)} AS a{place}" for place, bound in enumerate(per))
+    carried = ", ".join([listed, *(f"a{place}" for place in range(len(per)))])
+    keyed = f"SELECT {listed}, {_content(encoding)} AS content{cells} FROM {relation}"
+    numbered = (
+        f"SELECT {carried}, content, ROW_NUMBER() OVER (PARTITION BY u, content ORDER BY u) AS repetition "
+        f"FROM ({keyed}) AS keyed_rows"
+    )
+    # The hash is a column before a window orders by it: engines may evaluate it again at every comparison.
+    draw = encoding.dialect.digest("CONCAT(content, repetition)")
+    if not per:
+        drawn = f"SELECT {listed}, {draw} AS draw FROM ({numbered}) AS numbered_rows"
+        place = "ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw)"
+        placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_rows"
+        return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
+    drawn = f"SELECT {carried}, {draw} AS draw, 1 AS kept FROM ({numbered}) AS numbered_rows"
+    for number, bound in enumerate(per):
+        drawn = _by_groups(drawn, f"{carried}, draw", encoding, number, bound)
+    beyond = encoding.domain.unit.rows + 1
+    place = f"CASE WHEN kept = 1 THEN ROW_NUMBER() OVER (PARTITION BY u, kept ORDER BY draw) ELSE {beyond} END"
+    placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS bounded_rows"
+    return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
+
+
+def _by_groups(rows: str, carried: str, encoding: Encoding, number: int, bound: GroupBound) -> str:
+    """The rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still kept."""
+    cell = f"a{number}"
+    if bound.groups is not None:
+        text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
+        drawn = f"SELECT {carried}, kept, {text} AS cell_draw FROM ({rows}) AS every_row"
+        rank = f"DENSE_RANK() OVER (PARTITION BY u, kept ORDER BY cell_draw, {cell})"
+        ranked = f"SELECT {carried}, kept, {rank} AS cell_rank FROM ({drawn}) AS drawn_cells"
+        keeps = f"CASE WHEN kept = 1 AND cell_rank <= {bound.groups} THEN 1 ELSE 0 END"
+        rows = f"SELECT {carried}, {keeps} AS kept FROM ({ranked}) AS ranked_cells"
+    place = f"ROW_NUMBER() OVER (PARTITION BY u, kept, {cell} ORDER BY draw)"
+    placed = f"SELECT {carried}, kept, {place} AS cell_place FROM ({rows}) AS kept_cells"
+    keeps = f"CASE WHEN kept = 1 AND cell_place <= {bound.rows} THEN 1 ELSE 0 END"
+    return f"SELECT {carried}, {keeps} AS kept FROM ({placed}) AS placed_cells"
+
+
+def _cell(encoding: Encoding, bound: GroupBound) -> str:
+    """The number of the cell that an encoded row is in, of all cells of the groupings of a bound together."""
+    found = "0"
+    for name in bound.by:
+        grouping = encoding.domain.grouping(name)
+        code = f"c{encoding.domain.index(grouping.attribute)}"
+        own = encoding.dialect.integer(code if grouping.groups is None else _mapped(code, grouping.groups))
+        found = own if found == "0" else f"({found}) * {len(grouping.labels)} + {own}"
+    return found
+
+
+def _mapped(code: str, cells: Sequence[int]) -> str:
+    """The cell of a code: a balanced tree over runs of neighbouring codes of one cell."""
+    starts = [place for place, cell in enumerate(cells) if not place or cells[place - 1] != cell]
+    return bin_number(code, starts, [cells[start] for start in starts])
+
+
+def beyond_bounds(relation: str, encoding: Encoding) -> str:
+    """The units of which a bound takes rows away, for engines that place the rows of these only.
+
+    Args:
+        relation: an encoded relation; holds whole units.
+        encoding: made the relation.
+    """
+    unit = encoding.domain.unit
+    found = [f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {unit.rows}"]
+    for bound in unit.per:
+        cells = (
+            f"SELECT u, COUNT(*) AS n FROM (SELECT u, {_cell(encoding, bound)} AS cell FROM {relation}) AS cell_rows "
+            "GROUP BY u, cell"
+        )
+        groups = "" if bound.groups is None else f" OR COUNT(*) > {bound.groups}"
+        found.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
+    return " UNION ".join(found)
+
+
+def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:
+    """Keys with their number of units, each unit counting for at most ``unit.rows`` keys.
+
+    Args:
+        relation: an encoded relation that carries the ``keys`` as text, none of them NULL.
+        keys: quoted names.
+        encoding: made the relation.
+    """
+    listed = ", ".join(keys)
+    if encoding.domain.unit.column is None:
+        return f"SELECT {listed}, COUNT(*) AS units FROM {relation} GROUP BY {listed}"
+    spelled = ", '|', ".join(keys)
+    text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {spelled})")
+    drawn = f"SELECT u, {listed}, {text} AS draw FROM (SELECT DISTINCT u, {listed} FROM {relation}) AS distinct_keys"
+    place = f"ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw, {listed})"
+    placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_keys"
+    return (
+        f"SELECT {listed}, COUNT(*) AS units FROM ({placed}) AS placed_keys "
+        f"WHERE place <= {encoding.domain.unit.rows} GROUP BY {listed}"
+    )
+
+
+def _content(encoding: Encoding) -> str:
+    """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
+    dialect, domain = encoding.dialect, encoding.domain
+    parts = [dialect.text(f"c{place}") for place in range(len(domain))]
+    for place in encoding.values:
+        attribute, value = domain.attributes[place], f"v{place}"
+        if isinstance(attribute, Real):
+            # Engines spell doubles differently, so a real number enters in 2^32 steps of its range.
+            span = attribute.maximum - attribute.minimum
+            above = vanishing(f"({value} - {attribute.minimum!r})")
+            value = dialect.integer(f"FLOOR({above} / {span!r} * 4294967296)")
+        parts.append(f"COALESCE({dialect.text(value)}, '')")
+    return dialect.digest(f"CONCAT('{domain.hash[:16]}', u, '|', " + ", ' ', ".join(parts) + ")")

@@ -1,0 +1,248 @@
+"""How far one unit reaches into an answer: its rows, its rows in one cell, its cells; and sensitivities from these.
+
+A unit is bounded by rows, and by groups (:class:`sfumato.domain.unit.GroupBound`).  A question has cells of its own and
+a condition; both are public maps of the codes that the bounds are in terms of, so that all of this is public.
+
+The rows of a unit that meet a condition lie in disjoint cells of a question.  Adding or removing the unit adds or
+removes just these: what changes is x >= 0 in each cell, with x at most ``in_a_cell`` and in all at most ``rows``.  A
+convex function is largest at a vertex of these bounds, as full cells as there can be and one with the rest: the squared
+L2 norm of x is at most Q = floor(R/m) m^2 + (R mod m)^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Among, Fold, Predicate
+from sfumato.domain.unit import GroupBound
+
+Groups = tuple[tuple[int, ...] | None, ...]
+"""A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
+
+
+@dataclass(frozen=True)
+class CellBound:
+    """A bound by groups, as it meets the cells of a question under a condition.
+
+    Attributes:
+        rows: of a unit in one cell of the bound, at most.
+        groups: cells of the bound with rows of a unit, at most; None: any number.
+        allowed: cells of the bound that the condition allows.
+        within: the most cells of the bound that lie within one cell of the question, as far as they are allowed.
+        met: the most cells of the question that lie within one cell of the bound, as far as they are allowed.
+    """
+
+    rows: int
+    groups: int | None
+    allowed: int
+    within: int
+    met: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many rows of a unit meet a condition: ``rows`` in all, ``in_a_cell`` of the question, in ``cells`` cells.
+
+    >>> Reach(rows=6, in_a_cell=2, cells=4).counts()
+    (6, 12)
+    """
+
+    rows: int
+    in_a_cell: int
+    cells: int
+
+    def counts(self, one: int = 1) -> tuple[int, int]:
+        """L1 and squared L2 sensitivity of sums by cell, to which a row adds at most ``one`` in L1: counts, moments."""
+        full, rest = divmod(self.rows, max(1, self.in_a_cell))
+        return _noisy(self.rows * one, (full * self.in_a_cell**2 + rest**2) * one**2)
+
+    def queries(self, one: int, one_squared: int) -> tuple[int, int]:
+        """The same of answers that a row moves by at most ``one`` in L1 and ``one_squared`` in squared L2, anywhere."""
+        return _noisy(self.rows * one, self.rows**2 * one_squared)
+
+    def clamped(self, most: int) -> tuple[int, int]:
+        """The same of sums over one number of each unit and cell, clamped to at most ``most`` away from 0."""
+        return _noisy(self.cells * most, self.cells * most**2)
+
+    def units(self) -> tuple[int, int]:
+        """The same of distinct units by cell."""
+        return self.clamped(1)
+
+
+def _noisy(l1: int, l2_squared: int) -> tuple[int, int]:
+    """Noise is scaled to at least one, also where no row of anybody can be counted."""
+    return max(1, l1), max(1, l2_squared)
+
+
+def reach(rows: int, bounds: Sequence[CellBound], cells: int) -> Reach:
+    """The reach of a unit of at most ``rows`` rows under further ``bounds`` into a question of so many ``cells``.
+
+    Args:
+        rows: of a unit in all, at most.
+        bounds: as they meet the question.
+        cells: of the question that the condition allows.
+
+    >>> month = CellBound(rows=2, groups=4, allowed=24, within=1, met=1)
+    >>> reach(6, [month], 24)
+    Reach(rows=6, in_a_cell=2, cells=4)
+    """
+    most, in_a_cell, met = rows, rows, cells
+    for bound in bounds:
+        groups = bound.allowed if bound.groups is None else min(bound.groups, bound.allowed)
+        most = min(most, groups * bound.rows)
+        in_a_cell = min(in_a_cell, min(groups, bound.within) * bound.rows)
+        met = min(met, groups * bound.met)
+    most = min(most, met * in_a_cell)
+    return Reach(most, min(in_a_cell, most), min(met, most))
+
+
+@lru_cache(maxsize=4096)  # adaptive methods ask for the same tables again and again
+def reach_of(
+    domain: Domain, by: tuple[str, ...] = (), groups: Groups | None = None, where: Predicate | None = None
+) -> Reach:
+    """The reach of a unit of the domain into the cells of a question.
+
+    A condition is looked at attribute by attribute: what it allows is taken for all combinations of the codes that each
+    attribute may have, which is all of it or more.  Without bounds by groups it is not looked at.
+
+    Args:
+        domain: with the unit and its bounds.
+        by: attributes whose cells, or groups of them, are the cells of the question.
+        groups: of their codes.
+        where: which rows are counted; None: all.
+
+    Raises:
+        DomainError: no attribute of that name.
+    """
+    unit, groups = domain.unit, (None,) * len(by) if groups is None else groups
+    if not unit.per:
+        sizes = (domain[name].size if group is None else max(group) + 1 for name, group in zip(by, groups, strict=True))
+        return reach(unit.rows, (), math.prod(sizes))
+    asked: dict[str, list[Codes]] = {}
+    for name, group in zip(by, groups, strict=True):
+        asked.setdefault(name, []).append(_codes(domain, name, group))
+    allowed = allowed_codes(domain, where)
+    if allowed is None:
+        return Reach(0, 0, 0)
+    meetings = [_meeting(domain, bound, asked, allowed) for bound in unit.per]
+    return reach(unit.rows, meetings, math.prod(_cells(asked[name], allowed.get(name)) for name in asked))
+
+
+Codes = NDArray[np.intp]
+Box = Mapping[str, NDArray[np.bool_]] | None
+"""Of each attribute that is named the codes that rows may have; None: there are no such rows."""
+
+
+def _meeting(
+    domain: Domain, bound: GroupBound, asked: Mapping[str, list[Codes]], allowed: Mapping[str, NDArray[np.bool_]]
+) -> CellBound:
+    """How a bound meets the cells of a question: attribute by attribute, as both have all combinations of cells."""
+    own: dict[str, list[Codes]] = {}
+    for name in bound.by:
+        grouping = domain.grouping(name)
+        own.setdefault(grouping.attribute, []).append(_codes(domain, grouping.attribute, grouping.groups))
+    counted = within = met = 1
+    for name in {*own, *asked}:
+        codes = allowed.get(name)
+        inner, outer = own.get(name, []), asked.get(name, [])
+        counted *= _cells(inner, codes) if inner else 1
+        within *= _most(inner, outer, codes) if inner else 1
+        met *= _most(outer, inner, codes) if outer else 1
+    return CellBound(bound.rows, bound.groups, counted, within, met)
+
+
+def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> Codes:
+    return np.arange(domain[name].size) if group is None else np.array(group)
+
+
+def _cells(maps: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> int:
+    """How many cells maps of the codes of one attribute have together, as far as codes are allowed."""
+    return len(_together(maps, allowed)[1])
+
+
+def _most(of: Sequence[Codes], inside: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> int:
+    """The most cells of some maps that lie within one cell of others; of no others: all."""
+    if not inside:
+        return _cells(of, allowed)
+    cells, _ = _together(inside, allowed)
+    each, _ = _together([*inside, *of], allowed)
+    pairs = np.unique(np.stack([cells, each]), axis=1)
+    return int(np.bincount(pairs[0]).max(initial=0))
+
+
+def _together(maps: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> tuple[Codes, Codes]:
+    """The number of the cell of each allowed code, and the numbers that there are."""
+    stacked = np.stack(maps) if allowed is None else np.stack(maps)[:, allowed]
+    _, numbers = np.unique(stacked, axis=1, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    return numbers, np.unique(numbers)
+
+
+def allowed_codes(domain: Domain, where: Predicate | None) -> Box:
+    """Of each attribute the codes that a row may have that meets a condition; others may have any.
+
+    >>> from sfumato.domain import Categorical, Unknown
+    >>> from sfumato.domain.predicate import Not
+    >>> domain = Domain((Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),))
+    >>> found = allowed_codes(domain, Not(Among("sex", frozenset({0}))))
+    >>> found["sex"].tolist()
+    [False, True]
+    """
+    return {} if where is None else where.fold(_both(domain))[0]
+
+
+def _both(domain: Domain) -> Fold[tuple[Box, Box]]:
+    """What meets a condition, and what does not: each of both is needed of what is negated."""
+
+    def among(part: Among) -> tuple[Box, Box]:
+        codes = np.zeros(domain[part.attribute].size, dtype=np.bool_)
+        codes[list(part.codes)] = True
+        return _box(part.attribute, codes), _box(part.attribute, ~codes)
+
+    def every(parts: Iterator[tuple[Box, Box]]) -> tuple[Box, Box]:
+        holds, fails = _unzipped(parts)
+        return _meet(holds), _join(fails)
+
+    def some(parts: Iterator[tuple[Box, Box]]) -> tuple[Box, Box]:
+        holds, fails = _unzipped(parts)
+        return _join(holds), _meet(fails)
+
+    return Fold(among=among, every=every, some=some, negated=lambda part: (part[1], part[0]))
+
+
+def _unzipped(parts: Iterator[tuple[Box, Box]]) -> tuple[list[Box], list[Box]]:
+    found = list(parts)
+    return [holds for holds, _ in found], [fails for _, fails in found]
+
+
+def _box(attribute: str, codes: NDArray[np.bool_]) -> Box:
+    return {attribute: codes} if codes.any() else None
+
+
+def _meet(boxes: Sequence[Box]) -> Box:
+    """What is in every box."""
+    found: dict[str, NDArray[np.bool_]] = {}
+    for box in boxes:
+        if box is None:
+            return None
+        for name, codes in box.items():
+            found[name] = codes if name not in found else found[name] & codes
+            if not found[name].any():
+                return None
+    return found
+
+
+def _join(boxes: Sequence[Box]) -> Box:
+    """What is in some box, or more: of the attributes that all of them name the codes of any of them."""
+    possible = [box for box in boxes if box is not None]
+    if not possible:
+        return None
+    named = set.intersection(*(set(box) for box in possible))
+    return {name: np.logical_or.reduce([box[name] for box in possible]) for name in sorted(named)}
