@@ -32,24 +32,49 @@ def test_no_command_imports_pandas(tmp_path: Path) -> None:
     command(tmp_path, "synthesize", *described, "--epsilon", "1", "--method", "histogram", "--out", "rows.csv")
 
 
-ABSENT = """
+LOADED = """
 import runpy, sys
 try:
     runpy.run_module("sfumato", run_name="__main__")
 except SystemExit as left:
     assert not left.code, left.code
-loaded = {"sqlalchemy", "duckdb", "scipy", "jsonschema", "fastapi"} & set(sys.modules)
-assert not loaded, loaded
+print(*sorted(sys.modules), file=sys.stderr)
 """
+ELSEWHERE = {"sqlalchemy", "scipy", "sklearn", "jsonschema", "fastapi", "altair", "pandas", "sqlglot"}
+"""What neither a question in plain SQL nor a search of recodings needs."""
 
 
-def test_the_error_of_a_question_is_told_without_a_database_library(tmp_path: Path) -> None:
-    command(tmp_path, "data", "zoo")
-    words = ("query", "zoo.parquet", "SELECT COUNT(*) FROM t", "--domain", "zoo.yaml", "--epsilon", "1", "--accuracy")
+def loaded(folder: Path, *words: str) -> set[str]:
+    """The modules that a command has loaded at its end."""
     done = subprocess.run(
-        [sys.executable, "-c", ABSENT, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", LOADED, *words], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_the_error_of_a_question_is_told_without_libraries_of_tables(tmp_path: Path) -> None:
+    command(tmp_path, "data", "zoo")
+    words = ("query", "zoo.parquet", "SELECT COUNT(*) FROM t", "--domain", "zoo.yaml", "--epsilon", "1", "--accuracy")
+    found = loaded(tmp_path, *words)
+    assert not found & (ELSEWHERE | {"duckdb", "pyarrow", "cryptography"})
+    families = {"sfumato.anonymize", "sfumato.synthesize", "sfumato.local", "sfumato.evaluate", "sfumato.workload"}
+    assert not found & (families | {"sfumato.ledger.store", "sfumato.query.session", "sfumato.query.release_interval"})
+
+
+def test_a_question_loads_what_it_needs(tmp_path: Path) -> None:
+    command(tmp_path, "data", "zoo")
+    words = ("SELECT COUNT(*) FROM t", "--domain", "zoo.yaml", "--epsilon", "1", "--limit", "3", "--create")
+    found = loaded(tmp_path, "query", "zoo.parquet", *words)
+    assert not found & (ELSEWHERE | {"pyarrow.compute", "sfumato.workload", "sfumato.query.session"})
+
+
+def test_a_search_of_recodings_loads_what_it_needs(tmp_path: Path) -> None:
+    command(tmp_path, "data", "zoo")
+    words = ("--domain", "zoo.yaml", "--k", "2", "--quasi", "carrots", "--out", "released.csv", "--create")
+    found = loaded(tmp_path, "anonymize", "zoo.parquet", *words, "--limit", "1")
+    unused = {"sfumato.query", "sfumato.anonymize.local_recoding", "sfumato.anonymize.reidentification"}
+    assert not found & (ELSEWHERE | unused)
 
 
 LEARNERS = """

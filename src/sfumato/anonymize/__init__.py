@@ -1,4 +1,10 @@
-"""Syntactic anonymisation: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy."""
+"""Syntactic anonymisation: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy.
+
+Local recoding and risk are loaded when they are first named.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sfumato.anonymize.criteria import (
     AlphaK,
@@ -16,13 +22,20 @@ from sfumato.anonymize.criteria import (
     TCloseness,
 )
 from sfumato.anonymize.full_domain import Extent, optimal, samarati
-from sfumato.anonymize.local_recoding import Cut, Search, k_member, microaggregate, mondrian
-from sfumato.anonymize.reidentification import assess_table, estimate_uniques
 from sfumato.anonymize.release.anonymized import Anonymized, apply
 from sfumato.anonymize.release.recoding import load_recoding
 from sfumato.anonymize.release.request import Missing, Quasi, RowLimit, parse_criterion, population
 from sfumato.anonymize.search.lattice_search import TieBreak
 from sfumato.domain.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from sfumato.anonymize.local_recoding import Cut, Search, k_member, microaggregate, mondrian
+    from sfumato.anonymize.reidentification import assess_table, estimate_uniques
+
+_LATER = {
+    "sfumato.anonymize.local_recoding": ("Cut", "Search", "k_member", "microaggregate", "mondrian"),
+    "sfumato.anonymize.reidentification": ("assess_table", "estimate_uniques"),
+}
 
 __all__ = [
     "AlphaK",
@@ -59,3 +72,14 @@ __all__ = [
     "population",
     "samarati",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'sfumato.anonymize' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.engine.port import Counts
 from sfumato.errors import SizeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _Clique = tuple[int, ...]
 

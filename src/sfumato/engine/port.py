@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.exact import Exact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Counts = NDArray[np.int64]
 

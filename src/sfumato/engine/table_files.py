@@ -9,12 +9,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-import pyarrow as pa
-
 from sfumato.errors import InputError, TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def shown(source: object) -> str:
@@ -135,6 +136,8 @@ def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Pat
     Raises:
         TableError: a column is of a type that such a file does not hold.
     """
+    import pyarrow as pa
+
     try:
         with complete(out) as part, _writer(part, schema) as file:
             for batch in batches:
@@ -152,6 +155,7 @@ def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, read_dictionary=list(names)) as file:
             yield from file.iter_batches(columns=list(names), batch_size=BATCH_ROWS)
         return
+    import pyarrow as pa
     from pyarrow import csv
 
     options = csv.ConvertOptions(
@@ -163,6 +167,7 @@ def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _writer(path: Path, schema: pa.Schema) -> Any:  # noqa: ANN401 - Arrow's writers share no type
+    import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 

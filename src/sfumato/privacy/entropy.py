@@ -8,7 +8,6 @@ import threading
 from typing import Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
@@ -63,6 +62,8 @@ class OsEntropy(threading.local):
         """The next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
         if self._generation is not _forks.generation or self._left < size:
+            from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
             cipher = Cipher(algorithms.AES(secrets.token_bytes(32)), modes.CTR(secrets.token_bytes(16)))
             self._stream = cipher.encryptor()
             self._generation = _forks.generation

@@ -1,4 +1,11 @@
-"""Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches."""
+"""Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches.
+
+Sessions, batches, regressions and intervals of releases are loaded when they are first named: a question needs none.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+from typing import Any as Anything
 
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.query.accuracy import accuracy, cost, drowned_queries
@@ -7,10 +14,19 @@ from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, choose_quantile, sql
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
-from sfumato.query.regression import Coefficient, Regression, linear_regression
-from sfumato.query.release_interval import ReleaseInterval, Share, interval
-from sfumato.query.session import Adaptive, BatchAnswer, Session, answer_batch, strategies
-from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
+
+if TYPE_CHECKING:
+    from sfumato.query.regression import Coefficient, Regression, linear_regression
+    from sfumato.query.release_interval import ReleaseInterval, Share, interval
+    from sfumato.query.session import Adaptive, BatchAnswer, Session, answer_batch, strategies
+    from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
+
+_LATER = {
+    "sfumato.query.regression": ("Coefficient", "Regression", "linear_regression"),
+    "sfumato.query.release_interval": ("ReleaseInterval", "Share", "interval"),
+    "sfumato.query.session": ("Adaptive", "BatchAnswer", "Session", "answer_batch", "strategies"),
+    "sfumato.workload": ("Explicit", "all_ranges", "cells_of", "prefixes", "ranges", "rectangles"),
+}
 
 __all__ = [
     "Adaptive",
@@ -57,3 +73,14 @@ __all__ = [
     "table",
     "total",
 ]
+
+
+def __getattr__(name: str) -> Anything:  # noqa: ANN401  (PEP 562)
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'sfumato.query' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,10 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
@@ -26,6 +25,9 @@ from sfumato.model.factor import FloatArray, project_to_total
 from sfumato.query.aggregate import Estimates
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NUMBERS = ("estimate", "standard_error", "low", "high")
 _PIECE = 1 << 12  # groups written at a time
@@ -168,6 +170,8 @@ class Answer(Release):
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: labels as text, numbers as doubles."""
+        import pyarrow as pa
+
         labels = {name: each.cast(pa.string()) for name, each in zip(self.groups, self.labels, strict=True)}
         numbers = {
             f"{name}{part}": pa.array(column)
@@ -259,6 +263,8 @@ def _row_template(labels: int, aggregates: int) -> str:
 
 
 def _label_texts(labels: pa.Array) -> Iterator[str]:
+    import pyarrow as pa
+
     coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
     texts = [json.dumps(label, ensure_ascii=False) for label in coded.dictionary.to_pylist()]
     return map(texts.__getitem__, coded.indices.to_pylist())

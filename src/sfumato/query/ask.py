@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
@@ -31,6 +31,9 @@ from sfumato.vault.mechanisms import Additive, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release, loss_json
 from sfumato.vault.scores import RankErrors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CONFIDENCE = Fraction(95, 100)
 _PARTS = 4096
@@ -157,6 +160,8 @@ def _read(
 
 def _cells(labels: Sequence[Sequence[str]]) -> tuple[pa.Array, ...]:
     """Labels of all cells in C order, one array of shape ``(cells,)`` an attribute."""
+    import pyarrow as pa
+
     sizes = [len(each) for each in labels]
     codes = np.indices(sizes, dtype=np.int32).reshape(len(sizes), math.prod(sizes))
     return tuple(
@@ -166,6 +171,8 @@ def _cells(labels: Sequence[Sequence[str]]) -> tuple[pa.Array, ...]:
 
 
 def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
+    import pyarrow as pa
+
     loss = _with_delta(loss)
     mechanism = _threshold(loss, vault.domain)
     columns = query.discovered

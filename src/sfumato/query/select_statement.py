@@ -8,7 +8,8 @@ Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_PO
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
 listed is refused by construction: the tree that sqlglot parses is matched node by node, and nothing is ever sent
-to an engine.  There is no expression whose failure could depend on data.
+to an engine.  There is no expression whose failure could depend on data.  Plain statements are
+read without the parser (:mod:`sfumato.query.plain_statement`), to the same questions.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.plain_statement import plain_query
 from sfumato.query.question import Query
 from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause
 
@@ -48,6 +50,9 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
 
 @lru_cache(maxsize=1024)  # a statement is usually previewed and then asked
 def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+    plain = None if discoverable else plain_query(text, domain)
+    if plain is not None:
+        return plain
     from sqlglot import exp
 
     select = parsed(text)

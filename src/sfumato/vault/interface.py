@@ -13,10 +13,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, LedgerError
@@ -24,6 +23,9 @@ from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.strict_documents import read_json
 from sfumato.vault.questions import Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Payload: TypeAlias = Mapping[str, Any]
 """What a release stores: arrays and JSON values by name."""

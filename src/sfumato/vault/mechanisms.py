@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
@@ -20,6 +18,9 @@ from sfumato.privacy.selection import Exponential, StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.questions import Marginal, Measurable, Measurement, StoredMarginal, check_size
 from sfumato.vault.scores import Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
@@ -122,6 +123,8 @@ class TableMechanisms:
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`."""
+        import pyarrow as pa
+
         mechanism = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows)
         self._filter.spend(mechanism.charge)
         found = reveal(self._exactly.encoded.keys(columns))

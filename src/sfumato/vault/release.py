@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sfumato.domain import Unit
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError, counted
 from sfumato.ledger import Entry, Kind, Receipt
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
@@ -154,6 +155,8 @@ class ReleasedRows:
     @cached_property
     def table(self) -> pa.Table:
         """All rows."""
+        import pyarrow as pa
+
         return self.made if isinstance(self.made, pa.Table) else pa.concat_tables(self.made)
 
     def __len__(self) -> int:
@@ -203,12 +206,14 @@ class ReleasedRows:
         Raises:
             InputError: another ending, a folder that does not exist, or a file that does.
         """
+        import pyarrow as pa
+
         writer = writable(path, overwrite=overwrite)
         blocks = [self.made] if isinstance(self.made, pa.Table) else self.made
         whole(path, lambda partial: writer(iter(blocks), partial))
 
 
-TableWriter = Callable[[Iterator[pa.Table], Path], None]
+TableWriter = Callable[["Iterator[pa.Table]", Path], None]
 
 
 def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
@@ -301,6 +306,8 @@ def _csv(blocks: Iterator[pa.Table], path: Path) -> None:
 
 
 def _arrow(blocks: Iterator[pa.Table], path: Path) -> None:
+    import pyarrow as pa
+
     first = next(blocks)
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema, options=options) as file:

@@ -48,7 +48,7 @@ COMMANDS = {  # in the order of --help: the module of each, and what it is calle
     "local": "local:app",
     "hierarchy": "anonymize:hierarchies",
 }
-_PATIENCE = 20_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
+_PATIENCE = 200_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
 
 
 class _Commands(Mapping[str, Any]):
