@@ -17,8 +17,8 @@ from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerEr
 from sfumato.ledger import open_ledger
 from sfumato.ledger.connections import KEPT, connections
 from sfumato.ledger.entry import entry_hash
-from sfumato.ledger.journal import back_up, restore
 from sfumato.ledger.store import Store, left_in_log
+from sfumato.ledger.verification import back_up, restore
 from sfumato.privacy.loss import Charge, Epsilon
 
 

@@ -27,6 +27,7 @@ from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields  #
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields  # noqa: E402
 
 _ATTEMPTS = 4
+_JOURNAL_PAGE = 1000
 _AGAIN = frozenset({502, 503, 504})
 
 
@@ -166,7 +167,13 @@ class HttpClient:
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """The journal: a steward's whole, an analyst's own."""
-        return cast("list[dict[str, Any]]", self._call("GET", f"/v1/datasets/{name}/journal")["entries"])
+        found: list[dict[str, Any]] = []
+        after: int | None = 0
+        while after is not None:
+            page = self._call("GET", f"/v1/datasets/{name}/journal?after={after}&limit={_JOURNAL_PAGE}")
+            found += page["entries"]
+            after = page["next"]
+        return found
 
     def release(
         self,

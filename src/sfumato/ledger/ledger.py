@@ -19,13 +19,14 @@ from sfumato.errors import (
     MovedLedgerError,
     SfumatoError,
 )
-from sfumato.ledger import journal
+from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
 from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
+from sfumato.ledger.verification import Checkpoint
 from sfumato.ledger.writer import Ticket, Work, Writer
 from sfumato.privacy.loss import Charge, Loss
 from sfumato.strict_documents import JSON
@@ -33,6 +34,7 @@ from sfumato.strict_documents import JSON
 _LONGEST_NAME = 200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
 MOST_KEPT = 4096
+_BETWEEN_CHECKPOINTS = 20  # entries: about as many are read again for each look at a journal
 _LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
 
 
@@ -266,13 +268,19 @@ class Ledger:
     def journal(self, *, after: int = 0) -> Iterator[Entry]:
         """Entries with numbers above ``after``, in order; all without it."""
         last = after
-        while True:
-            with self._store.reading() as driver:
-                page = journal.entries(driver, self.dataset, after=last)
-            if not page:
-                return
+        while page := self.page(after=last, most=journal.PAGE):
             yield from page
             last = page[-1].number
+
+    def page(self, *, after: int, most: int, analyst: str | None = None) -> list[Entry]:
+        """The first ``most`` entries with numbers above ``after``, in order: of all, or of an analyst's."""
+        with self._store.reading() as driver:
+            return journal.entries(driver, self.dataset, after=after, most=most, analyst=analyst)
+
+    def newest(self, most: int, *, before: int | None = None, analyst: str | None = None) -> list[Entry]:
+        """The last ``most`` entries, in order: of all, of those with numbers below ``before``, of an analyst's."""
+        with self._store.reading() as driver:
+            return journal.newest(driver, self.dataset, before=before, most=most, analyst=analyst)
 
     def answers(
         self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
@@ -300,7 +308,24 @@ class Ledger:
             LedgerError: names the first broken entry.
         """
         with self._store.reading() as driver:
-            return journal.verify(driver, self.dataset, kept=head)
+            return verification.verify(driver, self.dataset, kept=head).head
+
+    def check(self) -> Checkpoint:
+        """Check what was entered since the journal was last found whole, and all accounts; remembers how far that is.
+
+        Entries before are not read again: :meth:`verify` reads all.
+
+        Raises:
+            LedgerError: names the first broken entry, or the account that is not the sum of the journal.
+        """
+        with self._store.reading() as driver:
+            before = verification.checkpoint(driver, self.dataset)
+            begun = 0 if before is None else before.number
+            found = verification.verify(driver, self.dataset, since=before)
+        if before is None or found.number - begun >= _BETWEEN_CHECKPOINTS:
+            with self._store.writing() as driver:
+                verification.keep(driver, self.dataset, found)
+        return found
 
     @property
     def unit(self) -> Unit | None:

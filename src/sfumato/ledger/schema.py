@@ -6,7 +6,7 @@ Triggers keep the journal append-only, limits and units fixed, and what was spen
 
 Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
 is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
-of a server's page.
+of a server's page, and what spares reading a whole journal to look at its end.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
+_CHECKPOINTS = """CREATE TABLE ledger_checkpoint (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    unit_is_fixed INTEGER NOT NULL,
+    sums TEXT NOT NULL,
+    checked TEXT NOT NULL,
+    PRIMARY KEY (dataset),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+)"""
+_BY_ANALYST = "CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number)"
 JOURNAL_TABLES = (
     """CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
@@ -101,6 +112,8 @@ JOURNAL_TABLES = (
     PRIMARY KEY (dataset, analyst, retry_key),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )""",
+    _BY_ANALYST,
+    _CHECKPOINTS,  # where each journal was found whole
 )
 _SESSIONS = """CREATE TABLE service_session (
     hash TEXT NOT NULL,
@@ -238,6 +251,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         make_tables(driver, _SESSIONS)
         if found < "0004":
             _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
+    make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
     if found < "0003":
         _run(driver, "DROP INDEX ledger_release")
     if found < "0004":

@@ -22,6 +22,14 @@ CREATE TABLE saved.ledger_answer (
     "time" text NOT NULL,
     body bytea NOT NULL
 );
+CREATE TABLE saved.ledger_checkpoint (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    unit_is_fixed integer NOT NULL,
+    sums text NOT NULL,
+    checked text NOT NULL
+);
 CREATE TABLE saved.ledger_dataset (
     name text NOT NULL,
     opened text NOT NULL,
@@ -117,17 +125,19 @@ CREATE TABLE saved.service_session (
     ended text
 );
 INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
-INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T17:29:11.935134+00:00', '\x6f6c64');
-INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T17:29:11.905952+00:00', '951879b564af280bb67a9988a158bbf54bd1c34f473f2ace6fac0482f047e5be', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '1161ac598192ed28e2d71e3f23e73734c2a26252ae5d6a360b5da71454930008', '{"id":"person","kind":"id","rows":2}');
-INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T17:29:11.911734+00:00', 'release', 'query', 'count', '2245b923985f233c66a78f5dd70e93a6fc968d358659ddd00d44eb3d6ff910e5', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', 'ec88a482ef460f6d8b2ea00f7704063bc1fad6ef4ce74425ec2b65bba7e8d392', '2b9c50e22b8b3e4980848e215aa348442745ddd0f05f95d60487caf11e94053c', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T17:29:11.927006+00:00', 'failed', 'query', 'count', '2245b923985f233c66a78f5dd70e93a6fc968d358659ddd00d44eb3d6ff910e5', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '2b9c50e22b8b3e4980848e215aa348442745ddd0f05f95d60487caf11e94053c', '4a3e13c35049c0a4b87ee29de6413ae22239f5358f5b8e750adb1a533e8f311f', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T17:29:11.931358+00:00', 'release', 'query', 'count', '4afe6822c7f274eae73453fe4a11c205cea68702e711a0d1e68a02aa5faf2830', '{"dataset_version":"845bae6bd9b202e8505b1b53ed674c47b1ec7375b6fb86a32b94fa325c4106e9","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '4a3e13c35049c0a4b87ee29de6413ae22239f5358f5b8e750adb1a533e8f311f', '1161ac598192ed28e2d71e3f23e73734c2a26252ae5d6a360b5da71454930008', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '4afe6822c7f274eae73453fe4a11c205cea68702e711a0d1e68a02aa5faf2830');
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T17:44:17.027475+00:00', '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T17:44:16.895987+00:00', 'f339407297178ca828ecb2c364db818db3d6449ed6c9e91374fc625e4cc088c8', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '9b5c2349945aa57438005a9a71acd91ca940046abc59cecd6876828a380336e3', '{"id":"person","kind":"id","rows":2}');
+INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T17:44:16.915293+00:00', 'release', 'query', 'count', 'a21b06295855b65ad7841d1fc90b95796ba561b124495aa0d4e9c7a855ef2042', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', 'd96030db627be5637b3c803c25c2034ca0873fdb8724aff21bb2080d7bdc137b', '558eed80c7b67977ebad550887a6db065fccca0254ebe03f405b7e0077df1bbf', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T17:44:16.969917+00:00', 'failed', 'query', 'count', 'a21b06295855b65ad7841d1fc90b95796ba561b124495aa0d4e9c7a855ef2042', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '558eed80c7b67977ebad550887a6db065fccca0254ebe03f405b7e0077df1bbf', '3213cc4fe37073b57ef67d9d5e76de24d8d997a5e76d7598877cabfbc52818ab', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T17:44:16.991074+00:00', 'release', 'query', 'count', '5384a6fcc0088d7a74510142073967a0dc911c86dd24d145a69f4cb5e80974f2', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '3213cc4fe37073b57ef67d9d5e76de24d8d997a5e76d7598877cabfbc52818ab', '9b5c2349945aa57438005a9a71acd91ca940046abc59cecd6876828a380336e3', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '5384a6fcc0088d7a74510142073967a0dc911c86dd24d145a69f4cb5e80974f2');
 INSERT INTO saved.ledger_version VALUES ('0005');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
 ALTER TABLE ONLY saved.ledger_answer
     ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.ledger_dataset
     ADD CONSTRAINT ledger_dataset_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY saved.ledger_entry
@@ -148,6 +158,7 @@ ALTER TABLE ONLY saved.service_reading
     ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_session
     ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
@@ -160,6 +171,8 @@ ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_answer
     ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_entry
     ADD CONSTRAINT ledger_entry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_retry

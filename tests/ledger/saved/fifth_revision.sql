@@ -26,7 +26,17 @@ CREATE TABLE ledger_answer (
     PRIMARY KEY (dataset, number),
     FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T17:29:11.587593+00:00',X'6F6C64');
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T17:44:15.716820+00:00',X'6F6C64');
+CREATE TABLE ledger_checkpoint (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    unit_is_fixed INTEGER NOT NULL,
+    sums TEXT NOT NULL,
+    checked TEXT NOT NULL,
+    PRIMARY KEY (dataset),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+);
 CREATE TABLE ledger_dataset (
     name TEXT NOT NULL,
     opened TEXT NOT NULL,
@@ -46,7 +56,7 @@ CREATE TABLE ledger_dataset (
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T17:29:11.578076+00:00','76e5ead142937ad1675ce66ee11ca592932c97e281d655a28a61eaeb818a6646','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'79b190334b56633aa3a1d4813c156827be17acbc6dd080fea4c4d4bbd7861795','{"id":"person","kind":"id","rows":2}');
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T17:44:15.665766+00:00','9b770b794e01f8db75f1f7b66a5c006228038d9b73f0cf4c5602e3ae1549cb06','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'0db65cc9a38adb3a5f23c55a4894f77cd5aad6a847bbdd54881ba4ace5c614db','{"id":"person","kind":"id","rows":2}');
 CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -69,9 +79,9 @@ CREATE TABLE ledger_entry (
     CONSTRAINT counts_from_one CHECK (number > 0),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T17:29:11.582093+00:00','release','query','count','baf64b3e63cd5ecc092523fce8d38a6a393e1f3ac0d3b412eb90b495df947d71','{"dataset_version":"c90de1a40bd390b581c0e92e6d44d0148793359b1b0c02770239abded8bb6cbc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','failed','null','e8b148dc7c3380181de98cd406147c6ccee0683e9dded6c1172bc9776888dda4','c098e6006c09c33b8449e81cde0c3eaf07c146cacbf13a89a79b23afe538436c','{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T17:29:11.584946+00:00','failed','query','count','baf64b3e63cd5ecc092523fce8d38a6a393e1f3ac0d3b412eb90b495df947d71','{"dataset_version":"c90de1a40bd390b581c0e92e6d44d0148793359b1b0c02770239abded8bb6cbc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'failed','{"release":1}','c098e6006c09c33b8449e81cde0c3eaf07c146cacbf13a89a79b23afe538436c','e0f48f7d3797e9f380337f4475ae436ab25dac3bc879f77b0e3269864ba7ec1d','{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T17:29:11.586647+00:00','release','query','count','56ef51a5ee4f2320b395e91352a80b962f508fdabee0430d52f71c60c2c0d8ed','{"dataset_version":"c90de1a40bd390b581c0e92e6d44d0148793359b1b0c02770239abded8bb6cbc","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','e0f48f7d3797e9f380337f4475ae436ab25dac3bc879f77b0e3269864ba7ec1d','79b190334b56633aa3a1d4813c156827be17acbc6dd080fea4c4d4bbd7861795','{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T17:44:15.688239+00:00','release','query','count','e2cf461f7a2d7f895f0067ccf7568abaa49e27fb44162041797ea98a5c5df743','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','failed','null','4b5f5d32e5cca2fee58f84922ea91c26898bf839f044d6cb1c58439caf3c4f02','1134cb50730693204dc3b9c8828cedd08691226aff0cdf46b457ba2ecf4e79e5','{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T17:44:15.706074+00:00','failed','query','count','e2cf461f7a2d7f895f0067ccf7568abaa49e27fb44162041797ea98a5c5df743','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'failed','{"release":1}','1134cb50730693204dc3b9c8828cedd08691226aff0cdf46b457ba2ecf4e79e5','3c4533ceb0c3990950ad38b4af85e572fe4646e20e5c458ed0399c8c93ba2892','{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T17:44:15.710573+00:00','release','query','count','c1fde5d7ec2051b78c1011151a87d7cfbc327cd3c780c263844b5be388b074e3','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','3c4533ceb0c3990950ad38b4af85e572fe4646e20e5c458ed0399c8c93ba2892','0db65cc9a38adb3a5f23c55a4894f77cd5aad6a847bbdd54881ba4ace5c614db','{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 CREATE TABLE ledger_retry (
     dataset TEXT NOT NULL,
     analyst TEXT NOT NULL,
@@ -80,7 +90,7 @@ CREATE TABLE ledger_retry (
     PRIMARY KEY (dataset, analyst, retry_key),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_retry" VALUES('old','ann','r','56ef51a5ee4f2320b395e91352a80b962f508fdabee0430d52f71c60c2c0d8ed');
+INSERT INTO "ledger_retry" VALUES('old','ann','r','c1fde5d7ec2051b78c1011151a87d7cfbc327cd3c780c263844b5be388b074e3');
 CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
     CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
@@ -141,6 +151,7 @@ CREATE TABLE service_session (
     FOREIGN KEY (key_id) REFERENCES service_key (id)
 );
 CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
+CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);
 CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
+_SHOWN = 50
 _SECONDS = len("2026-01-01T00:00:00")
 
 
@@ -46,10 +47,16 @@ def create(
 
 
 @app.command()
-def show(ledger: Url, dataset: DatasetOption = "default", as_json: JsonOption = False) -> None:
-    """Show the journal: every release, what it promised and cost, and what is left."""
+def show(
+    ledger: Url,
+    dataset: DatasetOption = "default",
+    last: Annotated[int, typer.Option(min=1, help="How many entries, of the newest.")] = _SHOWN,
+    every: Annotated[bool, typer.Option("--all", help="All entries.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the journal: releases, what each promised and cost, and what is left."""
     with existing(ledger, dataset) as opened:
-        entries = [_entry(entry) for entry in opened.journal()]
+        entries = [_entry(entry) for entry in (opened.journal() if every else opened.newest(last))]
         account = opened.remaining()
         spent = opened.limit.guarantee(account.spent)
         analysts = {name: str(each) for name, each in opened.caps().items()}
@@ -58,9 +65,12 @@ def show(ledger: Url, dataset: DatasetOption = "default", as_json: JsonOption = 
         | {key: line[key] for key in ("asked", "analyst", "cost", "statement")}
         for line in entries
     ]
-    text = f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
+    earlier = entries[0]["number"] - 1 if entries else 0
+    text = f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else ""
+    text += f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
-    value = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts, "entries": entries}
+    value: dict[str, Any] = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts}
+    value |= {"earlier": earlier, "entries": entries}
     result(value, text, as_json=as_json)
 
 
@@ -90,7 +100,7 @@ def backup(
     as_json: JsonOption = False,
 ) -> None:
     """Copy a ledger while it is in use, whole; prints the last hash of each dataset, to be kept elsewhere."""
-    from sfumato.ledger.journal import back_up
+    from sfumato.ledger.verification import back_up
 
     heads = back_up(database(ledger), out)
     result(
@@ -113,7 +123,7 @@ def restore(
 
     What was released after the copy was made is not in it, and its charges are forgotten: --head refuses that.
     """
-    from sfumato.ledger.journal import restore as put_back
+    from sfumato.ledger.verification import restore as put_back
 
     heads = put_back(copy, database(ledger), kept=head or [])
     if not head:

@@ -16,6 +16,9 @@ from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyR
 from sfumato.ledger import Entry
 from sfumato.vault.release import entry_cost
 
+PAGE = 50
+"""Entries of a journal that are shown at a time."""
+
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
@@ -51,11 +54,11 @@ def journal(
     key: Anyone,
     worker: Worker,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
 ) -> dict[str, Any]:
-    """Entries after a number: for stewards all, for analysts their own."""
-    own = None if key.scope is Scope.STEWARD else key.name
-    found = worker.loaded(name).ledger.journal(after=after)
-    return {"entries": [entry(each) for each in entries(found, own)]}
+    """Entries after a number, oldest first: for stewards all, for analysts their own; ``next`` asks for those after."""
+    found = worker.loaded(name).ledger.page(after=after, most=limit, analyst=own(key))
+    return {"entries": [entry(each) for each in found], "next": found[-1].number if len(found) == limit else None}
 
 
 @router.get("/datasets/{name}/verify")
@@ -104,9 +107,9 @@ def described(key: Key) -> dict[str, Any]:
     }
 
 
-def entries(journal: Any, own: str | None) -> list[Entry]:  # noqa: ANN401  (an iterator of entries)
-    """Entries of one analyst, or all."""
-    return [each for each in journal if own is None or each.analyst == own]
+def own(key: Key) -> str | None:
+    """Whose entries a key may see: an analyst their own, a steward everybody's."""
+    return None if key.scope is Scope.STEWARD else key.name
 
 
 def entry(found: Entry) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import explained, problem
 from sfumato.app.http.registry import Key
-from sfumato.app.http.stewards import entries, entry
+from sfumato.app.http.stewards import PAGE, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.methods import AnonymizationMethod
@@ -39,7 +39,6 @@ from sfumato.query.answer import NoisyValue
 from sfumato.strict_documents import read_yaml_texts
 
 _MORE = "with more, the error is smaller in proportion"
-_SHOWN = 50  # questions of the history
 _MOST_BARS = 100
 _MOST_RULES = 20_000  # characters
 _WHOLE = 1 - 1e-9  # of the width of the bounds: their ends are rounded
@@ -221,8 +220,7 @@ def ask(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, worker: W
 
 
 def _history(worker: Worker, name: str, key: Key) -> list[dict[str, Any]]:
-    own = entries(worker.loaded(name).ledger.journal(), key.name)
-    return [entry(each) for each in own][-_SHOWN:][::-1]
+    return [entry(each) for each in worker.loaded(name).ledger.newest(PAGE, analyst=key.name)][::-1]
 
 
 @router.get("/datasets/{name}/releases", response_class=HTMLResponse)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
@@ -15,13 +15,13 @@ from sfumato.app.http.access import KeyLookup, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.stewards import described, entries, entry, remarks
+from sfumato.app.http.stewards import PAGE, described, entry, remarks
 from sfumato.app.requests.administration import KeyRequest
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
-from sfumato.errors import DomainError, InputError
+from sfumato.errors import DomainError, InputError, LedgerError
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.strict_documents import read_yaml
 
@@ -123,9 +123,15 @@ def end_sessions(request: Request, _: Steward, worker: Worker) -> Response:
 
 
 @router.get("/steward/{name}", response_class=HTMLResponse)
-def journal(request: Request, name: str, key: Steward, worker: Worker) -> Response:
+def journal(
+    request: Request,
+    name: str,
+    key: Steward,
+    worker: Worker,
+    before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+) -> Response:
     """The journal of a dataset, and who spent what."""
-    return forget_note(_journal(name, key, worker, **read_note(request)))
+    return forget_note(_journal(name, key, worker, before, **read_note(request)))
 
 
 @router.post("/steward/{name}/reading", response_class=HTMLResponse)
@@ -147,17 +153,31 @@ def _domain(text: str) -> dict[str, Any]:
         raise unusable(error) from error
 
 
-def _journal(name: str, key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
+def _journal(
+    name: str,
+    key: Key,
+    worker: Worker,
+    before: int | None = None,
+    **said: Any,  # noqa: ANN401  (what templates show)
+) -> Response:
     loaded = worker.loaded(name)
+    shown_entries = loaded.ledger.newest(PAGE, before=before)[::-1]
+    try:
+        whole, broken = loaded.ledger.check(), None
+    except LedgerError as error:
+        whole, broken = None, str(error)
     return page(
         "journal.html.j2",
         key=key,
         dataset=summary(loaded),
         source=shown(loaded.dataset.source),
         gauge=gauge(loaded.ledger.remaining()),
-        entries=[entry(each) for each in entries(loaded.ledger.journal(), None)][::-1],
+        entries=[entry(each) for each in shown_entries],
+        older=shown_entries[-1].number if shown_entries and shown_entries[-1].number > 1 else None,
+        newer=before is not None,
         analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
-        head=loaded.ledger.verify(),
+        whole=whole,
+        broken=broken,
         **said,
     )
 

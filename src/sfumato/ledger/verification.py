@@ -1,0 +1,335 @@
+"""Whether a journal hangs together, from its beginning or from where it was found whole before; and copies that are.
+
+A checkpoint is where a journal was found whole, and what it came to.  It lies beside the journal, so that it spares
+time and proves nothing: whoever could write the one could write the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sfumato.domain import Unit
+from sfumato.errors import InputError, LedgerError, SfumatoError
+from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
+from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
+from sfumato.ledger.journal import (
+    StoredRow,
+    account_of,
+    analyst_rows,
+    dataset_row,
+    datasets,
+    entry_from,
+    spent_of,
+    stored,
+)
+from sfumato.ledger.store import Store
+from sfumato.privacy.loss import NOTHING, Charge
+from sfumato.strict_documents import JSON, canonical
+
+
+@dataclass
+class Checkpoint:
+    """A journal that is whole up to an entry.
+
+    Attributes:
+        number: of the entry.
+        head: its hash.
+        unit_is_fixed: whether an entry up to it says whom the dataset protects, or its founding did.
+        sums: what the entries come to.
+        checked: when they were last all read, in ISO 8601; None for a journal that was not read yet.
+    """
+
+    number: int
+    head: str
+    unit_is_fixed: bool
+    sums: _Sums
+    checked: str | None = None
+
+
+@dataclass
+class _Sums:
+    """What the entries of a journal come to, added up as the accounts were."""
+
+    _dataset: Charge = NOTHING
+    _analysts: dict[str, Charge] = field(default_factory=dict)
+    _caps: dict[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str) -> _Sums:
+        """Read what :meth:`to_json` wrote."""
+        said = json.loads(text)
+        analysts = {analyst: charge_from(*amounts) for analyst, amounts in said["analysts"].items()}
+        return cls(charge_from(*said["dataset"]), analysts, said["caps"])
+
+    def to_json(self) -> str:
+        """One line of text."""
+        analysts: JSON = {analyst: charge_text(charge) for analyst, charge in self._analysts.items()}
+        return canonical({"dataset": charge_text(self._dataset), "analysts": analysts, "caps": self._caps})
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        event = entry.event
+        if event.kind is Kind.CAP and event.analyst is not None:
+            self._caps[event.analyst] = event.question.parameters["cap"]
+        if event.charge is None:
+            return
+        if event.kind is Kind.RELEASE:
+            self._dataset = _added(self._dataset, event)
+        if event.analyst is not None and event.kind in (Kind.RELEASE, Kind.REPEAT):
+            self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
+
+    def compare(self, row: StoredRow, analysts: Sequence[StoredRow]) -> None:
+        """Refuse accounts that are not these sums, under these caps, or whose integers are others than their amounts.
+
+        Raises:
+            LedgerError: names the account.
+        """
+        name, limit = row["name"], loss_from(row["limit_loss"])
+        if self._dataset != spent_of(row) or _units(row, "spent") != spent_units(limit, self._dataset):
+            raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
+        if _units(row, "limit") != limit_units(limit):
+            raise LedgerError(f"the limit of {name!r} is not the one that its journal began with", culprit=name)
+        for each in analysts:
+            analyst, account = each["name"], account_of(each)
+            spent = self._analysts.get(analyst, NOTHING)
+            if account.spent != spent or _units(each, "spent") != spent_units(limit, spent):
+                raise LedgerError(f"the account of analyst {analyst!r} is not the sum of the journal", culprit=analyst)
+            most = (None, None) if account.limit is None else limit_units(account.limit)
+            if each["cap_loss"] != self._caps.get(analyst) or _units(each, "cap") != most:
+                raise LedgerError(f"the cap of analyst {analyst!r} is not the last of the journal", culprit=analyst)
+        held = {each["name"] for each in analysts}
+        capped = {analyst for analyst, cap in self._caps.items() if cap is not None}
+        if missing := sorted((self._analysts.keys() | capped) - held):
+            raise LedgerError(f"the journal names analysts without an account: {missing}", culprit=missing)
+
+
+def _units(row: StoredRow, what: str) -> tuple[object, object]:
+    """The integers by which the database itself checks an account."""
+    return row[f"{what}_units"], row[f"{what}_delta_units"]
+
+
+def _added(spent: Charge, event: Event) -> Charge:
+    """The sum of an account after a charge, as the account was added up when the charge was entered."""
+    assert event.charge is not None
+    return spent + event.charge if event.counted is None else counted(spent) + event.counted
+
+
+def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpoint | None = None) -> Checkpoint:
+    """Check the journal, all of it or what follows a checkpoint, and that accounts are what it comes to.
+
+    Args:
+        driver: in a transaction that reads.
+        name: of the dataset.
+        kept: a hash that was the head earlier, which the journal then still goes through; of a whole check only.
+        since: where the journal was found whole; what stands before it is not read.
+
+    Raises:
+        LedgerError: names the first entry that is missing, was changed, or does not follow the one before;
+            or says which account does not agree with the journal, or that it lacks what it had.
+    """
+    row = dataset_row(driver, name)
+    if row is None:
+        raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
+    unit = None if row["unit"] is None else unit_from(row["unit"])
+    found = _beginning(driver, row, unit) if since is None else since
+    passed = kept in (None, found.head)
+    for entry in _checked(driver, name, found):
+        found.number, found.head = entry.number, entry.hash
+        passed = passed or entry.hash == kept
+        found.sums.add(entry)
+        if entry.event.fixes_unit and (found.unit_is_fixed or entry.unit != unit):
+            raise LedgerError(
+                f"the journal of {name!r} is broken at entry {entry.number}: its unit", culprit=entry.number
+            )
+        found.unit_is_fixed = found.unit_is_fixed or entry.event.fixes_unit
+    if (found.number, found.head) != (row["entries"], row["head"]):
+        raise LedgerError(
+            f"the journal of {name!r} is broken after entry {found.number}: entries are missing", culprit=found.number
+        )
+    if found.unit_is_fixed != (unit is not None):
+        raise LedgerError(f"the unit of {name!r} is not the one of its journal", culprit=name)
+    found.sums.compare(row, analyst_rows(driver, name))
+    if not passed:
+        raise LedgerError(
+            f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
+            "or was written anew, so that released answers and their charges are missing",
+            culprit=kept,
+        )
+    if since is None:
+        found.checked = datetime.now(UTC).isoformat()
+    return found
+
+
+def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
+    """Where the journal of a dataset was found whole before; None where nobody has looked, or nothing can be read."""
+    row = driver.record("SELECT * FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
+    if row is None:
+        return None
+    with suppress(ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
+        sums = _Sums.from_json(row["sums"])
+        return Checkpoint(row["number"], row["hash"], bool(row["unit_is_fixed"]), sums, row["checked"])
+    return None
+
+
+def keep(driver: Driver, name: str, found: Checkpoint) -> None:
+    """Write a checkpoint down, in a transaction that writes, in the place of an earlier one."""
+    driver.run("DELETE FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
+    row = {"dataset": name, "number": found.number, "hash": found.head, "unit_is_fixed": int(found.unit_is_fixed)}
+    driver.insert("ledger_checkpoint", [{**row, "sums": found.sums.to_json(), "checked": found.checked}])
+
+
+def hashes(driver: Driver, name: str, wanted: Collection[str]) -> set[str]:
+    """Those of some hashes that entries of a journal have, or its beginning has."""
+    row = dataset_row(driver, name)
+    assert row is not None
+    query = "SELECT 1 FROM ledger_entry WHERE dataset = :dataset AND hash = :hash"
+    held = {each for each in wanted if driver.rows(query, {"dataset": name, "hash": each})}
+    unit = None if row["unit"] is None else unit_from(row["unit"])
+    return held | {_beginning(driver, row, unit).head}
+
+
+def _beginning(driver: Driver, row: StoredRow, unit: Unit | None) -> Checkpoint:
+    """What the first entry is bound to, and whether the dataset was founded with its unit."""
+    first = stored(driver, row["name"], after=0, most=1)
+    bound = first[0]["previous"] if first else row["head"]
+    founded = genesis(row["name"], row["limit_loss"], row["opened"], unit)
+    if unit is not None and bound == founded:
+        return Checkpoint(0, founded, unit_is_fixed=True, sums=_Sums())
+    unbound = genesis(row["name"], row["limit_loss"], row["opened"], None)
+    return Checkpoint(0, unbound, unit_is_fixed=False, sums=_Sums())
+
+
+def _checked(driver: Driver, name: str, begun: Checkpoint) -> Iterator[Entry]:
+    number, head = begun.number, begun.head
+    while page := stored(driver, name, after=number):
+        for row in page:
+            number += 1
+            entry = _readable(row)
+            if (
+                entry is None
+                or entry.number != number
+                or entry.previous != head
+                or entry.hash != entry_hash(head, number, entry.time, entry.event)
+                or (row["key"], row["family"], row["method"]) != (entry.event.key, entry.family, entry.method)
+            ):
+                raise LedgerError(f"the journal of {name!r} is broken at entry {number}", culprit=number)
+            head = entry.hash
+            yield entry
+
+
+def _readable(row: StoredRow) -> Entry | None:
+    try:
+        return entry_from(row)
+    except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
+        return None
+
+
+def back_up(url: str, copy: Path) -> dict[str, str]:
+    """Copy a ledger by SQLite's own means, which take in what its write-ahead log holds.
+
+    Returns:
+        The last hash of each dataset in the copy.
+
+    Raises:
+        InputError: the copy exists already, or the ledger is not in SQLite.
+        LedgerError: there is no ledger, or it is not whole.
+    """
+    with closing(Store(url)) as store:
+        if store.file is None:
+            raise InputError(
+                "a ledger in PostgreSQL is copied by PostgreSQL's own means, such as pg_dump",
+                culprit=url,
+            )
+        store.prepare(create=False)
+        _refuse_existing(copy)
+        _copy(store.file, copy)
+    try:
+        return heads(copy)
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+
+
+def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
+    """Put a copy in the place of a ledger that is gone.
+
+    Args:
+        copy: what :func:`back_up` made.
+        url: where the ledger was; nothing may lie there.
+        kept: hashes that the copy's journals must go through, each one of them.
+
+    Returns:
+        The last hash of each dataset.
+
+    Raises:
+        InputError: there is a file at the address, or it is not in SQLite.
+        LedgerError: the copy is not a whole ledger, or lacks a hash that was kept.
+    """
+    if not copy.is_file():
+        raise InputError(f"there is no copy {copy}", culprit=copy)
+    with closing(Store(url)) as store:
+        if store.file is None:
+            raise InputError("a ledger in PostgreSQL is restored by the means of PostgreSQL", culprit=url)
+        for suffix in ("", "-wal", "-journal"):
+            _refuse_existing(store.file.with_name(store.file.name + suffix))
+        found = heads(copy, kept=kept)
+        _copy(copy, store.file)
+    return found
+
+
+def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
+    """Verify every journal of a file, and that each hash that was kept is in one of them.
+
+    Raises:
+        LedgerError: one is broken, or no journal goes through a hash.
+    """
+    missing = set(kept)
+    with closing(Store(f"sqlite:///{file}")) as store:
+        store.prepare(create=False)
+        with store.reading() as driver:
+            found = {name: verify(driver, name).head for name in datasets(driver)}
+            for name in found:
+                missing -= hashes(driver, name, missing)
+    if missing:
+        raise LedgerError(
+            f"no journal in {file} goes through the hash {min(missing)}: the copy is older, or of another ledger",
+            culprit=file,
+        )
+    return found
+
+
+def _refuse_existing(file: Path) -> None:
+    if file.exists():
+        raise InputError(f"{file} exists; move it away, or name another file", culprit=file)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy page by page into a file beside the target, make it durable, and give it the name in one step."""
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as origin,
+            closing(sqlite3.connect(draft)) as made,
+        ):
+            origin.backup(made)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        os.link(draft, target)  # unlike a rename, this refuses to replace a file that came meanwhile
+    except FileExistsError:
+        raise InputError(f"{target} exists; move it away, or name another file", culprit=target) from None
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerError(
+            f"{source} cannot be copied to {target}; check the disk and the folder", culprit=target
+        ) from error
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
