@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -166,3 +167,16 @@ def test_a_unit_without_bounds_by_groups_keeps_the_rows_that_it_always_kept(adap
     found = reveal(adapter.open(people(rows), tmp_path).encode(domain).marginals([domain.names])[0])
     assert found.sum() == sum(kept.values())
     assert {*np.flatnonzero(found)} == {int(np.ravel_multi_index(codes, domain.shape)) for codes in kept}
+
+
+def test_the_whole_table_under_bounds_by_groups_has_the_rows_that_the_domain_drops(adapter, rows, tmp_path) -> None:
+    every = people(rows)
+    attributes = (replace(DAY, nullable=False), WORD, FLAG)
+    domain = Domain(attributes, unit=Unit("person", rows=9, per=BOUNDS["several"]), hierarchies=(LETTERS,))
+    encoded = adapter.open(every, tmp_path).encode(domain)
+    owned = sum(row["person"] is not None for row in every)
+    kept, cut = reveal(encoded.marginals([()])[0])[0], reveal(encoded.dropped(10**6))[0]
+    missing = sum(row["person"] is not None and row["day"] is None for row in every)
+    assert kept + cut + missing == owned
+    assert reveal(encoded.whole()) == kept + missing
+    assert reveal(encoded.unbounded()) == len(every)

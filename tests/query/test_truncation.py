@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.query.conftest import DOMAIN
 
-from sfumato.domain import Categorical, Domain, Unit, Unknown
+from sfumato.domain import Categorical, Domain, GroupBound, Unit, Unknown
 from sfumato.engine.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
@@ -118,3 +118,32 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(
     assert drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
     assert not drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
     assert any("outweigh" in remark for remark in sql(simulated, "SELECT COUNT(*) FROM t", loss=tiny).remarks)
+
+
+def test_bounds_by_groups_are_said_and_what_they_leave_out_is_counted(table) -> None:
+    domain = Domain(DOMAIN.attributes, unit=Unit("id", rows=2, per=(GroupBound(("sex",), rows=1),)))
+    bounded = open_table(table).encode(domain)
+    answer = ask(SimulatedVault(bounded, seed=1), replace(count(), truncation=5), loss=MUCH)
+    every = open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=2)))
+    unbounded = ask(SimulatedVault(every, seed=1), count(), loss=MUCH)
+    assert (
+        "intervals are of the bounded table: at most 2 rows of one id, at most 1 in one sex, the rest is left out, "
+        "and so are rows without id"
+    ) in answer.remarks
+    assert answer.truncation is not None
+    cut_away = unbounded.value.estimate - answer.value.estimate
+    assert answer.truncation.rows.estimate == cut_away > 100
+    assert answer.truncation.units.estimate == cut_away, "a unit of two rows of one sex loses one"
+    fit = dropped_rows(open_table(table), domain)
+    assert fit is not None
+    assert fit.dropped == cut_away
+
+
+def test_a_table_by_groups_takes_less_noise_under_a_bound_by_them() -> None:
+    loose = Domain(DOMAIN.attributes, unit=Unit("id", rows=40))
+    tight = Domain(DOMAIN.attributes, unit=Unit("id", rows=40, per=(GroupBound(("sex",), rows=5),)))
+    asked = Query((Count(),), by=("sex",))
+    (before,), (after,) = (
+        accuracy(domain, asked, Epsilon(1), confidence=Fraction(95, 100)) for domain in (loose, tight)
+    )
+    assert before.half_width == 2 * after.half_width, "of four cells at most five rows each"

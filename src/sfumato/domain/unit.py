@@ -96,9 +96,9 @@ class Unit:
         return Unit()
 
     @property
-    def bounds(self) -> str:
-        """The bounds in words, as they stand in parentheses."""
-        return "; ".join([f"at most {self.rows}", *map(str, self.per)])
+    def by_groups(self) -> str:
+        """The bounds by groups in words, as they stand behind that on all rows; nothing where there are none."""
+        return "".join(f", {bound}" for bound in self.per)
 
     def describe(self) -> str | dict[str, Any]:
         """What a document says of it."""
@@ -110,4 +110,4 @@ class Unit:
     def __str__(self) -> str:
         if self.column is None:
             return "adding or removing one row"
-        return f"adding or removing all rows of one {self.column} ({self.bounds})"
+        return f"adding or removing all rows of one {self.column} (at most {self.rows}{self.by_groups})"

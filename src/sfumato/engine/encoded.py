@@ -31,6 +31,7 @@ _Words = NDArray[np.uint64]
 
 _LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one a 64-bit lane
 _WORD = 1 << 63
+_EVERY_ROW = 1 << 40  # more rows than any unit has
 _AT_ONCE = 1 << 14  # rows mixed at a time: what is mixed stays in the fast caches
 
 
@@ -341,7 +342,11 @@ class EncodedRows:
 
     def whole(self) -> Exact[int]:
         """Number of rows before the domain drops any."""
-        return self._rows(self.domain.unit)
+        unit = self.domain.unit
+        if not unit.per:
+            return self._rows(unit)
+        owned = self._rows(Unit(unit.column, rows=_EVERY_ROW))  # what a bound by groups takes is known of encoded rows
+        return Exact(reveal(owned) - int(reveal(self.dropped(_EVERY_ROW))[0]))
 
     def unbounded(self) -> Exact[int]:
         """Number of all rows."""

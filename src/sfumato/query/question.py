@@ -149,7 +149,7 @@ class Query:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif unit.column is not None:
             said.append(
-                f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}, the rest is left out, "
+                f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}{unit.by_groups}, the rest is left out, "
                 f"and so are rows without {unit.column}"
             )
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]

@@ -38,6 +38,7 @@ from sfumato.query.direct_estimate import Term, View, estimate, term_weights
 from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
 from sfumato.query.three_valued import describe_condition
+from sfumato.vault.reach import reach_of
 
 _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
 _PAIR = 2
@@ -297,7 +298,7 @@ def _price(
     half = _PART * largest if half_width is None else half_width
     if not half > 0:
         return ()
-    moved = domain.unit.rows * (width / below if term.ratio else float(most))
+    moved = reach_of(domain).rows * (width / below if term.ratio else float(most))
     deviations = NormalDist().inv_cdf(float(1 + certainty.confidence) / 2)
     about = "about " if term.ratio else ""
     rho = deviations**2 * moved**2 / (2 * half**2)

@@ -64,6 +64,7 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance
+from sfumato.vault.reach import reach_of
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
 
@@ -116,7 +117,7 @@ def adapt(
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, mechanisms.domain.unit.rows)
+    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
     random = generator()
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.earlier else ()
@@ -205,7 +206,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Margin
     What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
     noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
-    division = Division(loss.divisible, domain.unit.rows)
+    division = Division(loss.divisible, reach_of(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
     cliques = wanted(workload, domain)
     if max(map(len, cliques)) > most:
@@ -307,7 +308,7 @@ def anneal(
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, mechanisms.domain.unit.rows)
+    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise

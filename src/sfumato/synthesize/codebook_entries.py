@@ -60,7 +60,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
         guarantee=Guarantee(
             text=release.guarantee,
             neighbours=str(unit),
-            unit="one row" if unit.column is None else f"at most {unit.rows} rows of one {unit.column}",
+            unit="one row" if unit.column is None else f"at most {unit.rows} rows of one {unit.column}{unit.by_groups}",
             loss={name: str(value) for name, value in loss.items() if value is not None},
         ),
         considered=tuple(map(str, provenance.get("chosen_among", ()))),

@@ -33,7 +33,7 @@ from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Marginal, Measurement, check_size
-from sfumato.vault.reach import Groups
+from sfumato.vault.reach import Groups, reach_of
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
@@ -163,7 +163,7 @@ def begin(
         crowded: standard deviations of its noise that the count of neighbours in one group may reach.
     """
     domain = mechanisms.domain
-    division = Division(allowance.whole, domain.unit.rows)
+    division = Division(allowance.whole, reach_of(domain).rows)
     count = _count(mechanisms, allowance, total)
     counted = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))

@@ -29,6 +29,7 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Distance
+from sfumato.vault.reach import reach_of
 from sfumato.vault.scores import MarginalErrors
 
 THIRD = Fraction(1, 3)
@@ -92,7 +93,7 @@ def span(
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, mechanisms.domain.unit.rows)
+    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
     rest = 1 - count_share(total)
     state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros, crowded=UNBOUNDED)
     edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)

@@ -171,7 +171,9 @@ class AnonymizationRequest:
         """What is promised instead of differential privacy."""
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
-        people = "" if unit.column is None else f", where one {unit.column} may have up to {unit.rows} rows"
+        people = (
+            "" if unit.column is None else f", where one {unit.column} may have up to {unit.rows} rows{unit.by_groups}"
+        )
         # only full-domain searches are held to a limit; how many rows are suppressed is said with the rows
         limited = self.method in ("optimal", "samarati")
         limit = f"; at most a share {self.suppression} of the rows is suppressed" if limited else ""

@@ -142,7 +142,8 @@ def check(
             value["truncation"] = asdict(cut)
             share = cut.dropped / max(cut.rows, 1)
             text += (
-                f"\n\nThe bound of {counted(domain.unit.rows, 'row')} of one {domain.unit.column} leaves out "
+                f"\n\nThe bound of {counted(domain.unit.rows, 'row')} of one {domain.unit.column}"
+                f"{domain.unit.by_groups}{',' if domain.unit.per else ''} leaves out "
                 f"{cut.dropped:,} of {counted(cut.rows, 'row')} ({share:.1%}), of {counted(cut.units, 'unit')}. "
                 "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
                 "takes more noise."
