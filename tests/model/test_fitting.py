@@ -139,3 +139,24 @@ def test_a_fit_stops_where_its_last_ten_steps_gained_too_little():
     assert not Patience().exhausted(falling)
     assert Patience(tolerance=0.2).exhausted(falling)
     assert not Patience(tolerance=0.2).exhausted(falling[:10])
+
+
+def test_a_weighted_sum_tilts_a_distribution_as_far_as_it_says():
+    """A maximum-entropy distribution under one weighted sum is an exponential tilt, solved for by hand."""
+    weights, counts = np.array([-1.0, 0.0, 0.5, 1.0]), np.array([[-30.0], [0.0], [45.0]])
+    sums = Observation(("a", "c"), counts, 1e-4, weights=weights)
+    known = [Observation(("a",), np.full(3, 100.0), 1e-4), sums]
+    fitted = fit(known, GraphicalModel.uniform(SIZES, [("a",), ("c",)], 300.0), LONG)
+    cells = fitted.expected(("a", "c"))
+    assert cells @ weights == pytest.approx(counts[:, 0], abs=0.05)
+    assert cells.sum(axis=1) == pytest.approx(np.full(3, 100.0), abs=0.05)
+    slopes = np.diff(np.log(cells), axis=1) / np.diff(weights)
+    assert slopes == pytest.approx(np.broadcast_to(slopes[:, :1], slopes.shape), abs=0.02)
+    assert slopes[0, 0] < -0.3 < 0.3 < slopes[2, 0]
+
+
+def test_a_weighted_sum_over_runs_is_fitted_as_near_as_its_noise():
+    runs = Runs(((0, 2), (0, 1, 2, 3)), (3, 4))
+    sums = Observation(("a", "c"), np.array([[40.0], [-20.0]]), 25.0, runs, np.array([-1.0, 0.0, 0.5, 1.0]))
+    fitted = fit([sums], GraphicalModel.uniform(SIZES, [("a", "c")], 300.0), LONG)
+    assert loss([sums], fitted) < 1e-6

@@ -32,7 +32,7 @@ class Unknown(StrEnum):
 
 
 class Role(StrEnum):
-    """What an attribute is there for: its marginals with every other attribute are measured first."""
+    """What an attribute is there for, which says what synthesis measures of it with every other attribute."""
 
     TARGET = "target"  # what is to be predicted from the others
     WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold

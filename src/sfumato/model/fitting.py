@@ -32,13 +32,15 @@ _SUFFICIENT = 0.1  # share of the linear decrease that a step must reach
 class Observation:
     """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number).
 
-    With ``runs`` the counts are of runs of neighbouring cells of the model.
+    With ``runs`` the counts are of runs of neighbouring cells of the model.  With ``weights``, a number for each cell
+    of the last attribute, they are weighted sums over that attribute, whose axis has length one.
     """
 
     attributes: tuple[str, ...]
     counts: FloatArray
     variance: FloatArray | float
     runs: Runs | None = None
+    weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
@@ -46,14 +48,40 @@ class Observation:
 
     def of(self, table: FloatArray) -> FloatArray:
         """What a table over the cells of the model says of the cells observed."""
-        return table if self.runs is None else self.runs.sum(table)
+        joined = table if self.runs is None else self.runs.sum(table)
+        return joined if self.weights is None else (joined @ self.weights)[..., None]
 
     def over_cells(self, table: FloatArray) -> FloatArray:
         """A table over the cells observed as one over the cells of the model."""
         return table if self.runs is None else self.runs.spread(table)
 
+    def gradient(self, table: FloatArray, expected: FloatArray) -> FloatArray:
+        """The mirror descent step, of the cells of the model or runs of them: the gradient by expected counts."""
+        del table
+        slope: FloatArray = (expected - self.counts) / self.variance
+        return slope if self.weights is None else slope * self.weights
 
-_Direction: TypeAlias = Callable[[FloatArray, Observation], FloatArray]
+    def relative(self, table: FloatArray, expected: FloatArray) -> FloatArray:
+        """The gradient divided by what a cell holds plus its noise, centred so that it leaves the total alone.
+
+        Of weighted sums: by the spread of the weights over the people of ``table`` plus the noise, centred so that the
+        sums over the last attribute are left alone.
+        """
+        residual = expected - self.counts
+        if self.weights is None:
+            scale = expected + np.sqrt(self.variance)
+            share = expected / scale
+            centred: FloatArray = (residual - (share * residual).sum() / share.sum()) / scale
+            return centred
+        held = table if self.runs is None else self.runs.sum(table)
+        people = np.maximum(held.sum(axis=-1, keepdims=True), 1e-300)
+        mean = (held @ self.weights)[..., None] / people
+        spread = (held @ self.weights**2)[..., None] - people * mean**2
+        moved: FloatArray = residual / (np.maximum(spread, 0.0) + self.variance) * (self.weights - mean)
+        return moved
+
+
+_Direction: TypeAlias = Callable[[Observation, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -93,7 +121,10 @@ def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Pa
         raise InfeasibleError("no combination of cells is possible under these structural zeros")
     state = problem.evaluate(model.factors, beliefs)
     history = [state.loss]
-    for direction, first in ((_relative, _FIRST_RELATIVE), (_plain, 1.0 / max(problem.curvature, 1e-300))):
+    for direction, first in (
+        (Observation.relative, _FIRST_RELATIVE),
+        (Observation.gradient, 1.0 / max(problem.curvature, 1e-300)),
+    ):
         step = first
         while len(history) <= patience.iterations and not patience.exhausted(history):
             found = problem.search(state, direction, step, smallest=first * _SMALLEST)
@@ -112,9 +143,10 @@ def loss(observations: Sequence[Observation], model: GraphicalModel) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Potentials, and what they amount to: expected counts of the observed marginals, and the loss."""
+    """Potentials, and what they amount to: tables that hold what is observed, what they say of it, and the loss."""
 
     factors: tuple[Factor, ...]
+    tables: tuple[FloatArray, ...]
     expected: tuple[FloatArray, ...]
     loss: float
 
@@ -130,22 +162,24 @@ class _Problem:
             self._held[_holder(model, observation)].append(index)
         keys = [frozenset(factor.attributes) for factor in model.factors]
         self._places = [keys.index(frozenset(observation.attributes)) for observation in observations]
-        self.curvature = model.total * max((1 / np.min(o.variance) for o in observations), default=0.0)
+        self.curvature = model.total * max((_steepest(o) for o in observations), default=0.0)
 
     def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[FloatArray]) -> _State:
         found: dict[int, FloatArray] = {}
         for clique, belief, held in zip(self._model.tree.cliques, beliefs, self._held, strict=True):
             targets = [self._observations[index].attributes for index in held]
             found.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
-        expected = tuple(self._model.total * o.of(found[index]) for index, o in enumerate(self._observations))
+        tables = tuple(self._model.total * found[index] for index in range(len(self._observations)))
+        expected = tuple(o.of(table) for table, o in zip(tables, self._observations, strict=True))
         squares = (float(((e - o.counts) ** 2 / o.variance).sum()) / 2 for e, o in self._pairs(expected))
-        return _State(factors, expected, sum(squares))
+        return _State(factors, tables, expected, sum(squares))
 
     def search(
         self, state: _State, direction: _Direction, step: float, *, smallest: float
     ) -> tuple[_State, float] | None:
         """The state after the first step, halving, that decreases the loss enough, and the next step to try."""
-        moves = [direction(expected, observation) for expected, observation in self._pairs(state.expected)]
+        of = zip(self._observations, state.tables, state.expected, strict=True)
+        moves = [direction(observation, table, expected) for observation, table, expected in of]
         while step > smallest:
             factors = self._moved(state.factors, moves, step)
             beliefs = calibrate(self._model.tree, factors, self._model.sizes)
@@ -172,18 +206,10 @@ class _Problem:
         return tuple(moved)
 
 
-def _plain(expected: FloatArray, observation: Observation) -> FloatArray:
-    """The gradient of the loss with respect to expected counts: the mirror descent step."""
-    return (expected - observation.counts) / observation.variance
-
-
-def _relative(expected: FloatArray, observation: Observation) -> FloatArray:
-    """The gradient divided by what a cell holds plus its noise, centred so that it leaves the total alone."""
-    residual = expected - observation.counts
-    scale = expected + np.sqrt(observation.variance)
-    share = expected / scale
-    centred: FloatArray = (residual - (share * residual).sum() / share.sum()) / scale
-    return centred
+def _steepest(observation: Observation) -> float:
+    """The largest second derivative of its loss by the expected count of a cell."""
+    most = 1.0 if observation.weights is None else float(np.max(observation.weights**2))
+    return most / float(np.min(observation.variance))
 
 
 def _holder(model: GraphicalModel, observation: Observation) -> int:

@@ -7,6 +7,7 @@ beside the model that was fitted to them costs nothing.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -25,7 +26,7 @@ CodeGroups: TypeAlias = tuple[int, ...] | None
 
 _VERSION = 1
 _LARGEST = 1 << 62
-_KEY, _DISTANCES = "noisy tables", "noisy distances"
+_KEY, _DISTANCES, _TOTALS = "noisy tables", "noisy distances", "noisy totals"
 
 
 class Cells(Protocol):
@@ -104,6 +105,82 @@ class NoisyDistance:
             raise SizeError("a noisy distance of the release is no whole number")
         if type(self.beside) not in (int, float) or not 0 <= self.beside < _LARGEST or type(self.rows) is not str:
             raise SizeError("a noisy distance of the release is of rows that no file has")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyTotals:
+    """Totals of a weight of the rows, by groups of an attribute, plus independent noise.
+
+    A row counts ``grid (2 min(weight, limit) / limit - 1)``: half the limit beside which it is taken is to be added for
+    each row of the group.
+
+    Attributes:
+        weight: the attribute that is added up.
+        attribute: by which.
+        groups: of its codes.
+        values: int64, shape ``(groups,)``.
+        noise: on each.
+        limit: at which weights are cut.
+        grid: steps of half the limit.
+    """
+
+    weight: str
+    attribute: str
+    groups: CodeGroups
+    values: NDArray[np.int64]
+    noise: CountNoise
+    limit: float
+    grid: int
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a total, in the unit of the weight."""
+        return math.sqrt(self.noise.variance) * self.limit / (2 * self.grid)
+
+
+def totals_payload(totals: Sequence[NoisyTotals]) -> dict[str, Any]:
+    """Noisy totals as JSON values, nothing where there are none; :func:`restore_totals` reads them back."""
+    listed = [
+        {
+            "weight": found.weight,
+            "attribute": found.attribute,
+            "groups": None if found.groups is None else list(found.groups),
+            "values": found.values.tolist(),
+            "noise": _noise_json(found.noise),
+            "limit": found.limit,
+            "grid": found.grid,
+        }
+        for found in totals
+    ]
+    return {_TOTALS: listed} if listed else {}
+
+
+def restore_totals(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTotals, ...]:
+    """The totals of a stored payload.
+
+    Raises:
+        SizeError: they are not by groups of an attribute of the domain.
+    """
+    return tuple(_restored_totals(domain, listed) for listed in payload.get(_TOTALS, ()))
+
+
+def _restored_totals(domain: Domain, listed: Mapping[str, Any]) -> NoisyTotals:
+    groups = None if listed["groups"] is None else tuple(map(int, listed["groups"]))
+    codes = domain[listed["attribute"]].size
+    size = codes if groups is None else _number_of_groups(groups, codes)
+    values = np.array(listed["values"], dtype=np.int64)
+    sound = listed["limit"] > 0 and listed["grid"] > 0 and listed["weight"] in domain
+    if values.shape != (size,) or not sound:
+        raise SizeError("noisy totals of the release are not by groups of an attribute")
+    return NoisyTotals(
+        weight=listed["weight"],
+        attribute=listed["attribute"],
+        groups=groups,
+        values=values,
+        noise=_noise(listed["noise"]),
+        limit=float(listed["limit"]),
+        grid=int(listed["grid"]),
+    )
 
 
 def digest_of(counts: NDArray[np.int64]) -> str:

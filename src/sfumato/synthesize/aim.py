@@ -24,12 +24,12 @@ from itertools import combinations
 
 import numpy as np
 
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Role
 from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, Room, Triangulation
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize import cell_positions, pair_bounds, row_count
+from sfumato.synthesize import cell_positions, pair_bounds, row_count, weighted_totals
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import (
@@ -49,7 +49,6 @@ from sfumato.synthesize.marginal_selection import (
     comparable,
     confirm,
     drawn,
-    first,
     grow,
     learn,
     offered,
@@ -126,6 +125,8 @@ def adapt(
     known = reusable(mechanisms.domain, state, stored, loss)
     early = known.early(state, limits.cells)
     state = state.recall(early)
+    if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
+        state = weighted_totals.learn(mechanisms, state, weight, division, allowance)
     cliques = wanted(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
     taken: dict[Clique, Taken] = {}
@@ -248,7 +249,7 @@ def _candidates(
     measured = {table.attributes for table in state.measured}
     found: dict[Clique, float] = {}
     for size in range(2, ways + 1):
-        weights = first(relevant(cliques, size), mechanisms.domain)
+        weights = relevant(cliques, size)
         fresh = [clique for clique in weights if clique not in measured]
         small = affordable(fresh, mechanisms.domain, state, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))

@@ -68,7 +68,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
         measured=tables,
         pairs=pairs,
         pairs_left_out=left_out,
-        good_for=tuple(_good_for(columns, pairs, model.total)),
+        good_for=(*_totals(model), *_good_for(columns, pairs, model.total)),
         not_for=(*_not_for(columns, pairs, tables), *_not_of_the_table(model.domain, provenance)),
     )
 
@@ -268,6 +268,16 @@ def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: 
             f"95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
         )
     yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
+
+
+def _totals(model: Model) -> Iterator[str]:
+    if isinstance(model, Graphical) and model.totals:
+        first, worst = model.totals[0], max(total.deviation for total in model.totals)
+        yield (
+            f"Totals of {first.weight} by single columns: those by {listed(total.attribute for total in model.totals)} "
+            f"were measured by themselves, with weights cut at {first.limit:.6g}, and noise of a standard deviation of "
+            f"{worst:,.0f} at most, beside that of the number of rows."
+        )
 
 
 def _not_for(

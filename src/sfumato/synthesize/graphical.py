@@ -16,10 +16,13 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.noisy_table import (
     NoisyDistance,
     NoisyTable,
+    NoisyTotals,
     distances_payload,
     restore_distances,
     restore_tables,
+    restore_totals,
     tables_payload,
+    totals_payload,
 )
 from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.synthesize.cell_positions import Position
@@ -49,7 +52,8 @@ class Graphical:
 
     Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.  ``tables`` are
     these measurements, none in a release of a version that did not keep them.  ``reused`` are journal entries whose
-    marginals were used as well.  ``distances`` are of pairs, from the table, where they were asked for.
+    marginals were used as well.  ``distances`` are of pairs, from the table, where they were asked for, and ``totals``
+    those of the weight of the rows.
     """
 
     domain: Domain
@@ -60,6 +64,7 @@ class Graphical:
     positions: Mapping[str, Position] = field(default_factory=dict)
     reused: tuple[int, ...] = ()
     distances: tuple[NoisyDistance, ...] = ()
+    totals: tuple[NoisyTotals, ...] = ()
 
     @property
     def total(self) -> int:
@@ -127,7 +132,13 @@ class Graphical:
                 log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
         return replace(
-            self, coarsenings=coarsenings, model=self.model.given(log_shares), measured=(), tables=(), distances=()
+            self,
+            coarsenings=coarsenings,
+            model=self.model.given(log_shares),
+            measured=(),
+            tables=(),
+            distances=(),
+            totals=(),
         )
 
     def payload(self) -> dict[str, Any]:
@@ -146,6 +157,7 @@ class Graphical:
             }
             | tables_payload(self.tables)
             | distances_payload(self.distances)
+            | totals_payload(self.totals)
             | ({REUSED: list(self.reused)} if self.reused else {})
         )
 
@@ -179,6 +191,7 @@ class Graphical:
             positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
             reused=tuple(payload.get(REUSED, ())),
             distances=restore_distances(domain, payload),
+            totals=restore_totals(domain, payload),
         )
 
 

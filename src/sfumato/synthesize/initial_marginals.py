@@ -21,7 +21,7 @@ from sfumato.model.falling_tail import with_falling_tails
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyTable, NoisyTotals
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import cell_positions
@@ -49,7 +49,8 @@ class FittedState:
     """What is known so far: groups of codes, noisy tables over them, and the model fitted to these.
 
     ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
-    it was measured.  ``before`` is what the model said of a marginal of several attributes before it was known.
+    it was measured.  ``before`` is what the model said of a marginal of several attributes before it was known;
+    ``totals`` are those of the weight of the rows.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -59,6 +60,7 @@ class FittedState:
     tables: tuple[NoisyTable, ...]
     positions: Mapping[str, Position]
     before: Mapping[Clique, FloatArray] = field(default_factory=dict)
+    totals: tuple[NoisyTotals, ...] = ()
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -112,7 +114,8 @@ class FittedState:
 
     def _expected_before(self, found: Sequence[Observation]) -> dict[Clique, FloatArray]:
         """Of each marginal of several attributes what the model said of it before it was known, over its cells."""
-        new = {o.attributes for o in found if len(o.attributes) > 1 and o.attributes not in self.before}
+        tables = {o.attributes for o in found if len(o.attributes) > 1 and o.weights is None}
+        new = tables - set(self.before)
         return {**self.before, **{clique: self._foreseen(clique) for clique in new}}
 
     def _foreseen(self, clique: Clique) -> FloatArray:
@@ -123,15 +126,16 @@ class FittedState:
         return product
 
     def _with(self, found: Iterable[Observation]) -> tuple[Observation, ...]:
-        observations = {(observation.attributes, observation.runs): observation for observation in self.observations}
+        observations = {_place(observation): observation for observation in self.observations}
         for new in found:
-            old = observations.get((new.attributes, new.runs))
-            observations[new.attributes, new.runs] = new if old is None else pooled(old, new)
+            old = observations.get(_place(new))
+            observations[_place(new)] = new if old is None else pooled(old, new)
         return tuple(observations.values())
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
-        return Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
+        model = Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
+        return replace(model, totals=self.totals)
 
     def _observe(self, measurement: Measurement, runs: Runs | None) -> Observation:
         names = _attributes(measurement)
@@ -311,16 +315,21 @@ def _attributes(measurement: Measurement) -> tuple[str, ...]:
     return measurement.question.attributes
 
 
+def _place(observation: Observation) -> tuple[Clique, Runs | None, bool]:
+    """What makes two observations ones of the same cells."""
+    return observation.attributes, observation.runs, observation.weights is not None
+
+
 def pooled(one: Observation, other: Observation) -> Observation:
     """Two observations of one marginal as one, weighted by inverse variance."""
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)
-    return Observation(one.attributes, counts, variance, one.runs)
+    return replace(one, counts=counts, variance=variance)
 
 
 def _likely(observation: Observation, before: Mapping[Clique, FloatArray]) -> Observation:
     """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
-    if len(observation.attributes) < 2:  # noqa: PLR2004
+    if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
         return observation
     expected = observation.of(before[observation.attributes])
     counts = drawn_counts(observation.counts, expected, np.sqrt(observation.variance))

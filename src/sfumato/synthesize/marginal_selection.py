@@ -30,14 +30,13 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
 from sfumato.synthesize.initial_marginals import FittedState
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Distance, Marginal, Measurement
+from sfumato.vault.questions import Distance, Marginal, Measurement, Weighted
 from sfumato.workload.counting_queries import Marginals
 
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _LEAST_AGAIN = 1e-4  # of a round's share: less is not worth a question
-_FIRST = 10.0  # times that a marginal with the weight of the rows counts
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
 HELD = 2.0
@@ -47,7 +46,7 @@ SPARSE = 0.4
 """Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
 measured again group by group."""
 
-_Asked = TypeVar("_Asked", Distance, Marginal)
+_Asked = TypeVar("_Asked", Distance, Marginal, Weighted)
 
 
 @dataclass(frozen=True)
@@ -159,12 +158,6 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     return {part: sum(counts[name] for name in part) for part in found}
 
 
-def first(weights: Mapping[Clique, float], domain: Domain) -> dict[Clique, float]:
-    """The weights of marginals, those that hold the weight of the rows counted several times."""
-    name = domain.in_role(Role.WEIGHT)
-    return {clique: weight * (_FIRST if name in clique else 1) for clique, weight in weights.items()}
-
-
 def affordable(candidates: Sequence[Clique], domain: Domain, state: FittedState, limits: Limits) -> list[Clique]:
     """Candidates whose tables are small enough to count and to model."""
     codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), state.model.sizes
@@ -201,7 +194,7 @@ def learn(
     questions = [state.question(clique, runs) for clique, runs in asked.items()]
     whole = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
-    for chunk in _chunks(questions, mechanisms.domain):
+    for chunk in chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
         measurements += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
@@ -235,7 +228,7 @@ def score(
         for table in tables
     ]
     distances: list[float] = []
-    for chunk in _chunks(questions, mechanisms.domain):
+    for chunk in chunks(questions, mechanisms.domain):
         answers = mechanisms.measure(chunk, loss * Fraction(len(chunk), len(questions)))
         distances += [float(answer.values[0]) for answer in answers]
     return Scored(tuple(tables), np.array(distances))
@@ -353,7 +346,8 @@ def _levels(state: FittedState, attribute: Attribute) -> FloatArray:
     return join_levels(counts, int(state.coarsenings[attribute.name].groups[attribute.declared - 1]) + 1)
 
 
-def _chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
+def chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
+    """The questions in order, as many at a time as have the cells that are held at once."""
     chunk: list[_Asked] = []
     held = 0
     for question in questions:

@@ -168,7 +168,7 @@ def rows_for(domain: Domain, workload: Workload) -> str:
         return f"{rows} for the marginals {tables(workload.cliques)}"
     target, weight = domain.in_role(Role.TARGET), domain.in_role(Role.WEIGHT)
     each = "" if target is None else f", each with the target {target}"
-    heavy = "" if weight is None else f", those with the weight {weight} first"
+    heavy = "" if weight is None else f", and totals of the weight {weight}"
     return f"{rows} for all {workload.ways}-way marginals{each}{heavy}"
 
 
