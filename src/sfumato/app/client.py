@@ -28,7 +28,8 @@ from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields  # n
 
 _ATTEMPTS = 4
 _JOURNAL_PAGE = 1000
-_AGAIN = frozenset({502, 503, 504})
+_AGAIN = frozenset({429, 502, 503, 504})
+_LONGEST_WAIT = 10.0  # seconds
 
 
 class ServerError(SfumatoError):
@@ -299,12 +300,14 @@ class HttpClient:
             except httpx.TransportError as error:
                 if last:
                     raise ServerError(self._no_reply(error)) from error
+                pause = 0.1 * 2**attempt
             else:
                 if reply.is_success:
                     return reply
                 if last or reply.status_code not in _AGAIN:
                     raise ServerError(_problem(reply))
-            time.sleep(0.1 * 2**attempt)
+                pause = max(0.1 * 2**attempt, min(float(reply.headers.get("Retry-After", 0)), _LONGEST_WAIT))
+            time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
     def _no_reply(self, error: httpx.TransportError) -> Mapping[str, Any]:

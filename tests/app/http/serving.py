@@ -93,6 +93,7 @@ class Server:
     clients: list[HttpClient] = field(default_factory=list)
     folder: Path | None = None
     mutant: str | None = None  # the application of tests.app.http.mutants that runs in its place
+    more: tuple[str, ...] = ()  # options of the command
     fresh: bool = False  # begun as users begin it, and its workers as it does, not forked
 
     @property
@@ -139,7 +140,7 @@ class Server:
         where = ["--port", str(self.port), "--workers", str(self.workers)]
         if self.mutant is not None:
             return [f"tests.app.http.mutants:{self.mutant}", "--factory", *where]
-        return ["serve", "--sample" if self.folder else "--no-sample", "--ledger", self.url, *where]
+        return ["serve", "--sample" if self.folder else "--no-sample", "--ledger", self.url, *where, *self.more]
 
     def kill(self) -> None:
         """Kill -9 of every process of the server."""

@@ -252,6 +252,16 @@ def serve(
     link: Annotated[
         bool, typer.Option("--link/--no-link", help="Print a steward's link where there is no steward.")
     ] = True,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A folder, or HOST or HOST:PORT of a database, whose tables may be registered; several times. "
+            "Without, anything that this server can read may."
+        ),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
+    ] = 3000,
 ) -> None:
     """Serve datasets: HTTP, and a page for stewards and analysts.
 
@@ -262,7 +272,8 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.http.asgi import LEDGER
+    from sfumato.app.http.admission import TablePlaces
+    from sfumato.app.http.asgi import LEDGER, PLACES, RATE
     from sfumato.app.http.processes import SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
 
@@ -279,7 +290,7 @@ def serve(
     if entrance is not None:
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
-        os.environ[LEDGER] = url
+        os.environ |= {LEDGER: url, PLACES: TablePlaces(tuple(tables or ())).to_json(), RATE: str(rate)}
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)

@@ -16,6 +16,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from sfumato.app.http.admission import Pace
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
@@ -83,14 +84,18 @@ async def anyone(request: Request) -> Key:
     """A valid key of either scope.
 
     Raises:
-        RefusalError: none was sent, or it opens nothing.
+        RefusalError: none was sent, it opens nothing, or sends too much.
     """
     secret = secret_of(request)
     if secret is None:
         raise RefusalError("missing-key", "A key is needed", 401, "send 'Authorization: Bearer KEY'")
     key_lookup: KeyLookup = request.app.state.key_lookup
     known = key_lookup.known(secret)
-    return known if known is not None else await run_in_threadpool(key_lookup.key, secret)
+    if known is None:
+        known = await run_in_threadpool(key_lookup.key, secret)
+    pace: Pace = request.app.state.pace
+    pace.take(known.id)
+    return known
 
 
 async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:

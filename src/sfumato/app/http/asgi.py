@@ -17,11 +17,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.app.http import datasets, problems, release_jobs, stewards
 from sfumato.app.http.access import KeyLookup, Worker
+from sfumato.app.http.admission import Pace, TablePlaces
 from sfumato.app.http.problems import MEDIA, RefusalError
 from sfumato.app.http.processes import REQUESTS, end_with_parent, exposition, log, to_standard_error
 from sfumato.app.http.service import Service
 
-LEDGER = "SFUMATO_LEDGER"
+LEDGER, PLACES, RATE = "SFUMATO_LEDGER", "SFUMATO_TABLES", "SFUMATO_RATE"
 MOST_BYTES = 1 << 18
 _FRAMES = 8  # of the place of an error
 _LENGTHS = {b"content-length", b"transfer-encoding"}
@@ -31,11 +32,12 @@ def application() -> FastAPI:
     """The application over the database that the environment names: what each worker calls."""
     to_standard_error()
     end_with_parent()
-    return create(Service(os.environ[LEDGER]))
+    places = TablePlaces.from_json(os.environ.get(PLACES, "[]"))
+    return create(Service(os.environ[LEDGER], places=places), a_minute=int(os.environ.get(RATE, "0")))
 
 
-def create(service: Service) -> FastAPI:
-    """The application over a service."""
+def create(service: Service, *, a_minute: int = 0) -> FastAPI:
+    """The application over a service, which takes so many requests a minute of each key; 0: any number."""
     from importlib.metadata import version
 
     from sfumato.app.ui import pages
@@ -48,6 +50,7 @@ def create(service: Service) -> FastAPI:
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     app.state.key_lookup = KeyLookup(service)
+    app.state.pace = Pace(a_minute)
     problems.install(app)
     for router in (datasets.router, stewards.router, release_jobs.router):
         app.include_router(router)
@@ -208,11 +211,10 @@ _PROBLEM = {
     },
 }
 _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward issued."}
-_ALWAYS = (401, 403, 413, 422, 500, 503)
+_ALWAYS = (401, 403, 413, 422, 429, 500, 503)
 _OPEN = (413, 500)  # of operations that need no key
 _TEXTS = {"/metrics": "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
 _PARQUET = {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
-_BACKGROUND = ("/releases", "/anonymizations")
 _MEANINGS = {
     401: "No key, or one that opens nothing",
     403: "A budget that does not admit this, or something for stewards only",
@@ -220,7 +222,7 @@ _MEANINGS = {
     409: "A name or key that is taken, a table that has changed, or a release that is not ready",
     413: "A body that is too large",
     422: "A request, question or loss that is refused",
-    429: "Too many releases of yours that are not done yet",
+    429: "Too many requests of a key, or releases of yours that are not done yet; Retry-After says when to come again",
     500: "The server failed",
     503: "The ledger or the data cannot be reached now",
 }
@@ -263,8 +265,7 @@ def _statuses(path: str, method: str) -> tuple[int, ...]:
         return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
     named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
     taken = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
-    many = (HTTPStatus.TOO_MANY_REQUESTS,) if method == "post" and path.endswith(_BACKGROUND) else ()
-    return (*_ALWAYS, *named, *taken, *many)
+    return (*_ALWAYS, *named, *taken)
 
 
 def _response(status: int) -> dict[str, Any]:

@@ -46,11 +46,12 @@ class RefusalError(Exception):
         title: the same for every refusal of the kind.
         status: of the reply.
         detail: one sentence on this refusal.
+        after: seconds after which to come again, where that helps.
     """
 
-    def __init__(self, kind: str, title: str, status: int, detail: str) -> None:
+    def __init__(self, kind: str, title: str, status: int, detail: str, *, after: int | None = None) -> None:
         super().__init__(detail)
-        self.kind, self.title, self.status, self.detail = kind, title, status, detail
+        self.kind, self.title, self.status, self.detail, self.after = kind, title, status, detail, after
 
 
 def unreadable(error: TableError | EngineError) -> RefusalError:
@@ -128,6 +129,8 @@ def reply(error: Exception) -> JSONResponse:
     """The response of any error."""
     found = problem(error)
     headers = {"WWW-Authenticate": "Bearer"} if found["status"] == 401 else None  # noqa: PLR2004
+    if isinstance(error, RefusalError) and error.after is not None:
+        headers = {"Retry-After": str(error.after)}
     return JSONResponse(found, found["status"], headers, MEDIA)
 
 

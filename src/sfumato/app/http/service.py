@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.registry import Dataset, Registration, Registry, TableVersions, refuse_name
@@ -36,15 +37,19 @@ class Service:
         url: of the database that holds ledgers and registry: ``sqlite:///FILE`` or ``postgresql://...``.
         lease: how long the worker of a background job may be silent before the job has failed.
         create: whether to make the database's tables where there are none; a server that starts again must not.
+        places: where tables may lie that are registered; anywhere without.
     """
 
-    def __init__(self, url: str, *, lease: timedelta = LEASE, create: bool = False) -> None:
+    def __init__(
+        self, url: str, *, lease: timedelta = LEASE, create: bool = False, places: TablePlaces | None = None
+    ) -> None:
         self.url = url
         self._store = Store(url)
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
         self.sessions = Sessions(self._store)
         self.tables = ServedTables(TableVersions(self._store))
+        self._places = TablePlaces() if places is None else places
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
 
@@ -63,12 +68,14 @@ class Service:
 
         Raises:
             InputError: the limit cannot be used.
-            RefusalError: the domain cannot be used, the table cannot be read or does not fit it, the name is taken,
-                or the table is registered under another name and nobody confirmed that it is to have a second budget.
+            RefusalError: the table lies where none is served, the domain cannot be used, the table cannot be read or
+                does not fit it, the name is taken, or the table is registered under another name and nobody confirmed
+                that it is to have a second budget.
         """
         from sfumato.domain import parse
 
         refuse_name(name)
+        self._places.refuse(source)
         try:
             described = parse(domain)
             described.refuse_draft()

@@ -334,6 +334,8 @@ def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
     if not place:
         raise InputError("name what Spark is to read: spark:PATH of Parquet or CSV, or spark:TABLE", culprit=url)
     form = form or CsvFormat()
+    if Path(place).is_file() and not place.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES)):
+        raise _no_table(place)  # without starting Spark for it
     spark = session()
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -342,12 +344,16 @@ def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
         try:
             frame = _frame(spark, place, title, form)
         except (AnalysisException, IllegalArgumentException, Py4JJavaError):
-            raise TableError(
-                f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
-                f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
-                culprit=shown(place),
-            ) from None
+            raise _no_table(place) from None
     return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None)
+
+
+def _no_table(place: str) -> TableError:
+    return TableError(
+        f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
+        f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
+        culprit=shown(place),
+    )
 
 
 def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401

@@ -115,6 +115,8 @@ class Rewriting:
 
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+_ELSEWHERE = frozenset({"host", "hostaddr", "service", "servicefile", "unix_socket", "read_default_file"})
+"""Options of addresses that lead to another server than the address shows."""
 _PATIENCE = 10  # seconds for a server to answer
 _ARROW = {
     ColumnKind.TEXT: pa.string(),
@@ -363,3 +365,21 @@ def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
     return pa.record_batch(columns, schema=schema)
+
+
+def server_of(url: str) -> str | None:
+    """The host, and the port if there is one, that an address leads to; None where it does not show where it leads.
+
+    >>> server_of("postgresql://ann:pw@db.example:5433/census?table=people")
+    'db.example:5433'
+    >>> server_of("postgresql://db.example/census?table=people&host=other.example")
+    """
+    import sqlalchemy as sa
+
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        return None
+    if parsed.host is None or "," in parsed.host or _ELSEWHERE & {name.lower() for name in parsed.query}:
+        return None
+    return parsed.host if parsed.port is None else f"{parsed.host}:{parsed.port}"

@@ -1,0 +1,130 @@
+"""What a server lets in: tables of the places that its operator named, and so many requests of a key.
+
+A steward registers tables over the network and need not be whoever runs the server, whose files and neighbours in the
+network are not all for release.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from sfumato.app.http.problems import RefusalError
+from sfumato.engine.sql.sql_table import server_of
+from sfumato.engine.table_files import shown
+
+CATALOGUE = "spark"
+_SPARK = "spark:"
+_ODD = frozenset(":*?[]{}\\")  # by which Spark finds files that the path does not show
+_REMEMBERED = 4096  # keys
+
+
+@dataclass(frozen=True)
+class TablePlaces:
+    """Where tables may lie that stewards register: in folders, on hosts of databases; anywhere where none is named.
+
+    A host is named as in addresses, with its port where that is not the usual one; ``spark`` stands for the tables of
+    Spark's catalogue.
+
+    >>> TablePlaces(("/srv/tables", "db.example")).admits("postgresql://db.example/census?table=people")
+    True
+    >>> TablePlaces(("/srv/tables",)).admits("spark:/etc/passwd")
+    False
+    """
+
+    named: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str) -> TablePlaces:
+        """Read what :meth:`to_json` wrote."""
+        return cls(tuple(json.loads(text)))
+
+    def to_json(self) -> str:
+        """One line of text, for the environment of workers."""
+        return json.dumps(self.named)
+
+    def refuse(self, source: str) -> None:
+        """Refuse a table that lies elsewhere, before anything of it is looked at.
+
+        Raises:
+            RefusalError: it does.
+        """
+        if not self.admits(source):
+            raise RefusalError(
+                "place-refused",
+                "Tables of that place are not served",
+                403,
+                f"the server does not serve {shown(source)}: whoever runs it names folders and hosts by --tables",
+            )
+
+    def admits(self, source: str) -> bool:
+        """Whether a table of this address may be registered."""
+        if not self.named:
+            return True
+        if "://" in source:
+            return server_of(source) in self.named
+        path = source.removeprefix(_SPARK)
+        if path != source and _ODD & set(path):
+            return False
+        if path != source and "/" not in path and "." not in path:
+            return CATALOGUE in self.named
+        folders = [Path(each).resolve() for each in self.named]
+        return all(any(file.is_relative_to(folder) for folder in folders) for file in _files(path))
+
+
+def _files(path: str) -> Sequence[Path]:
+    """What a path leads to now, links followed: of a pattern, what stands before its first sign, and all matches."""
+    if not glob.has_magic(path):
+        return (Path(path).resolve(),)
+    if ".." in Path(path).parts:  # after a sign, it may lead anywhere later
+        return (Path("/"),)
+    plain = Path(path).parts
+    first = next(place for place, part in enumerate(plain) if glob.has_magic(part))
+    matching = glob.iglob(path, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    return (Path(*plain[:first]).resolve(), *(Path(each).resolve() for each in matching))
+
+
+class Pace:
+    """So many requests a minute of each key, by a worker; a sixth of them may come at once.
+
+    Args:
+        a_minute: how many; 0 for any number.
+        clock: tells seconds that never go back.
+    """
+
+    def __init__(self, a_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._each = 60 / a_minute if a_minute else 0.0
+        self._most = max(1.0, a_minute / 6) * self._each
+        self._clock = clock
+        self._free_from: dict[str, float] = {}
+        self._lock = Lock()
+
+    def take(self, key_id: str) -> None:
+        """Let one request of a key in.
+
+        Raises:
+            RefusalError: too many came before it; says when to come again.
+        """
+        if not self._each:
+            return
+        now = self._clock()
+        with self._lock:
+            due = max(self._free_from.get(key_id, 0.0), now)
+            if due + self._each - now <= self._most:
+                self._free_from[key_id] = due + self._each
+                return
+            if len(self._free_from) > _REMEMBERED:
+                self._free_from = {each: free for each, free in self._free_from.items() if free > now}
+        wait = int(due + self._each - now - self._most) + 1
+        raise RefusalError(
+            "too-many-requests",
+            "Too many requests",
+            429,
+            f"this key sent more than the server takes of one key; come again in {wait} s",
+            after=wait,
+        )
