@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.vault.prepared import QueryByQuery
 
 from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
@@ -43,6 +44,9 @@ class Watched:
         found = self._inner.measure(questions, loss, shares=shares)
         self.measured += found
         return found
+
+    def prepare(self, queries):
+        return QueryByQuery(self, queries)
 
     def select(self, scores, loss):
         chosen = self._inner.select(scores, loss)

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.vault.prepared import QueryByQuery
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.privacy.loss import Epsilon
@@ -49,6 +50,9 @@ class Scripted:
                 self.logs[index] += values.size * math.log(math.tanh(0.5 / scale)) - distance / scale
             found.append(Measurement(question, values, noise))
         return tuple(found)
+
+    def prepare(self, queries):
+        return QueryByQuery(self, queries)
 
     def select(self, scores: Scores, loss):
         chosen = next(self._script) % len(scores.answers)

@@ -154,7 +154,7 @@ class DiscreteLaplace(IntegerNoise):
         return Fraction(high, (1 << _LAPLACE_BITS) + low)
 
     def _table(self) -> NoiseTable:
-        return _table(Exponent(self.scale.denominator, 0, self.scale.numerator), int(self.scale))
+        return _table(self.scale.denominator, 0, self.scale.numerator, int(self.scale))
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ class DiscreteGaussian(IntegerNoise):
         return Fraction(exp_enclosure(exponent, bits)[1], 1 << bits)
 
     def _table(self) -> NoiseTable:
-        exponent = Exponent(0, self.sigma_squared.denominator, 2 * self.sigma_squared.numerator)
-        return _table(exponent, math.isqrt(int(self.sigma_squared)))
+        squared = self.sigma_squared
+        return _table(0, squared.denominator, 2 * squared.numerator, math.isqrt(int(squared)))
 
 
 class _Tails:
@@ -290,9 +290,9 @@ def _tails(sigma_squared: Fraction) -> _Tails:
     return _Tails(sigma_squared)
 
 
-@lru_cache(maxsize=64)
-def _table(exponent: Exponent, width: int) -> NoiseTable:
-    return NoiseTable.build(exponent, width)
+@lru_cache(maxsize=64)  # by whole numbers, which hash in no time: a loop looks its table up for every draw
+def _table(linear: int, quadratic: int, denominator: int, width: int) -> NoiseTable:
+    return NoiseTable.build(Exponent(linear, quadratic, denominator), width)
 
 
 def as_sensitivity(value: int) -> Fraction:

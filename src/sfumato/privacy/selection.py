@@ -113,7 +113,10 @@ class Exponential(ScoreMechanism):
         A uniform integer below the sum of weights picks i with probability proportional to w_i; it is then
         kept with probability 2^31 p_i / w_i, decided exactly, otherwise drawn again.
         """
-        chosen, _ = self.choose_among(scores, np.ones(len(scores), dtype=np.int64), entropy)
+        gaps = gaps_below(scores, self.rate)
+        if len(scores) >= _MOST_CANDIDATES:
+            raise InputError("a choice is among fewer than 2^32 candidates")
+        chosen, _ = self._drawn(gaps, gaps.high.cumsum(dtype=np.uint64), entropy)
         return chosen
 
     def choose_among(self, scores: CandidateScores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
@@ -130,10 +133,14 @@ class Exponential(ScoreMechanism):
         gaps = gaps_below(scores, self.rate)
         if sizes.shape != gaps.high.shape or sizes.min() < 1 or int(sizes.sum()) >= _MOST_CANDIDATES:
             raise InputError("each group has at least one candidate, and all of them together fewer than 2^32")
-        ends = np.cumsum(gaps.high * sizes.astype(np.uint64), dtype=np.uint64)
+        return self._drawn(gaps, np.cumsum(gaps.high * sizes.astype(np.uint64), dtype=np.uint64), entropy)
+
+    @staticmethod
+    def _drawn(gaps: _Gaps, ends: NDArray[np.uint64], entropy: Entropy) -> tuple[int, int]:
+        """A group, and the place of a candidate in it; ``ends`` are the sums of the weights of all candidates."""
         while True:
             drawn = one_below(int(ends[-1]), entropy)
-            chosen = int(np.searchsorted(ends, np.uint64(drawn), side="right"))
+            chosen = int(ends.searchsorted(np.uint64(drawn), side="right"))
             low, high = int(gaps.low[chosen]), int(gaps.high[chosen])
             # what is left of the group's weight, uniform: which candidate, and the uniform place within its weight
             candidate, place = divmod(int(ends[chosen]) - drawn - 1, high)

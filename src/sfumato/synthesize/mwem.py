@@ -27,7 +27,6 @@ from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Counting
-from sfumato.vault.scores import AbsoluteErrors
 from sfumato.workload.counting_queries import Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24
@@ -115,15 +114,14 @@ def iterate(
     weights = np.full(size, count / size)
     past = np.zeros(size)
     measured = History(size, schedule.rounds)
+    prepared = mechanisms.prepare(queries)
     for step in range(schedule.rounds):
-        candidates = Counting(queries.attributes, matrix[remaining])
-        answers = np.rint(products @ weights).astype(np.int64)[remaining]
-        chosen = mechanisms.select(AbsoluteErrors(candidates, answers), part)
-        query = candidates.matrix[chosen]
-        (measurement,) = mechanisms.measure([Counting(queries.attributes, query[None])], part)
+        answers = np.rint(products @ weights).astype(np.int64)
+        chosen = prepared.select(answers, part, among=remaining)
+        measurement = prepared.measure(chosen, part)
         # noise that goes further than one table beyond the possible answers would only overflow the replay
-        measured.add(query, float(min(max(int(measurement.values[0]), -count), 2 * count)))
-        remaining = remaining[remaining != remaining[chosen]]
+        measured.add(matrix[chosen], float(min(max(int(measurement.values[0]), -count), 2 * count)))
+        remaining = remaining[remaining != chosen]
         weights = replay(weights, measured, schedule.repetitions)
         if step < max(1, schedule.rounds - 1):
             past += weights

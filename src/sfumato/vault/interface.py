@@ -21,7 +21,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, LedgerError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.strict_documents import read_json
-from sfumato.vault.questions import Measurable, Measurement, StoredMarginal
+from sfumato.vault.questions import Counting, IntegerArray, Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
@@ -66,9 +66,46 @@ class Mechanisms(Protocol):
         """
         ...
 
+    def prepare(self, queries: Counting) -> Prepared:
+        """Counting queries, checked once, for methods that choose among them and measure some of them many times.
+
+        Nothing is counted or spent yet.  What is prepared ends with the release.
+
+        Raises:
+            DomainError, QueryError, SizeError: the queries do not fit the domain, or could not be counted.
+        """
+        ...
+
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """Values of undeclared text columns held by enough units, with a noisy number of units (column
         ``units``): stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009).
+        """
+        ...
+
+
+class Prepared(Protocol):
+    """Counting queries that were checked once.  Each call charges its loss before it touches the data."""
+
+    def select(self, answers: IntegerArray, loss: Loss, *, among: IntegerArray) -> int:
+        """The place of a query with nearly the largest error: as :meth:`Mechanisms.select` of
+        :class:`sfumato.vault.scores.AbsoluteErrors` of the queries ``among``.
+
+        Args:
+            answers: public integers, one a query, also of those that are not candidates.
+            loss: of this choice.
+            among: places of the candidates.
+
+        Raises:
+            BudgetError: the loss is not left of what the release reserved.
+            QueryError: ``answers`` are no such integers, or ``among`` no such places.
+        """
+        ...
+
+    def measure(self, query: int, loss: Loss) -> Measurement:
+        """A noisy answer to the query at a place: as :meth:`Mechanisms.measure` of this query alone.
+
+        Raises:
+            BudgetError, QueryError: as above.
         """
         ...
 

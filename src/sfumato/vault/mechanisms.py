@@ -6,18 +6,30 @@ import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
+from sfumato.engine.port import Counts
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential, StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.questions import Marginal, Measurable, Measurement, StoredMarginal, check_size
-from sfumato.vault.scores import Scores
+from sfumato.vault.questions import (
+    Counting,
+    IntegerArray,
+    Marginal,
+    Measurable,
+    Measurement,
+    StoredMarginal,
+    check_size,
+    public_integers,
+)
+from sfumato.vault.scores import AbsoluteErrors, Scores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,6 +133,10 @@ class TableMechanisms:
         self._filter.spend(mechanism.charge)
         return scores.choose(self._exactly, mechanism, self._entropy)
 
+    def prepare(self, queries: Counting) -> PreparedQueries:
+        """See :meth:`sfumato.vault.interface.Mechanisms.prepare`."""
+        return PreparedQueries(queries, self._exactly, within=self._filter, entropy=self._entropy)
+
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`."""
         import pyarrow as pa
@@ -131,6 +147,69 @@ class TableMechanisms:
         shown, units = mechanism.apply(found["units"].to_numpy(), self._entropy)
         released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
+
+
+class PreparedQueries:
+    """Implements :class:`sfumato.vault.interface.Prepared`: counting queries, checked and counted once for one release.
+
+    It spends within the release's privacy filter and draws from the release's words, so it ends with the release: what
+    is kept of it draws nothing, nor does a forked child, nor does another analyst's release come by it.
+    """
+
+    def __init__(self, queries: Counting, exactly: ExactAnswers, *, within: PrivacyFilter, entropy: Entropy) -> None:
+        domain = exactly.encoded.domain
+        self._moved = AbsoluteErrors(queries, np.zeros(len(queries.matrix), dtype=np.int64)).sensitivity(domain)
+        self._queries = queries
+        self._exactly = exactly
+        self._filter = within
+        self._entropy = entropy
+        self._counted: Counts | None = None
+        self._terms: tuple[Loss, Exponential, Additive] | None = None
+
+    def __repr__(self) -> str:
+        return "<prepared queries, sealed>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("prepared queries cannot be pickled or copied out of the vault")
+
+    def select(self, answers: IntegerArray, loss: Loss, *, among: IntegerArray) -> int:
+        """See :meth:`sfumato.vault.interface.Prepared.select`."""
+        public_integers(answers, len(self._queries.matrix))
+        self._refuse_others(among)
+        _, mechanism, _ = self._at(loss)
+        self._filter.spend(mechanism.charge)
+        errors = np.abs(self._exact()[among] - answers[among])
+        return int(among[mechanism.choose(errors, self._entropy)])
+
+    def measure(self, query: int, loss: Loss) -> Measurement:
+        """See :meth:`sfumato.vault.interface.Prepared.measure`."""
+        if not isinstance(query, int) or not 0 <= query < len(self._queries.matrix):
+            raise QueryError("a query that was prepared is named by its place, a whole number from 0", culprit=query)
+        _, _, noise = self._at(loss)
+        self._filter.spend(loss.charge)
+        one = slice(query, query + 1)
+        asked = Counting(self._queries.attributes, self._queries.matrix[one])
+        return Measurement(asked, noise.add(self._exact()[one], self._entropy), noise)
+
+    def _exact(self) -> Counts:
+        """The exact answers, counted after the first loss was spent."""
+        if self._counted is None:
+            (self._counted,) = self._exactly.answers([self._queries])
+        return self._counted
+
+    def _at(self, loss: Loss) -> tuple[Loss, Exponential, Additive]:
+        """The loss, with the mechanism of a choice and the noise of a measurement at it; loops stay at one loss."""
+        terms = self._terms
+        if terms is None or terms[0] is not loss:
+            one = Counting(self._queries.attributes, self._queries.matrix[:1])
+            (noise,) = noises(self._exactly.encoded.domain, [one], loss, None)
+            terms = self._terms = (loss, _selection(loss, self._moved), noise)
+        return terms
+
+    def _refuse_others(self, places: IntegerArray) -> None:
+        named = places.ndim == 1 and places.dtype == np.int64 and places.size > 0
+        if not named or places.view(np.uint64).max() >= len(self._queries.matrix):  # negative ones are huge so
+            raise QueryError("queries that were prepared are named by their places, whole numbers from 0")
 
 
 def noises(
