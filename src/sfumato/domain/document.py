@@ -146,7 +146,7 @@ def parse_unit(said: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - 
     for name, most in said.get("per", {}).items():
         most = {"rows": most} if isinstance(most, int) else most  # noqa: PLW2901 - the short form
         bounds.append(GroupBound((name,), **most) if name in names else GroupBound.named(name, **most))
-    return Unit(said["id"], rows=said["rows"], per=bounds)
+    return Unit(said["id"], rows=said["rows"], per=bounds, schema=said.get("schema"))
 
 
 def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:

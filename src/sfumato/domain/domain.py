@@ -226,7 +226,7 @@ class Domain:
         wanted = tuple(names)
         kept = tuple(hierarchy for hierarchy in self.hierarchies if hierarchy.attribute in wanted)
         whole = [bound for bound in self.unit.per if all(self.grouping(name).attribute in wanted for name in bound.by)]
-        unit = Unit(self.unit.column, self.unit.rows, whole)
+        unit = self.unit.bounded(rows=self.unit.rows, per=whole)
         return replace(self, attributes=tuple(self[name] for name in wanted), hierarchies=kept, unit=unit)
 
     def hierarchy(self, name: str) -> Hierarchy | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.arguments import expect_all
@@ -65,7 +65,8 @@ class Unit:
 
     Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
     otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit, and of these what
-    each bound of ``per`` lets stand, chosen at random, and drop the rest before anything is counted.
+    each bound of ``per`` lets stand, chosen at random, and drop the rest before anything is counted.  With ``schema``
+    they differ by the rows of the id in all private tables of that schema, and the bounds are those of one view.
 
     >>> Unit.row()
     Unit(column=None, rows=1, per=())
@@ -76,8 +77,11 @@ class Unit:
     column: str | None
     rows: int
     per: tuple[GroupBound, ...]
+    schema: str | None = field(default=None, repr=False)
 
-    def __init__(self, column: str | None = None, rows: int = 1, per: Sequence[GroupBound] = ()) -> None:
+    def __init__(
+        self, column: str | None = None, rows: int = 1, per: Sequence[GroupBound] = (), *, schema: str | None = None
+    ) -> None:
         if not isinstance(rows, int) or rows < 1:
             raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
         if column is None and (rows != 1 or per):
@@ -89,11 +93,18 @@ class Unit:
         object.__setattr__(self, "column", column)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "per", bounds)
+        if schema is not None and column is None:
+            raise DomainError("people of a schema have an id", culprit=schema)
+        object.__setattr__(self, "schema", schema)
 
     @staticmethod
     def row() -> Unit:
         """The unit of a table with one row a person."""
         return Unit()
+
+    def bounded(self, *, rows: int, per: Sequence[GroupBound]) -> Unit:
+        """The same unit under other bounds."""
+        return Unit(self.column, rows, per, schema=self.schema)
 
     @property
     def by_groups(self) -> str:
@@ -105,9 +116,11 @@ class Unit:
         if self.column is None:
             return "row"
         per = {bound.name: bound.describe() for bound in self.per}
-        return {"id": self.column, "rows": self.rows, **({"per": per} if per else {})}
+        of = {} if self.schema is None else {"schema": self.schema}
+        return {"id": self.column, "rows": self.rows, **({"per": per} if per else {}), **of}
 
     def __str__(self) -> str:
         if self.column is None:
             return "adding or removing one row"
-        return f"adding or removing all rows of one {self.column} (at most {self.rows}{self.by_groups})"
+        of = "" if self.schema is None else f" of {self.schema}, in all its tables"
+        return f"adding or removing all rows of one {self.column}{of} (at most {self.rows}{self.by_groups})"

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 from sfumato.domain import Real
 from sfumato.domain.unit import GroupBound
-from sfumato.engine.encoding import Encoding, bin_number, vanishing
+from sfumato.engine.encoding import RowEncoding, bin_number, vanishing
 
 
-def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
     """The rows of an encoded ``relation`` that are kept.
 
     Args:
@@ -33,7 +33,7 @@ def bounded(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
     return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
 
 
-def dropped(relation: str, encoding: Encoding, condition: str, most: int) -> str:
+def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> str:
     """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
 
     Args:
@@ -49,7 +49,7 @@ def dropped(relation: str, encoding: Encoding, condition: str, most: int) -> str
     return f"SELECT COALESCE(SUM({clamped}), 0) AS total FROM ({by_unit}) AS dropped_rows"
 
 
-def _placed(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
+def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
     """The rows up to the comparison of their place within the unit."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
     cells = "".join(f", {_cell(encoding, bound)} AS a{place}" for place, bound in enumerate(per))
@@ -75,7 +75,7 @@ def _placed(relation: str, encoding: Encoding, columns: Sequence[str]) -> str:
     return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
 
 
-def _by_groups(rows: str, carried: str, encoding: Encoding, number: int, bound: GroupBound) -> str:
+def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, bound: GroupBound) -> str:
     """The rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still kept."""
     cell = f"a{number}"
     if bound.groups is not None:
@@ -91,7 +91,7 @@ def _by_groups(rows: str, carried: str, encoding: Encoding, number: int, bound: 
     return f"SELECT {carried}, {keeps} AS kept FROM ({placed}) AS placed_cells"
 
 
-def _cell(encoding: Encoding, bound: GroupBound) -> str:
+def _cell(encoding: RowEncoding, bound: GroupBound) -> str:
     """The number of the cell that an encoded row is in, of all cells of the groupings of a bound together."""
     found = "0"
     for name in bound.by:
@@ -108,7 +108,7 @@ def _mapped(code: str, cells: Sequence[int]) -> str:
     return bin_number(code, starts, [cells[start] for start in starts])
 
 
-def beyond_bounds(relation: str, encoding: Encoding) -> str:
+def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     """The units of which a bound takes rows away, for engines that place the rows of these only.
 
     Args:
@@ -127,7 +127,7 @@ def beyond_bounds(relation: str, encoding: Encoding) -> str:
     return " UNION ".join(found)
 
 
-def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:
+def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> str:
     """Keys with their number of units, each unit counting for at most ``unit.rows`` keys.
 
     Args:
@@ -149,7 +149,7 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: Encoding) -> str:
     )
 
 
-def _content(encoding: Encoding) -> str:
+def _content(encoding: RowEncoding) -> str:
     """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
     dialect, domain = encoding.dialect, encoding.domain
     parts = [dialect.text(f"c{place}") for place in range(len(domain))]

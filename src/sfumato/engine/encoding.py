@@ -13,8 +13,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Numeric, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
@@ -22,6 +23,39 @@ from sfumato.engine import date_encoding
 from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import TableError
+
+
+class RowEncoding(Protocol):
+    """A query that makes encoded rows: of one raw table, or of a view of several tables."""
+
+    @property
+    def domain(self) -> Domain:
+        """Of the codes, with the unit whose rows are bounded."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the engine writes SQL."""
+        ...
+
+    @property
+    def named(self) -> str:
+        """What names it: rows of encodings of other names have another version."""
+        ...
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """See :attr:`Encoding.values`."""
+        ...
+
+    @property
+    def stored(self) -> list[str]:
+        """See :attr:`Encoding.stored`."""
+        ...
+
+    def select(self, relation: str, raw: Sequence[str] = ()) -> str:
+        """See :meth:`Encoding.select`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -45,13 +79,14 @@ class Encoding:
                 raise TableError(f"column {unit.name!r} of type {unit.type} cannot identify a unit", culprit=unit)
 
     @property
+    def named(self) -> str:
+        """The description's digest."""
+        return self.domain.hash
+
+    @property
     def values(self) -> tuple[int, ...]:
         """Positions of the attributes whose clamped number is stored beside the code."""
-        return tuple(
-            place
-            for place, attribute in enumerate(self.domain)
-            if isinstance(attribute, Real) or (isinstance(attribute, Integer) and attribute.edges is not None)
-        )
+        return stored_values(self.domain)
 
     @property
     def stored(self) -> list[str]:
@@ -166,7 +201,16 @@ class Encoding:
         return bin_number(value, [float(edge) for edge in edges or ()])
 
 
-def content(encoding: Encoding, select: str, raw: int) -> str:
+def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
+    """Positions of the attributes of which the code alone does not say the number."""
+    return tuple(
+        place
+        for place, attribute in enumerate(attributes)
+        if isinstance(attribute, Real) or (isinstance(attribute, Integer) and attribute.edges is not None)
+    )
+
+
+def content(encoding: RowEncoding, select: str, raw: int) -> str:
     """Number of rows, and two sums that name them in whatever order they stand.
 
     Args:

@@ -165,7 +165,8 @@ def unit_text(unit: Unit) -> str:
     if unit.column is None:
         return canonical({"kind": "row"})
     per = {bound.name: bound.describe() for bound in unit.per}
-    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows, **({"per": per} if per else {})})
+    of = {} if unit.schema is None else {"schema": unit.schema}
+    return canonical({"kind": "id", "id": unit.column, "rows": unit.rows, **({"per": per} if per else {}), **of})
 
 
 @lru_cache(maxsize=256)
@@ -184,9 +185,9 @@ def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
     """Refuse to add up losses of different units.
 
     Raises:
-        UnitError: one is the row and the other an id, or they are different ids.
+        UnitError: one is the row and the other an id, or they are different ids, or of different tables or schemas.
     """
-    if kept is not None and stated is not None and kept.column != stated.column:
+    if kept is not None and stated is not None and (kept.column, kept.schema) != (stated.column, stated.schema):
         raise UnitError(
             f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
             culprit=stated,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain, load
+from sfumato.domain.view import BoundedView
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
@@ -78,6 +80,7 @@ class Vault:
     encoded: Encoded
     ledger: Journal
     analyst: str | None = None
+    view: BoundedView | None = None  # of several tables, where the rows are those of one
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
     _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
 
@@ -282,11 +285,15 @@ class Vault:
         """The request as the journal knows it: of this domain, and of this version of what is read of the table."""
         raw = request.raw
         version = self.encoded.version if raw is None else self.encoded.version_with(raw)
-        return Question(request.family, request.method, {**parameters, "domain": self.domain.hash}, version)
+        view = (
+            {} if self.view is None else {"view": self.view.hash}
+        )  # two views are two, also where their rows are equal
+        return Question(request.family, request.method, {**parameters, "domain": self.domain.hash, **view}, version)
 
     def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
         accepted = self.domain.accepted_by  # None: nobody
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
+        details |= {} if self.view is None else {"view": json.loads(self.view.canonical)}
         details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
         return {
             "statement": statement,

@@ -23,7 +23,7 @@ from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
@@ -70,6 +70,13 @@ class DuckTable:
         self.session = DuckSession(threads=threads, memory=memory) if own else shared_session()
         self._columns = self._described()
 
+    @classmethod
+    def joined(cls, source: DuckSource, session: DuckSession) -> DuckTable:
+        """A table of which nothing is read but views of what was encoded before: it has no columns of its own."""
+        table = cls.__new__(cls)
+        table.source, table.session, table.__dict__["_columns"] = source, session, ()
+        return table
+
     def schema(self) -> tuple[Column, ...]:
         """Columns in order; reads no row."""
         return self._columns
@@ -110,7 +117,7 @@ class DuckTable:
         store = DuckStore(self, encoding, name, stamps)
         return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
 
-    def store(self, cursor: Any, encoding: Encoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
+    def store(self, cursor: Any, encoding: RowEncoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
         """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
         select = encoding.select(self.source.relation(cursor), raw)
         if encoding.domain.unit.column is None:
@@ -155,7 +162,7 @@ class DuckStore:
     cover_cells = COVER_CELLS
     lasting = True
 
-    def __init__(self, table: DuckTable, encoding: Encoding, relation: str, stamps: Stamps) -> None:
+    def __init__(self, table: DuckTable, encoding: RowEncoding, relation: str, stamps: Stamps) -> None:
         self._table = table
         self._encoding = encoding
         self._stamps = stamps
@@ -209,7 +216,7 @@ class DuckStore:
         found = Fingerprint(self.domain.shape)
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
             found.add_batch(batch)
-        return found.digest(self.domain.hash)
+        return found.digest(encoding.named)
 
     def content(self, columns: Sequence[str]) -> Sequence[object]:
         """Read the source again."""

@@ -1,0 +1,230 @@
+"""What is computed of one row: closed expressions over its cells, whose bounds follow by interval arithmetic.
+
+No expression can fail: numbers are declared to lie within bounds, nothing is divided by a column, and what is missing
+or unknown makes the result missing.  Whole numbers are exact; others are doubles, clamped to the bounds at the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown
+from sfumato.domain.calendar import Grain
+from sfumato.domain.domain import Domain
+from sfumato.domain.predicate import Predicate, named
+from sfumato.errors import QueryError
+
+_MOST_CELLS = 1 << 16  # of a computed whole number: beyond it has bounds, but one cell
+_LARGEST_WHOLE = 1 << 53
+_LARGEST_REAL = Fraction(10) ** 100
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the values of an expression lie, whether they are whole, and whether they may be missing."""
+
+    low: Fraction
+    high: Fraction
+    whole: bool
+    nullable: bool
+
+    def __post_init__(self) -> None:
+        largest = max(abs(self.low), abs(self.high))
+        if self.whole and largest >= _LARGEST_WHOLE:
+            raise QueryError("this whole number could reach 2^53 or more; clamp its parts by LEAST and GREATEST")
+        if largest > _LARGEST_REAL:
+            raise QueryError("this number could exceed 10^100; clamp its parts by LEAST and GREATEST")
+
+
+class Expression(ABC):
+    """A number, or a label, of each row."""
+
+    @abstractmethod
+    def interval(self, domain: Domain) -> Interval:
+        """Its bounds.
+
+        Raises:
+            QueryError: it has none, or the domain not what it is computed of.
+        """
+
+
+@dataclass(frozen=True)
+class Field(Expression):
+    """The number of an attribute."""
+
+    name: str
+
+    def interval(self, domain: Domain) -> Interval:
+        """Its declared bounds."""
+        attribute = domain[self.name]
+        if not isinstance(attribute, Integer | Real):
+            held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
+            raise QueryError(f"{self.name!r} {held}: it has no number to compute with", culprit=self)
+        return Interval(
+            Fraction(attribute.minimum), Fraction(attribute.maximum), isinstance(attribute, Integer), _gaps(attribute)
+        )
+
+
+@dataclass(frozen=True)
+class Constant(Expression):
+    """A number that is written down."""
+
+    value: Fraction
+
+    def interval(self, domain: Domain) -> Interval:
+        """Itself."""
+        del domain
+        return Interval(self.value, self.value, self.value.denominator == 1, nullable=False)
+
+
+class Operator(StrEnum):
+    """How two numbers become one."""
+
+    PLUS = "+"
+    MINUS = "-"
+    TIMES = "*"
+
+
+@dataclass(frozen=True)
+class Arithmetic(Expression):
+    """A sum, a difference or a product; a quotient by a literal is a product with its inverse."""
+
+    how: Operator
+    left: Expression
+    right: Expression
+
+    def interval(self, domain: Domain) -> Interval:
+        """By interval arithmetic."""
+        a, b = self.left.interval(domain), self.right.interval(domain)
+        whole, nullable = a.whole and b.whole, a.nullable or b.nullable
+        match self.how:
+            case Operator.PLUS:
+                return Interval(a.low + b.low, a.high + b.high, whole, nullable)
+            case Operator.MINUS:
+                return Interval(a.low - b.high, a.high - b.low, whole, nullable)
+            case _:
+                ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+                return Interval(min(ends), max(ends), whole, nullable)
+
+
+@dataclass(frozen=True)
+class DaysBetween(Expression):
+    """The number of days from one date to a later one; negative where it is earlier."""
+
+    later: str
+    earlier: str
+
+    def interval(self, domain: Domain) -> Interval:
+        """From the declared first and last days."""
+        ends = [domain[name] for name in (self.later, self.earlier)]
+        for date in ends:
+            if not isinstance(date, Date) or date.by is not Grain.DAY:
+                raise QueryError(f"days are counted between dates whose cells are days, and {date.name!r} is none")
+        later, earlier = (date for date in ends if isinstance(date, Date))
+        return Interval(
+            Fraction(later.first.toordinal() - earlier.last.toordinal()),
+            Fraction(later.last.toordinal() - earlier.first.toordinal()),
+            whole=True,
+            nullable=_gaps(later) or _gaps(earlier),
+        )
+
+
+@dataclass(frozen=True)
+class Clamp(Expression):
+    """A number moved to the nearest bound; without one of them it is open there."""
+
+    value: Expression
+    low: Fraction | None = None
+    high: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise QueryError("the bounds of LEAST and GREATEST stand the wrong way round", culprit=self)
+
+    def interval(self, domain: Domain) -> Interval:
+        """What its bounds are moved to."""
+        inner = self.value.interval(domain)
+        ends = [end for end in (self.low, self.high) if end is not None]
+        whole = inner.whole and all(end.denominator == 1 for end in ends)
+        return Interval(self._moved(inner.low), self._moved(inner.high), whole, inner.nullable)
+
+    def _moved(self, number: Fraction) -> Fraction:
+        number = number if self.low is None else max(number, self.low)
+        return number if self.high is None else min(number, self.high)
+
+
+@dataclass(frozen=True)
+class Cases(Expression):
+    """The number of the first condition that is met; missing where none is and nothing else is said."""
+
+    cases: tuple[tuple[Predicate, Expression], ...]
+    otherwise: Expression | None = None
+
+    def interval(self, domain: Domain) -> Interval:
+        """All of them together."""
+        for where, _ in self.cases:
+            for name in named(where):
+                domain.index(name)
+        parts = [value.interval(domain) for _, value in self.cases]
+        parts += [] if self.otherwise is None else [self.otherwise.interval(domain)]
+        return Interval(
+            min(part.low for part in parts),
+            max(part.high for part in parts),
+            all(part.whole for part in parts),
+            self.otherwise is None or any(part.nullable for part in parts),
+        )
+
+
+@dataclass(frozen=True)
+class Labels(Expression):
+    """The label of the first condition that is met; missing where none is and nothing else is said."""
+
+    cases: tuple[tuple[Predicate, str], ...]
+    otherwise: str | None = None
+
+    def interval(self, domain: Domain) -> Interval:
+        """It has none."""
+        del domain
+        raise QueryError("texts are no numbers to compute with", culprit=self)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The labels, each once."""
+        rest = () if self.otherwise is None else (self.otherwise,)
+        return tuple(dict.fromkeys([*(label for _, label in self.cases), *rest]))
+
+
+def computed(name: str, value: Expression, domain: Domain) -> Attribute:
+    """The attribute that an expression over ``domain`` becomes.
+
+    Raises:
+        QueryError: as :meth:`Expression.interval` says.
+    """
+    if isinstance(value, Labels):
+        for where, _ in value.cases:
+            for each in named(where):
+                domain.index(each)
+        return Categorical(name=name, values=value.values, unknown=Unknown.DROP, nullable=value.otherwise is None)
+    found = value.interval(domain)
+    if found.whole:
+        return whole_number(name, int(found.low), int(found.high), nullable=found.nullable)
+    return real_number(name, float(found.low), float(found.high), nullable=found.nullable)
+
+
+def whole_number(name: str, low: int, high: int, *, nullable: bool) -> Integer:
+    """A whole number within bounds: a cell each, or one for all where there are too many."""
+    edges = (low,) if high - low >= _MOST_CELLS else None
+    return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
+
+
+def real_number(name: str, low: float, high: float, *, nullable: bool) -> Real:
+    """A number within bounds, in one cell."""
+    return Real(name=name, edges=(low, high if high > low else low + 1), unknown=Unknown.CLAMP, nullable=nullable)
+
+
+def _gaps(attribute: Attribute) -> bool:
+    """Whether there may be rows without a value of it."""
+    return attribute.nullable or attribute.unknown is Unknown.CATEGORY

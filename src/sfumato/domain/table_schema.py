@@ -1,0 +1,388 @@
+"""Several tables about the same people: what is publicly known about each, and whose every row is.
+
+A private row has one owner: its unit column says so, or the owner of the row that its key names.  Neighbouring
+databases differ by all rows of one unit, in all private tables at once; public tables are the same in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sfumato.arguments import expect_all
+from sfumato.domain import document as single
+from sfumato.domain.attribute import Attribute
+from sfumato.domain.domain import CsvFormat, Domain
+from sfumato.domain.hierarchy import Hierarchy
+from sfumato.domain.unit import GroupBound, Unit
+from sfumato.errors import DomainError, InputError
+from sfumato.strict_documents import read_yaml, write_yaml
+
+VERSION = 2
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A column that holds keys of another table."""
+
+    column: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaTable:
+    """One table of a schema.
+
+    Attributes:
+        name: as statements and files call it.
+        attributes: what may be asked of it; none where it only ties others together.
+        key: the column whose values tell its rows apart.
+        unit: the column that says whose a row is.
+        through: the column that says of which row of another private table it is part, and so whose it is.
+        references: columns that hold keys of public tables.
+        rows: most rows of one unit that a view which begins with this table keeps; None in drafts and public tables.
+        per: most of them in each cell of a grouping.
+        public: everybody may know all of it; no row of it is anybody's.
+        hierarchies: of its attributes.
+        csv: how its file is written.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...] = ()
+    key: str | None = None
+    unit: str | None = None
+    through: Link | None = None
+    references: tuple[Link, ...] = ()
+    rows: int | None = None
+    per: tuple[GroupBound, ...] = ()
+    public: bool = False
+    hierarchies: tuple[Hierarchy, ...] = ()
+    csv: CsvFormat | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise DomainError(
+                f"a table is called by a word of letters, digits and _, not {self.name!r}", culprit=self.name
+            )
+        expect_all(self.references, Link, "references are a list of Link")
+        if self.public and (self.unit or self.through or self.rows is not None or self.per):
+            raise DomainError(
+                f"{self.name} is public, so no row of it is anybody's: it has no unit, through, rows or per",
+                culprit=self,
+            )
+        if self.unit is not None and self.through is not None:
+            raise _two_owners(self.name)
+        linked = [*self.references, *([] if self.through is None else [self.through])]
+        if len({link.column for link in linked}) != len(linked) or self.unit in {link.column for link in linked}:
+            raise DomainError(f"a column of {self.name} is said to hold keys of two tables", culprit=self)
+        if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
+            raise DomainError(f"of {self.name} at least one row of a unit is kept, not {self.rows}", culprit=self)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All columns that hold keys of other tables, but the unit's."""
+        return (*([] if self.through is None else [self.through]), *self.references)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that tie it to others, its key first; each once."""
+        named = [self.key, *(link.column for link in self.links)]
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def describe(self) -> dict[str, Any]:
+        """What the document says of it."""
+        own: dict[str, Any] = {"public": True} if self.public else {}
+        own |= {} if self.key is None else {"key": self.key}
+        own |= {} if self.unit is None else {"unit": self.unit}
+        own |= {} if self.through is None else {"through": {self.through.column: self.through.table}}
+        own |= {"references": {link.column: link.table for link in self.references}} if self.references else {}
+        own |= {} if self.rows is None else {"rows": self.rows}
+        own |= {"per": {bound.name: bound.describe() for bound in self.per}} if self.per else {}
+        described: dict[str, Any] = {}
+        if self.attributes:
+            described = Domain(self.attributes, hierarchies=self.hierarchies, csv=self.csv).describe()
+        own |= {part: described[part] for part in ("csv", "hierarchies") if part in described}
+        return own | {"attributes": described.get("attributes", {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Tables, and the one unit that all private rows of them belong to.
+
+    Attributes:
+        name: of the whole.
+        id: what a unit is called by: ``patient_id``.
+        tables: private and public ones.
+        units: the table that lists all units, by its key; None: no table does.
+        draft: whether nobody has accepted it yet.
+    """
+
+    name: str
+    id: str
+    tables: tuple[SchemaTable, ...]
+    units: str | None = None
+    draft: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or not _NAME.fullmatch(self.id):
+            raise DomainError("a schema and its unit are called by words of letters, digits and _", culprit=self)
+        expect_all(self.tables, SchemaTable, "the tables of a schema are a list of SchemaTable")
+        object.__setattr__(self, "tables", tuple(self.tables))
+        if len({table.name.casefold() for table in self.tables}) != len(self.tables):
+            raise DomainError("a schema has two tables of one name", culprit=self)
+        if all(table.public for table in self.tables):
+            raise DomainError("a schema has at least one private table; of public ones nothing is to be protected")
+        if self.units is not None:
+            listing = self[self.units]
+            if listing.public or listing.key is None or listing.unit not in (None, listing.key) or listing.through:
+                raise DomainError(f"{self.units} lists the units, so it is private and its key is their id")
+        for table in self.tables:
+            self._check(table)
+
+    def _check(self, table: SchemaTable) -> None:
+        if not table.public and table.name != self.units and table.unit is None and table.through is None:
+            raise DomainError(
+                f"whose the rows of {table.name} are is not said: name the column by unit, the table that they belong "
+                "to by through, or declare it public",
+                culprit=table,
+            )
+        if self.id in {attribute.name for attribute in table.attributes} and not table.public:
+            raise DomainError(f"{self.id} tells people apart, so it is no attribute of {table.name}", culprit=table)
+        if not table.public and table.rows is None and table.name != self.units and not self.draft:
+            raise DomainError(
+                f"{table.name} still needs rows: how many rows of one unit a view of it keeps, a number that is not "
+                "read off the data",
+                culprit=table,
+            )
+        self._check_links(table)
+        self._check_owner(table)
+
+    def _check_links(self, table: SchemaTable) -> None:
+        for link in table.links:
+            if self[link.table].key is None:
+                raise DomainError(
+                    f"{table.name}.{link.column} holds keys of {link.table}, which declares no key", culprit=table
+                )
+        for link in table.references:
+            if not self[link.table].public and table.public:
+                raise DomainError(
+                    f"{table.name} is public and refers to {link.table}, which is not: what everybody knows of people "
+                    "is not protected",
+                    culprit=table,
+                )
+            if not self[link.table].public:
+                raise _two_owners(table.name)
+
+    def _check_owner(self, table: SchemaTable) -> None:
+        seen, at = {table.name}, table
+        while at.through is not None:
+            at = self[at.through.table]
+            if at.public:
+                raise DomainError(f"{table.name} belongs to nobody through {at.name}, which is public", culprit=table)
+            if at.name in seen:
+                raise DomainError(f"{table.name} belongs to itself through {at.name}", culprit=table)
+            seen.add(at.name)
+
+    def __getitem__(self, name: str) -> SchemaTable:
+        found = next((table for table in self.tables if table.name.casefold() == name.casefold()), None)
+        if found is None:
+            raise DomainError(
+                f"no table {name!r} in the schema; it has {', '.join(table.name for table in self)}", culprit=name
+            )
+        return found
+
+    def __iter__(self) -> Iterator[SchemaTable]:
+        return iter(self.tables)
+
+    def unit_column(self, name: str) -> str | None:
+        """The column of a table that holds the id of the unit; None where it is found through another, or public."""
+        table = self[name]
+        return table.key if table.name == self.units else table.unit
+
+    def bounds(self, name: str) -> Unit:
+        """What a view that begins with a private table keeps of one unit."""
+        table = self[name]
+        rows = 1 if table.rows is None and table.name == self.units else table.rows
+        if rows is None:
+            raise DomainError(f"{name} declares no bound on the rows of a unit", culprit=table)
+        return Unit(self.id, rows=rows, per=table.per, schema=self.name)
+
+    def refuse_draft(self) -> None:
+        """Refuse to release under a description that nobody accepted.
+
+        Raises:
+            DomainError: the schema is a draft.
+        """
+        if self.draft:
+            raise DomainError(
+                "this schema is a draft made from the data; edit it, then write draft: false before releasing anything",
+                culprit=self,
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """The document as plain dictionaries and lists."""
+        return {
+            "sfumato": VERSION,
+            "schema": self.name,
+            "draft": self.draft,
+            "unit": {"id": self.id, **({} if self.units is None else {"table": self.units})},
+            "tables": {table.name: table.describe() for table in self},
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
+        document = replace(self, draft=False).describe() if not self.draft else self.describe() | {"draft": False}
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _two_owners(name: str) -> DomainError:
+    return DomainError(f"{name} names two units in a row; leave one column out: it stays unprotected", culprit=name)
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+_TOP = {"$schema", "sfumato", "schema", "draft", "unit", "tables"}
+_OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "attributes", "hierarchies", "csv"}
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a schema from a YAML (or JSON) file.
+
+    Raises:
+        DomainError: the file is missing, not YAML, or no schema; the message says where.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        found = read_yaml(text, name=str(path))
+    except OSError as error:
+        raise DomainError(f"cannot read the schema {path}: {error.strerror}", culprit=path) from None
+    except UnicodeDecodeError:
+        raise DomainError(f"cannot read the schema {path}: it is not UTF-8 text", culprit=path) from None
+    except InputError as error:
+        raise DomainError(str(error), culprit=path) from None
+    return parse_schema(found, folder=Path(path).parent)
+
+
+def dump_schema(schema: Schema) -> str:
+    """The YAML document of a schema; :func:`parse_schema` reads it back to an equal schema."""
+    return write_yaml(schema.describe())
+
+
+def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
+    """Make a schema from a parsed YAML or JSON document.
+
+    Args:
+        document: as plain dictionaries and lists.
+        folder: where files of hierarchies lie that it names; None: it may name none.
+
+    Raises:
+        DomainError: the document does not follow the format; the message names the place.
+    """
+    if not isinstance(document, dict) or "sfumato" not in document:
+        raise DomainError("this is no schema: a schema is a mapping with 'sfumato: 2', 'schema', 'unit' and 'tables'")
+    if document["sfumato"] != VERSION or isinstance(document["sfumato"], bool):
+        raise DomainError(
+            "this describes no schema of several tables, which begins with 'sfumato: 2'; of one table it is a domain"
+        )
+    _only(document, _TOP, "the top", required={"schema", "unit", "tables"})
+    unit = _mapping(document["unit"], "unit")
+    _only(unit, {"id", "table"}, "unit", required={"id"})
+    draft = document.get("draft", False)
+    _expect(draft, bool, "draft", "true or false")
+    tables = _mapping(document["tables"], "tables")
+    return Schema(
+        name=_text(document["schema"], "schema"),
+        id=_text(unit["id"], "unit.id"),
+        units=_text(unit["table"], "unit.table") if "table" in unit else None,
+        draft=draft,
+        tables=tuple(_table(_text(name, "tables"), body, folder, draft=draft) for name, body in tables.items()),
+    )
+
+
+def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> SchemaTable:
+    at = f"tables.{name}"
+    said = _mapping(body, at)
+    _only(said, _OF_TABLE, at, required={"attributes"})
+    through = _links(said.get("through", {}), f"{at}.through")
+    if len(through) > 1:
+        raise _two_owners(name)
+    public = said.get("public", False)
+    _expect(public, bool, f"{at}.public", "true or false")
+    rows = said.get("rows")
+    if rows is not None:
+        _expect(rows, int, f"{at}.rows", "a whole number")
+    domain = _described(said, at, folder, draft=draft)
+    return SchemaTable(
+        name=name,
+        attributes=() if domain is None else domain.attributes,
+        hierarchies=() if domain is None else domain.hierarchies,
+        csv=None if domain is None else domain.csv,
+        key=_text(said["key"], f"{at}.key") if "key" in said else None,
+        unit=_text(said["unit"], f"{at}.unit") if "unit" in said else None,
+        through=next(iter(through), None),
+        references=tuple(_links(said.get("references", {}), f"{at}.references")),
+        rows=rows,
+        per=tuple(_bound(each, most, f"{at}.per") for each, most in _mapping(said.get("per", {}), f"{at}.per").items()),
+        public=public,
+    )
+
+
+def _described(said: Mapping[str, Any], at: str, folder: Path | None, *, draft: bool) -> Domain | None:
+    """Attributes, hierarchies and format of the file, as a domain of one table has them; None without attributes."""
+    if not _mapping(said["attributes"], f"{at}.attributes"):
+        return None
+    parts = {part: said[part] for part in ("attributes", "hierarchies", "csv") if part in said}
+    try:
+        return single.parse({"sfumato": 1, "draft": draft, "unit": "row", **parts}, folder=folder)
+    except DomainError as error:
+        raise DomainError(f"{at}: {error}", culprit=error.culprit) from None
+
+
+def _bound(name: object, said: object, at: str) -> GroupBound:
+    if isinstance(said, int) and not isinstance(said, bool):
+        return GroupBound.named(_text(name, at), rows=said)
+    most = _mapping(said, f"{at}.{name}")
+    _only(most, {"rows", "groups"}, f"{at}.{name}", required={"rows"})
+    return GroupBound.named(_text(name, at), rows=most["rows"], groups=most.get("groups"))
+
+
+def _links(said: object, at: str) -> list[Link]:
+    return [Link(_text(column, at), _text(table, f"{at}.{column}")) for column, table in _mapping(said, at).items()]
+
+
+def _mapping(said: object, at: str) -> dict[Any, Any]:
+    _expect(said, dict, at, "a mapping")
+    assert isinstance(said, dict)
+    return said
+
+
+def _text(said: object, at: str) -> str:
+    if not isinstance(said, str) or not said or said != said.strip():
+        raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=said)
+    return said
+
+
+def _expect(said: object, kind: type, at: str, words: str) -> None:
+    if not isinstance(said, kind) or (kind is int and isinstance(said, bool)):
+        raise DomainError(f"the schema is wrong at {at}: {words} stands there", culprit=said)
+
+
+def _only(said: Mapping[Any, Any], known: set[str], at: str, *, required: Sequence[str] | set[str]) -> None:
+    for name in said:
+        if name not in known:
+            raise DomainError(
+                f"the schema is wrong at {at}: {str(name)[:60]!r} is not known there; {', '.join(sorted(known))} are",
+                culprit=name,
+            )
+    for name in sorted(required):
+        if name not in said:
+            raise DomainError(f"the schema is wrong at {at}: {name!r} is missing", culprit=name)

@@ -1,0 +1,491 @@
+"""Views of several tables: rows, each of one unit, computed so that removing a unit removes exactly its rows.
+
+A view is a closed tree.  Each node is *unit-local*: its rows of a unit depend on that unit's rows and on public tables
+only.  Scans are; a filter, a computed column and a grouping by the unit look at one unit; a join of private tables
+matches rows of equal owners, whatever else it asks for; a public table is the same in both of two neighbouring
+databases.  So are all trees of them, by induction, and a bound on the rows of each unit limits what one can change.
+
+Cells are those of :mod:`sfumato.domain.attribute`.  What an outer join lacks is missing, in a cell of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Timestamp, Unknown
+from sfumato.domain.domain import Domain
+from sfumato.domain.expression import Expression, computed, real_number, whole_number
+from sfumato.domain.hierarchy import Hierarchy
+from sfumato.domain.predicate import Predicate, named
+from sfumato.domain.table_schema import SchemaTable
+from sfumato.domain.unit import GroupBound, Unit
+from sfumato.errors import QueryError
+
+LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on every engine
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column of keys that a view carries for joins: of which alias, and of which table its values are keys."""
+
+    alias: str
+    column: str
+    of: str
+
+
+class View(ABC):
+    """Rows of units, or of nobody where all of it is public."""
+
+    @property
+    @abstractmethod
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What its rows hold."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[Key, ...]:
+        """What its rows may be joined by."""
+
+    @property
+    @abstractmethod
+    def private(self) -> bool:
+        """Whether each row belongs to a unit."""
+
+    @property
+    @abstractmethod
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Of its attributes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its attributes, in order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def domain(self) -> Domain:
+        """Its attributes as a domain, for conditions on them.
+
+        Raises:
+            QueryError: it has none.
+        """
+        if not self.attributes:
+            raise QueryError("these tables declare no attribute; a view needs at least one", culprit=self)
+        return Domain(self.attributes, hierarchies=self.hierarchies)
+
+
+@dataclass(frozen=True)
+class Scan(View):
+    """All rows of a table that have an owner and whose values its description does not drop.
+
+    Attributes:
+        table: of the schema.
+        alias: what the statement calls it.
+        called: names of its attributes in the view, in order.
+    """
+
+    table: SchemaTable
+    alias: str
+    called: tuple[str, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of the table."""
+        return tuple(replace(each, name=name) for each, name in zip(self.table.attributes, self.called, strict=True))
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Its own key and those of the tables that it refers to."""
+        links = {link.column: link.table for link in self.table.links}
+        return tuple(Key(self.alias, column, links.get(column, self.table.name)) for column in self.table.columns)
+
+    @property
+    def private(self) -> bool:
+        """As the schema says."""
+        return not self.table.public
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of the table."""
+        called = dict(zip((each.name for each in self.table.attributes), self.called, strict=True))
+        return tuple(replace(each, attribute=called[each.attribute]) for each in self.table.hierarchies)
+
+
+@dataclass(frozen=True)
+class Join(View):
+    """Rows of a private view beside those of another that match; of two private ones only those of equal owners do.
+
+    Attributes:
+        left: private.
+        right: private or public.
+        on: pairs of places among the keys of both that are equal.
+        outer: whether rows of ``left`` without a match stay, with nothing of ``right``.
+    """
+
+    left: View
+    right: View
+    on: tuple[tuple[int, int], ...]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.left.private:
+            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+        if not self.right.private and not self.on:
+            raise QueryError("a public table is joined on a declared key", culprit=self)
+        if set(self.left.names) & set(self.right.names):
+            raise QueryError("two joined tables have an attribute of one name", culprit=self)
+        for left, right in self.on:
+            self.left.keys[left], self.right.keys[right]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of both; of an outer join those of the right may be missing."""
+        right = self.right.attributes
+        return (*self.left.attributes, *(replace(each, nullable=True) if self.outer else each for each in right))
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Those of both."""
+        return (*self.left.keys, *self.right.keys)
+
+    @property
+    def private(self) -> bool:
+        """Rows belong to the owner of the left one."""
+        return True
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of both; of an outer join those of the left, as the others know no missing value."""
+        return (*self.left.hierarchies, *(() if self.outer else self.right.hierarchies))
+
+
+@dataclass(frozen=True)
+class _Narrowed(View):
+    """A view with the columns of another."""
+
+    source: View
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source."""
+        return self.source.attributes
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Those of its source."""
+        return self.source.keys
+
+    @property
+    def private(self) -> bool:
+        """As its source."""
+        return self.source.private
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of its source."""
+        return self.source.hierarchies
+
+
+@dataclass(frozen=True)
+class Filter(_Narrowed):
+    """The rows that meet a condition on their own cells."""
+
+    where: Predicate
+
+    def __post_init__(self) -> None:
+        for name in named(self.where):
+            self.source.domain.index(name)
+
+
+@dataclass(frozen=True)
+class OfUnits(_Narrowed):
+    """The rows of units that have rows in another private view, or that have none there (``without``)."""
+
+    units: View
+    without: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.source.private or not self.units.private:
+            raise QueryError("only rows of units are told apart by their unit", culprit=self)
+
+
+@dataclass(frozen=True)
+class Computed(View):
+    """A view with one more attribute, computed of each row by itself.
+
+    Attributes:
+        source: the view.
+        name: of the new attribute.
+        value: what it is, which never fails: bounds of numbers follow by interval arithmetic.
+    """
+
+    source: View
+    name: str
+    value: Expression
+
+    def __post_init__(self) -> None:
+        if self.name in self.source.names:
+            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+        _ = self.attributes
+
+    @cached_property
+    def added(self) -> Attribute:
+        """The new attribute."""
+        return computed(self.name, self.value, self.source.domain)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source, and the new one."""
+        return (*self.source.attributes, self.added)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Those of its source."""
+        return self.source.keys
+
+    @property
+    def private(self) -> bool:
+        """As its source."""
+        return self.source.private
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of its source."""
+        return self.source.hierarchies
+
+
+class Pick(StrEnum):
+    """Which value of a unit's rows is taken."""
+
+    LEAST = "least"
+    GREATEST = "greatest"
+    FIRST = "first"
+    LAST = "last"
+
+
+class UnitAggregate(ABC):
+    """What is computed of a unit's rows, all of them."""
+
+    @abstractmethod
+    def attribute(self, name: str, source: View) -> Attribute:
+        """The attribute that it becomes.
+
+        Raises:
+            QueryError: the view has nothing that it could be computed of.
+        """
+
+
+@dataclass(frozen=True)
+class RowCount(UnitAggregate):
+    """The number of rows, or of those with ``of`` (an attribute, or the place of a key), clamped to ``maximum``."""
+
+    maximum: int
+    of: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.maximum) is not int or not 1 <= self.maximum < LARGEST_SUM:
+            raise QueryError("a number of rows of a unit is clamped to a whole number from 1 on", culprit=self.maximum)
+
+    def attribute(self, name: str, source: View) -> Attribute:
+        """A whole number from 0 on."""
+        if isinstance(self.of, str):
+            source.domain.index(self.of)
+        elif self.of is not None:
+            source.keys[self.of]
+        return Integer(name=name, minimum=0, maximum=self.maximum, unknown=Unknown.CLAMP)
+
+
+@dataclass(frozen=True)
+class UnitSum(UnitAggregate):
+    """The sum of an attribute of numbers, clamped to declared bounds; 0 where none has a value.
+
+    Real numbers are added in steps of 2^-20 of the larger bound, as sums of doubles depend on their order.
+    """
+
+    of: str
+    low: Fraction
+    high: Fraction
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise QueryError("the bounds of a sum stand the wrong way round", culprit=self)
+
+    def attribute(self, name: str, source: View) -> Attribute:
+        """A number within the bounds."""
+        added = source.domain[self.of]
+        if isinstance(added, Integer):
+            if self.low.denominator != 1 or self.high.denominator != 1:
+                raise QueryError(f"a sum of the whole numbers {self.of!r} has whole bounds", culprit=self)
+            if max(abs(added.minimum), abs(added.maximum)) >= LARGEST_SUM:
+                raise QueryError(f"{self.of!r} has bounds too large to be added up for a unit", culprit=self)
+            return whole_number(name, int(self.low), int(self.high), nullable=False)
+        if not isinstance(added, Real):
+            raise QueryError(f"{self.of!r} has no numbers to add up", culprit=self)
+        return real_number(name, float(self.low), float(self.high), nullable=False)
+
+    def step(self, source: View) -> float:
+        """In which a sum of real numbers is added up; a power of two, so that doubles hold its multiples."""
+        added = source.domain[self.of]
+        assert isinstance(added, Real)
+        largest = max(abs(added.minimum), abs(added.maximum))
+        step = 2.0**-20
+        while step * (LARGEST_SUM >> 1) < largest:
+            step *= 2
+        return step
+
+
+@dataclass(frozen=True)
+class Taken(UnitAggregate):
+    """The least or greatest value of an attribute, or that of the first or last row by a date, missing where no row has
+    one.  Of several rows of that date the least value is taken.
+    """
+
+    which: Pick
+    of: str
+    by: str | None = None
+
+    def attribute(self, name: str, source: View) -> Attribute:
+        """As it was, and it may be missing."""
+        taken = source.domain[self.of]
+        ordered = self.which in (Pick.FIRST, Pick.LAST)
+        if isinstance(taken, Categorical) and not ordered:
+            raise QueryError(f"{self.of!r} has no order, so no least or greatest value", culprit=self)
+        if ordered and not isinstance(source.domain[self.by or ""], Date | Timestamp):
+            raise QueryError("rows are first or last by a date", culprit=self)
+        unknown = Unknown.DROP if taken.unknown is Unknown.CATEGORY else taken.unknown
+        return replace(taken, name=name, nullable=True, unknown=unknown)
+
+
+@dataclass(frozen=True)
+class AnyRow(UnitAggregate):
+    """Whether any row meets a condition."""
+
+    where: Predicate
+
+    def attribute(self, name: str, source: View) -> Attribute:
+        """True or false."""
+        for each in named(self.where):
+            source.domain.index(each)
+        return Categorical(name=name, values=(False, True), unknown=Unknown.DROP)
+
+
+@dataclass(frozen=True)
+class PerUnit(View):
+    """One row of each unit that has rows, or of each unit and each combination of some attributes' cells.
+
+    Attributes:
+        source: private.
+        by: attributes of the source.
+        values: names and what they are.
+    """
+
+    source: View
+    by: tuple[str, ...]
+    values: tuple[tuple[str, UnitAggregate], ...]
+
+    def __post_init__(self) -> None:
+        if not self.source.private:
+            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+        names = [*self.by, *(name for name, _ in self.values)]
+        if len(set(names)) != len(names):
+            raise QueryError("two columns have one name; give one of them another by AS", culprit=self)
+        if not names:
+            raise QueryError("ask for at least one value of each unit", culprit=self)
+        _ = self.attributes
+
+    @cached_property
+    def _attributes(self) -> tuple[Attribute, ...]:
+        keys = tuple(self.source.domain[name] for name in self.by)
+        return (*keys, *(value.attribute(name, self.source) for name, value in self.values))
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The keys, then the values."""
+        return self._attributes
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """None but the unit."""
+        return ()
+
+    @property
+    def private(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of the keys."""
+        return tuple(each for each in self.source.hierarchies if each.attribute in self.by)
+
+
+@dataclass(frozen=True)
+class BoundedView:
+    """A private view, and what of each unit is kept of it.
+
+    Attributes:
+        view: whose rows all belong to units.
+        unit: with its bounds.
+    """
+
+    view: View
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        if not self.view.private:
+            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+        if self.unit.column is None:
+            raise QueryError("a view bounds the rows of a unit that has an id", culprit=self)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What may be asked of it."""
+        return replace(self.view.domain, unit=self.unit)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The view as JSON: equal views, however they were written, have equal JSON."""
+        return json.dumps(_described(self.view), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of view, bounds and cells, hexadecimal."""
+        return hashlib.sha256(f"{self.domain.hash} {self.canonical}".encode()).hexdigest()
+
+
+def one_row_bounds(unit: Unit, view: PerUnit) -> Unit:
+    """What is kept of a view that has one row a unit, or one in each cell of its keys: no more than there can be."""
+    if not view.by:
+        return unit.bounded(rows=1, per=())
+    cells = 1
+    for name in view.by:
+        cells *= view.source.domain[name].size
+    return unit.bounded(rows=min(unit.rows, cells), per=(GroupBound(view.by, rows=1),))
+
+
+def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
+    """A part of a tree as JSON values; a table goes by its name and cells."""
+    if isinstance(part, SchemaTable):
+        cells = {each.name: each.describe() for each in part.attributes}
+        ties = {link.column: link.table for link in part.links}
+        return {"table": part.name, "attributes": cells, "key": part.key, "unit": part.unit, "links": ties}
+    if is_dataclass(part) and not isinstance(part, type):
+        own = {field.name: _described(getattr(part, field.name)) for field in fields(part)}
+        return {"is": type(part).__name__, **own}
+    match part:
+        case Fraction():
+            return str(part)
+        case frozenset():
+            return sorted(part)
+        case tuple() | list():
+            return [_described(each) for each in part]
+        case StrEnum():
+            return part.value
+        case _:
+            return part

@@ -1,0 +1,95 @@
+"""Tables of DuckDB that are joined: their encoded rows, and views of these, in the database that a process shares."""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sfumato.engine.arrays import KeptColumns
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.duckdb.duck_session import DIALECT
+from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.port import Column, Recodable
+from sfumato.engine.table_files import Stamps
+from sfumato.engine.view_sql import ViewEncoding
+from sfumato.errors import EngineError
+
+
+class DuckJoin:
+    """Implements :class:`sfumato.engine.joined.JoinEngine`."""
+
+    def __init__(self, tables: Mapping[str, DuckTable]) -> None:
+        self._tables = tables
+        self._session = next(iter(tables.values())).session
+        self._stamps = {name: table.source.stamps() for name, table in tables.items()}
+
+    @property
+    def dialect(self) -> Dialect:
+        """DuckDB's."""
+        return DIALECT
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """As its table describes them."""
+        return {column.name: column for column in self._tables[name].schema()}
+
+    def keep(self, select: Callable[[str], str], name: str) -> str:
+        """A table of the database, dropped with this."""
+        table = self._tables[name]
+        with table.reading() as cursor:
+            return self._made(cursor, select(table.source.relation(cursor)))
+
+    def keep_joined(self, select: str) -> str:
+        """A table of the database, dropped with this."""
+        with self._session.cursor(self.title) as cursor:
+            return self._made(cursor, select)
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Fetched at once."""
+        with self._session.cursor(self.title) as cursor:
+            return list(cursor.sql(statement).fetchall())
+
+    def encoded(self, encoding: ViewEncoding) -> Recodable:
+        """One more table of the database, dropped with the result."""
+        self._refuse_written()
+        table = DuckTable.joined(self, self._session)
+        name = self._session.fresh_name()
+        with table.reading() as cursor:
+            table.store(cursor, encoding, name, ())
+            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
+        store = DuckStore(table, encoding, name, self.stamps())
+        return EncodedRows(store, table, KeptColumns(encoding.domain, rows, store.column))
+
+    # --- what a table needs of its source -----------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """All of them."""
+        return f"the tables {', '.join(self._tables)}"
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
+        """Nothing that could be read: a view's query names the encoded tables."""
+        return ""
+
+    def stamps(self) -> Stamps:
+        """Of all files."""
+        return tuple(stamp for table in self._tables.values() for stamp in table.source.stamps())
+
+    def _refuse_written(self) -> None:
+        """Refuse where a file was written since its rows were encoded.
+
+        Raises:
+            EngineError: so it is.
+        """
+        for name, table in self._tables.items():
+            if table.source.stamps() != self._stamps[name]:
+                raise EngineError(f"{table.source.title} was written since it was encoded; open it again", culprit=name)
+
+    def _made(self, cursor: Any, select: str) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
+        name = self._session.fresh_name()
+        cursor.execute(f"CREATE TABLE {name} AS {select}")
+        weakref.finalize(self, self._session.drop, name)
+        return name

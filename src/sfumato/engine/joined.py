@@ -1,0 +1,176 @@
+"""Several tables of one engine, each encoded once, and views of them: encoded, bounded rows like those of one table.
+
+Opening them is their owner's act: keys are checked there, and messages say what is wrong with them.  Afterwards nothing
+that is asked of a view can fail for its rows, and a view without rows is one like any other.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.view import BoundedView
+from sfumato.engine.csv_file import CSV_SUFFIXES
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.open import open_table
+from sfumato.engine.port import Column, ColumnKind, Recodable
+from sfumato.engine.table_files import PARQUET_SUFFIXES
+from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
+from sfumato.errors import InputError, TableError
+
+_KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
+
+
+class JoinEngine(Protocol):
+    """What an engine does for tables that are joined in it."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it writes SQL."""
+        ...
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """The columns of a raw table, by name."""
+        ...
+
+    def keep(self, select: Callable[[str], str], name: str) -> str:
+        """Keep the rows of a query over the raw table ``name``; what stands after FROM for them."""
+        ...
+
+    def keep_joined(self, select: str) -> str:
+        """Keep the rows of a query over what is kept."""
+        ...
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """The rows of a small result."""
+        ...
+
+    def encoded(self, encoding: ViewEncoding) -> Recodable:
+        """The rows of a view, bounded."""
+        ...
+
+
+class JoinedTables:
+    """The tables of a schema, encoded where they lie."""
+
+    def __init__(self, schema: Schema, engine: JoinEngine) -> None:
+        """Check and encode them.
+
+        Raises:
+            TableError: a table lacks a column, a key does not tell rows apart, or two columns of keys differ in type.
+        """
+        self.schema = schema
+        self._engine = engine
+        for table in schema:
+            self._check_columns(table)
+        self._owners: dict[str, str] = {}
+        relations = {}
+        for table in schema:
+            found, unit = engine.columns(table.name), schema.unit_column(table.name)
+            relations[table.name] = engine.keep(partial(own_rows, table, unit, found, engine.dialect), table.name)
+            if table.key is not None and not table.public:
+                owner = unit if table.through is None else table.through.column
+                assert owner is not None
+                ties = partial(own_owners, table.key, owner, found, engine.dialect)
+                self._owners[table.name] = engine.keep(ties, table.name)
+                self._check_key(table)
+        for table in schema:
+            if table.through is not None:
+                above = self._owners_of(table.through.table)
+                relations[table.name] = engine.keep_joined(owned_rows(table, relations[table.name], above))
+        self._relations = relations
+
+    def encode(self, view: BoundedView) -> Recodable:
+        """The rows of a view, bounded per unit: what is counted."""
+        return self._engine.encoded(ViewEncoding(view, self._relations, self._engine.dialect))
+
+    def _owners_of(self, name: str) -> str:
+        """Units by the keys of a table, found through others where need be."""
+        table = self.schema[name]
+        own = self._owners[table.name]
+        if table.through is None:
+            return own
+        return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)))
+
+    def _check_columns(self, table: SchemaTable) -> None:
+        found = self._engine.columns(table.name)
+        unit = self.schema.unit_column(table.name)
+        for name in dict.fromkeys([*table.columns, *([] if unit is None else [unit])]):
+            if name not in found:
+                raise TableError(f"{table.name} has no column {name!r}; it has {', '.join(found)}", culprit=name)
+            if found[name].kind not in _KEYS:
+                raise TableError(
+                    f"{table.name}.{name} of type {found[name].type} cannot hold keys; store it as text or as whole "
+                    "numbers",
+                    culprit=name,
+                )
+        ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
+        if unit is not None and self.schema.units is not None:
+            ties.append((unit, self.schema[self.schema.units], self.schema[self.schema.units].key))
+        for column, other, key in ties:
+            there = self._engine.columns(other.name)
+            if key is not None and key in there and there[key].kind is not found[column].kind:
+                raise TableError(
+                    f"{table.name}.{column} is of type {found[column].type} and {other.name}.{key} of type "
+                    f"{there[key].type}: equal keys would not be found equal; store both alike",
+                    culprit=column,
+                )
+
+    def _check_key(self, table: SchemaTable) -> None:
+        ((rows, keys),) = self._engine.rows(f"SELECT COUNT(*), COUNT(DISTINCT k) FROM {self._owners[table.name]} AS t")
+        if int(rows) != int(keys):
+            raise TableError(
+                f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row",
+                culprit=table.name,
+            )
+
+
+def open_tables(schema: Schema, source: object) -> JoinedTables:
+    """Open the tables of a schema where they lie; for their owner, as messages tell about their keys.
+
+    Args:
+        schema: accepted.
+        source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; or a
+            mapping from names to what :func:`open_table` takes.
+
+    Raises:
+        InputError: nothing of these.
+        TableError: a table is missing, cannot be read, or its keys are none.
+    """
+    from sfumato.engine.duckdb.duck_join import DuckJoin
+    from sfumato.engine.duckdb.duck_table import DuckTable
+
+    tables = {table.name: open_table(_place(table, source), csv=table.csv) for table in schema}
+    if all(isinstance(table, DuckTable) for table in tables.values()):
+        return JoinedTables(schema, DuckJoin({name: t for name, t in tables.items() if isinstance(t, DuckTable)}))
+    raise InputError("several tables are opened together from files, frames, or one database", culprit=source)
+
+
+def _place(table: SchemaTable, source: object) -> object:
+    """Where one table lies."""
+    if isinstance(source, Mapping):
+        found = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
+        if found is None:
+            raise TableError(f"there is no table {table.name}; given are {', '.join(map(str, source))}")
+        return found
+    if not isinstance(source, str | Path):
+        raise InputError("name a folder, a database URL, or a mapping from names of tables to them", culprit=source)
+    folder = Path(source)
+    if not folder.is_dir():
+        raise TableError(f"there is no folder {source}", culprit=source)
+    files = [folder / f"{table.name}{suffix}" for suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES)]
+    found_files = [file for file in (*files, folder / table.name) if file.exists()]
+    if len(found_files) != 1:
+        names = " and ".join(file.name for file in found_files)
+        raise TableError(
+            f"{folder} has {names}: leave one"
+            if names
+            else f"{folder} has no file {table.name}.csv or {table.name}.parquet",
+            culprit=table.name,
+        )
+    return found_files[0]

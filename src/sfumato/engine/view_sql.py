@@ -1,0 +1,410 @@
+"""Views as SQL over encoded tables: one text for every engine.
+
+A relation has codes ``c0, c1, …`` and clamped numbers ``v…`` of its attributes by position, keys ``k0, k1, …`` as text
+and, where it is private, the id of the unit ``u``.  All values were encoded before, so nothing here can fail: numbers
+lie within declared bounds, whole ones are added and compared as 64-bit integers, and what is missing is NULL.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.domain import Attribute, Date, Domain, Integer, Real, Unknown
+from sfumato.domain.attribute import null_code
+from sfumato.domain.expression import (
+    Arithmetic,
+    Cases,
+    Clamp,
+    Constant,
+    DaysBetween,
+    Expression,
+    Field,
+    Labels,
+    Operator,
+)
+from sfumato.domain.table_schema import SchemaTable
+from sfumato.domain.view import (
+    AnyRow,
+    BoundedView,
+    Computed,
+    Filter,
+    Join,
+    OfUnits,
+    PerUnit,
+    Pick,
+    RowCount,
+    Scan,
+    Taken,
+    UnitAggregate,
+    UnitSum,
+    View,
+)
+from sfumato.engine.cell_statements import condition
+from sfumato.engine.dialect import Dialect, identity, missing
+from sfumato.engine.encoding import Encoding, bin_number, real, stored_values
+from sfumato.engine.port import Column
+
+_TINY = "1e-140"  # products of what is smaller could be too small for a double, over which PostgreSQL fails
+
+
+@dataclass(frozen=True)
+class ViewEncoding:
+    """A bounded view as :class:`sfumato.engine.encoding.Encoding` is of one table: a query with codes, numbers, ``u``.
+
+    Attributes:
+        bounded: the view.
+        relations: where the encoded rows of each table are, by its name.
+        dialect: of the engine that has them.
+    """
+
+    bounded: BoundedView
+    relations: Mapping[str, str]
+    dialect: Dialect
+
+    @property
+    def domain(self) -> Domain:
+        """Of the view, with its unit."""
+        return self.bounded.domain
+
+    @property
+    def named(self) -> str:
+        """What its version begins with: two views are two, though they hold the same rows."""
+        return self.bounded.hash
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Positions of the attributes whose clamped number is stored beside the code."""
+        return stored_values(self.domain)
+
+    @property
+    def stored(self) -> list[str]:
+        """Names of the encoded columns."""
+        return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), "u"]
+
+    def select(self, relation: str, raw: Sequence[str] = ()) -> str:
+        """The rows of the view, before any is left out; it has no raw columns."""
+        del relation
+        assert not raw
+        codes = [
+            f"{self.dialect.code(f'c{place}', attribute.size)} AS c{place}"
+            for place, attribute in enumerate(self.domain)
+        ]
+        numbers = [f"v{place}" for place in self.values]
+        return f"SELECT {', '.join([*codes, *numbers, 'u'])} FROM {self._relation(self.bounded.view)}"
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _relation(self, view: View) -> str:
+        return f"({self._selected(view)}) AS rows_of_view"
+
+    def _selected(self, view: View) -> str:
+        match view:
+            case Scan():
+                return f"SELECT {', '.join(columns(view))} FROM {self.relations[view.table.name]}"
+            case Join():
+                return self._joined(view)
+            case Filter():
+                met = condition(view.where, view.source.domain)
+                return f"SELECT {', '.join(columns(view))} FROM {self._relation(view.source)} WHERE {met}"
+            case OfUnits():
+                return self._of_units(view)
+            case Computed():
+                return self._computed(view)
+            case PerUnit():
+                return self._per_unit(view)
+            case _:
+                raise TypeError(view)  # the tree is closed
+
+    def _joined(self, view: Join) -> str:
+        left, right = view.left, view.right
+        before = len(left.attributes)
+        listed = [f"l.{name}" for name in columns(left)]
+        for place, attribute in enumerate(right.attributes):
+            listed.append(f"{_outer_code(attribute, place) if view.outer else f'r.c{place}'} AS c{before + place}")
+        listed += [f"r.v{place} AS v{before + place}" for place in stored_values(right.attributes)]
+        listed += [f"r.k{place} AS k{len(left.keys) + place}" for place in range(len(right.keys))]
+        same = [f"l.k{one} = r.k{other}" for one, other in view.on]
+        same += ["l.u = r.u"] if right.private else []  # whatever else is asked, rows of two units never meet
+        return (
+            f"SELECT {', '.join(listed)} FROM ({self._selected(left)}) AS l {'LEFT ' if view.outer else ''}JOIN "
+            f"({self._selected(right)}) AS r ON {' AND '.join(same)}"
+        )
+
+    def _of_units(self, view: OfUnits) -> str:
+        listed = ", ".join(f"l.{name}" for name in columns(view))
+        units = f"SELECT DISTINCT u FROM {self._relation(view.units)}"
+        found = "IS NULL" if view.without else "IS NOT NULL"
+        return (
+            f"SELECT {listed} FROM ({self._selected(view.source)}) AS l LEFT JOIN ({units}) AS r ON l.u = r.u "
+            f"WHERE r.u {found}"
+        )
+
+    def _computed(self, view: Computed) -> str:
+        domain, place, attribute = view.source.domain, len(view.source.attributes), view.added
+        listed = ", ".join(columns(view.source))
+        if isinstance(view.value, Labels):
+            codes = {label: str(code) for code, label in enumerate(view.value.values)}
+            whens = " ".join(
+                f"WHEN {condition(where, domain)} THEN {codes[label]}" for where, label in view.value.cases
+            )
+            rest = "NULL" if view.value.otherwise is None else codes[view.value.otherwise]
+            code = f"CASE {whens} ELSE {rest} END"
+            found = f"COALESCE({code}, {null_code(attribute)})" if attribute.nullable else code
+            return f"SELECT {listed}, {found} AS c{place} FROM {self._relation(view.source)}"
+        assert isinstance(attribute, Integer | Real)
+        value = self._number(view.value, domain)
+        inner = f"SELECT {listed}, {value} AS x FROM {self._relation(view.source)}"
+        # what rounding could move past the bounds is moved back
+        moved = _clamped("x", self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum))
+        inner = f"SELECT {listed}, {moved} AS x FROM ({inner}) AS computed_rows"
+        return f"SELECT {listed}, {', '.join(self._coded('x', attribute, place))} FROM ({inner}) AS clamped_rows"
+
+    def _coded(self, value: str, attribute: Integer | Real, place: int) -> list[str]:
+        """Code and, where it is stored, number of a value within its bounds or NULL."""
+        if isinstance(attribute, Integer) and attribute.edges is None:
+            code = f"{value} - ({attribute.minimum})"
+        else:
+            edges = attribute.edges or () if isinstance(attribute, Integer) else attribute.edges[:-1]
+            code = bin_number(value, [float(edge) for edge in edges])
+        absent = null_code(attribute)
+        coded = f"CASE WHEN {value} IS NULL THEN {'NULL' if absent is None else absent} ELSE {code} END AS c{place}"
+        return [coded, *([f"{value} AS v{place}"] if place_is_stored(attribute) else [])]
+
+    # --- numbers of a row ---------------------------------------------------------------------------------------------
+
+    def _number(self, value: Expression, domain: Domain) -> str:
+        """An expression as a whole number or a double, NULL where it is missing."""
+        whole = value.interval(domain).whole
+        match value:
+            case Field():
+                return number_of(self.dialect, domain, value.name)
+            case Constant():
+                return self.dialect.integer(str(int(value.value))) if whole else real(float(value.value))
+            case DaysBetween():
+                later, earlier = (number_of(self.dialect, domain, name) for name in (value.later, value.earlier))
+                return f"({later} - {earlier})"
+            case Arithmetic():
+                return self._arithmetic(value, domain, whole=whole)
+            case Clamp():
+                inner = self._as(self._number(value.value, domain), value.value, domain, whole=whole)
+                low, high = (None if end is None else self._end(end, whole=whole) for end in (value.low, value.high))
+                return _clamped(inner, low, high)
+            case Cases():
+                whens = [
+                    f"WHEN {condition(where, domain)} THEN "
+                    f"{self._as(self._number(each, domain), each, domain, whole=whole)}"
+                    for where, each in value.cases
+                ]
+                rest = value.otherwise
+                other = "NULL" if rest is None else self._as(self._number(rest, domain), rest, domain, whole=whole)
+                return f"CASE {' '.join(whens)} ELSE {other} END"
+            case _:
+                raise TypeError(value)  # the tree is closed
+
+    def _arithmetic(self, value: Arithmetic, domain: Domain, *, whole: bool) -> str:
+        left, right = (
+            self._as(self._number(part, domain), part, domain, whole=whole) for part in (value.left, value.right)
+        )
+        if value.how is Operator.TIMES and not whole:
+            left, right = (f"(CASE WHEN ABS({part}) < {_TINY} THEN 0e0 ELSE {part} END)" for part in (left, right))
+        return f"({left} {value.how.value} {right})"
+
+    def _as(self, text: str, value: Expression, domain: Domain, *, whole: bool) -> str:
+        return text if whole or not value.interval(domain).whole else self.dialect.double(text)
+
+    def _end(self, end: Fraction, *, whole: bool) -> str:
+        return str(int(end)) if whole else real(float(end))
+
+    def _literal(self, attribute: Integer | Real, end: float) -> str:
+        return self._end(Fraction(end), whole=isinstance(attribute, Integer))
+
+    # --- one row of each unit -----------------------------------------------------------------------------------------
+
+    def _per_unit(self, view: PerUnit) -> str:
+        source, domain = view.source, None if not view.source.attributes else view.source.domain
+        keys = [] if domain is None else [f"c{domain.index(name)}" for name in view.by]
+        held = [] if domain is None else [f"v{domain.index(name)}" for name in view.by]
+        stored = {f"v{place}" for place in stored_values(source.attributes)}
+        rows = f"({self._ordered(view, keys)}) AS ordered_rows"
+        listed = [f"{key} AS c{place}" for place, key in enumerate(keys)]
+        # a key's number is the same for all rows of a cell only where the cell is the number: else it has none
+        listed += [f"MIN({name}) AS v{place}" for place, name in enumerate(held) if name in stored]
+        for place, (name, value) in enumerate(view.values, start=len(view.by)):
+            listed += self._aggregated(value, value.attribute(name, source), view, place)
+        grouped = ", ".join(["u", *keys])
+        return f"SELECT {', '.join([*listed, 'u'])} FROM {rows} GROUP BY {grouped}"
+
+    def _ordered(self, view: PerUnit, keys: Sequence[str]) -> str:
+        """The rows, with the code of the first or last date of their unit as ``o…`` for each value that asks so."""
+        more = []
+        for place, (_, value) in enumerate(view.values):
+            if isinstance(value, Taken) and value.by is not None:
+                date = view.source.domain[value.by]
+                at = view.source.domain.index(value.by)
+                among = ", ".join(["u", *keys])
+                which = "MIN" if value.which is Pick.FIRST else "MAX"
+                dated = f"CASE WHEN c{at} < {date.declared} THEN c{at} END"
+                more.append(f"{which}({dated}) OVER (PARTITION BY {among}) AS o{place}")
+        return f"SELECT {', '.join([*columns(view.source), *more])} FROM {self._relation(view.source)}"
+
+    def _aggregated(self, value: UnitAggregate, attribute: Attribute, view: PerUnit, place: int) -> list[str]:
+        source = view.source
+        match value:
+            case RowCount():
+                counted = self.dialect.integer(f"COUNT({self._counted(value, source)})")
+                return [f"{_clamped(counted, None, str(value.maximum))} AS c{place}"]
+            case AnyRow():
+                met = condition(value.where, source.domain)
+                return [f"MAX(CASE WHEN {met} THEN 1 ELSE 0 END) AS c{place}"]
+            case UnitSum():
+                assert isinstance(attribute, Integer | Real)
+                return self._coded(self._summed(value, attribute, source), attribute, place)
+            case Taken():
+                return self._taken(value, attribute, view, place)
+            case _:
+                raise TypeError(value)  # the tree is closed
+
+    def _counted(self, value: RowCount, source: View) -> str:
+        if value.of is None:
+            return "*"
+        if isinstance(value.of, int):
+            return f"k{value.of}"
+        at, attribute = source.domain.index(value.of), source.domain[value.of]
+        return f"CASE WHEN c{at} <> {null_code(attribute)} THEN 1 END" if attribute.nullable else f"c{at}"
+
+    def _summed(self, value: UnitSum, attribute: Integer | Real, source: View) -> str:
+        number = number_of(self.dialect, source.domain, value.of)
+        low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
+        if isinstance(source.domain[value.of], Integer):
+            return _clamped(self.dialect.integer(f"COALESCE(SUM({number}), 0)"), low, high)
+        step = value.step(source)
+        steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
+        total = self.dialect.double(self.dialect.integer(f"COALESCE(SUM({steps}), 0)"))
+        return _clamped(f"({total} * {real(step)})", low, high)
+
+    def _taken(self, value: Taken, attribute: Attribute, view: PerUnit, place: int) -> list[str]:
+        domain = view.source.domain
+        at, before = domain.index(value.of), domain[value.of]
+        held = f"c{at} < {before.declared}"
+        if value.by is not None:
+            position = next(n for n, (_, each) in enumerate(view.values) if each is value)
+            held += f" AND c{domain.index(value.by)} = o{position}"
+        which = "MAX" if value.which is Pick.GREATEST else "MIN"
+        code = f"COALESCE({which}(CASE WHEN {held} THEN c{at} END), {null_code(attribute)}) AS c{place}"
+        if not place_is_stored(attribute):
+            return [code]
+        return [code, f"{which}(CASE WHEN {held} THEN v{at} END) AS v{place}"]
+
+
+def columns(view: View) -> list[str]:
+    """The columns of a view's relation."""
+    return [
+        *(f"c{place}" for place in range(len(view.attributes))),
+        *(f"v{place}" for place in stored_values(view.attributes)),
+        *(f"k{place}" for place in range(len(view.keys))),
+        *(["u"] if view.private else []),
+    ]
+
+
+def place_is_stored(attribute: Attribute) -> bool:
+    """Whether the number of an attribute is stored beside its code."""
+    return bool(stored_values([attribute]))
+
+
+def number_of(dialect: Dialect, domain: Domain, name: str) -> str:
+    """The number of an attribute, or the day of a date, from its encoded columns; NULL where it is missing."""
+    attribute, place = domain[name], domain.index(name)
+    if place_is_stored(attribute):
+        return f"v{place}" if isinstance(attribute, Real) else dialect.integer(f"v{place}")
+    assert isinstance(attribute, Integer | Date)
+    first = attribute.minimum if isinstance(attribute, Integer) else attribute.first.toordinal()
+    return f"(CASE WHEN c{place} < {attribute.declared} THEN {dialect.integer(f'c{place}')} + ({first}) END)"
+
+
+def _outer_code(attribute: Attribute, place: int) -> str:
+    """The code of an attribute that an outer join makes nullable; the cell for unknown values is behind the missing."""
+    code, absent = f"r.c{place}", attribute.declared
+    if attribute.nullable or attribute.unknown is not Unknown.CATEGORY:
+        return f"COALESCE({code}, {absent})"
+    return f"CASE WHEN {code} IS NULL THEN {absent} WHEN {code} >= {absent} THEN {code} + 1 ELSE {code} END"
+
+
+def _clamped(value: str, low: str | None, high: str | None) -> str:
+    """A value moved to its bounds; LEAST and GREATEST treat NULL differently on engines."""
+    whens = [f"WHEN {value} < {low} THEN {low}"] if low is not None else []
+    whens += [f"WHEN {value} > {high} THEN {high}"] if high is not None else []
+    return f"(CASE {' '.join(whens)} ELSE {value} END)" if whens else value
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def keyed(dialect: Dialect, column: Column) -> str:
+    """A key as text that only equal keys share; NULL where it is missing."""
+    return f"CASE WHEN NOT {missing(dialect, column)} THEN {identity(dialect, column)} END"
+
+
+def own_rows(table: SchemaTable, unit: str | None, found: Mapping[str, Column], dialect: Dialect, relation: str) -> str:
+    """The encoded rows of one table: codes, numbers, keys, and ``u`` where a column of its own names the unit.
+
+    Args:
+        table: of a schema.
+        unit: its column that names the unit; None: it has none.
+        found: its columns.
+        dialect: of the engine.
+        relation: its raw rows, what stands after FROM.
+    """
+    carried = [keyed(dialect, found[column]) for column in table.columns]
+    carried += [keyed(dialect, found[unit])] if unit is not None else []
+    if table.attributes:
+        domain = Domain(table.attributes, hierarchies=table.hierarchies, csv=table.csv)
+        rows = Encoding(domain, found, dialect).select(relation, carried)
+    else:
+        rows = f"SELECT {', '.join(f'{text} AS r{place}' for place, text in enumerate(carried))} FROM {relation}"
+    names = [f"k{place}" for place in range(len(table.columns))] + (["u"] if unit is not None else [])
+    cells = [*(f"c{place}" for place in range(len(table.attributes)))]
+    cells += [f"v{place}" for place in stored_values(table.attributes)]
+    listed = ", ".join([*cells, *(f"r{place} AS {name}" for place, name in enumerate(names))])
+    kept = f" WHERE r{len(names) - 1} IS NOT NULL" if unit is not None else ""
+    return f"SELECT {listed} FROM ({rows}) AS own_rows{kept}"
+
+
+def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
+    """The encoded rows of a table whose units are found through another; rows without owner are left out.
+
+    Args:
+        table: such a table.
+        own: its encoded rows.
+        owners: of the other table, as :func:`own_owners` and :func:`found_owners` make them.
+    """
+    assert table.through is not None
+    key = table.columns.index(table.through.column)
+    listed = [*(f"c{place}" for place in range(len(table.attributes)))]
+    listed += [f"v{place}" for place in stored_values(table.attributes)]
+    listed += [f"own.k{place} AS k{place}" for place in range(len(table.columns))]
+    return f"SELECT {', '.join(listed)}, o.u AS u FROM {own} AS own JOIN {owners} AS o ON own.k{key} = o.k"
+
+
+def own_owners(key: str, owner: str, found: Mapping[str, Column], dialect: Dialect, relation: str) -> str:
+    """Of each row with a key that key ``k``, and ``u``: its unit, or the key of the row that it belongs to.
+
+    Of all raw rows, so that whose a row is depends on no value beside the keys.
+
+    Args:
+        key: the column.
+        owner: the column of the unit, or of the key of the row that a row belongs to.
+        found: columns of the table.
+        dialect: of the engine.
+        relation: its raw rows, what stands after FROM.
+    """
+    texts = (f"{keyed(dialect, found[column])} AS {name}" for column, name in ((key, "k"), (owner, "u")))
+    return f"SELECT k, u FROM (SELECT {', '.join(texts)} FROM {relation}) AS ties WHERE k IS NOT NULL"
+
+
+def found_owners(own: str, above: str) -> str:
+    """The same of a table whose units are found through another: with the unit in place of the key."""
+    return f"SELECT own.k AS k, o.u AS u FROM {own} AS own JOIN {above} AS o ON own.u = o.k"

@@ -1,0 +1,115 @@
+"""Several tables about the same people under one ledger: every release of any view of them is charged to one budget."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sfumato.arguments import expect
+from sfumato.domain import Unit
+from sfumato.domain.table_schema import Schema, load_schema
+from sfumato.domain.view import BoundedView
+from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.port import Encoded
+from sfumato.errors import LedgerError, QueryError
+from sfumato.ledger import Account
+from sfumato.privacy.loss import Loss
+from sfumato.vault.vault import DATASET, Journal, Vault, beside
+
+_KEPT = 8  # encoded views
+
+
+@dataclass(frozen=True)
+class SchemaVault:
+    """The protected tables of a schema, which answer through views: each a vault, all with one journal and one unit."""
+
+    tables: JoinedTables
+    ledger: Journal
+    analyst: str | None = None
+    _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        """The public description of the tables."""
+        return self.tables.schema
+
+    @property
+    def remaining(self) -> Account:
+        """The budget of all tables together.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        own = None if self.analyst is None else self.ledger.remaining(self.analyst)
+        return self.ledger.remaining() if own is None or own.limit is None else own
+
+    def over(self, view: BoundedView) -> Vault:
+        """The vault of a view: what releases of it are charged, all other views of the schema are charged too.
+
+        The rows of the last views are kept.
+
+        Raises:
+            QueryError: the view is bounded for other units than those of the schema.
+            EngineError: the tables can no longer be read.
+        """
+        unit = view.unit
+        if (unit.column, unit.schema) != (self.schema.id, self.schema.name):
+            raise QueryError(f"this view bounds {unit.column}, not the {self.schema.id} of {self.schema.name}")
+        encoded = self._views.get(view.hash)
+        if encoded is None:
+            encoded = self.tables.encode(view)
+            self._views[view.hash] = encoded
+            if len(self._views) > _KEPT:
+                self._views.popitem(last=False)
+        self._views.move_to_end(view.hash)
+        return Vault(encoded, self.ledger, analyst=self.analyst, view=view)
+
+    def asked_by(self, analyst: str) -> SchemaVault:
+        """The same tables, charging what is released of them to the analyst's cap as well."""
+        return replace(self, analyst=analyst)
+
+    def __repr__(self) -> str:
+        tables = ", ".join(table.name for table in self.schema)
+        return f"<SchemaVault of {tables}; unit: one {self.schema.id} of {self.schema.name}>"
+
+
+def open_schema(
+    tables: object,
+    *,
+    schema: Schema | str | Path,
+    ledger: str | None = None,
+    limit: Loss | None = None,
+    dataset: str = DATASET,
+    create: bool = False,
+) -> SchemaVault:
+    """Open the tables of a schema for release, under one ledger.
+
+    Args:
+        tables: a folder of CSV or Parquet files called by the tables' names, or a mapping from these names to files and
+            frames.
+        schema: the accepted description, or the path of its YAML file.
+        ledger: database URL of the journal.  Without, the file beside the schema, with the ending ``.ledger``.
+        limit: the most that may ever be released of all tables together, for one unit.
+        dataset: name of the journal, where one ledger keeps several.
+        create: whether to make the ledger, with ``limit``, where there is none.
+
+    Raises:
+        DomainError: the description is wrong, or a draft that nobody accepted.
+        TableError: a table cannot be read, does not fit its description, or its keys are none.
+        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
+            losses of another unit, such as that of a single table.
+    """
+    from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
+
+    expect(schema, Schema | str | Path, "a schema is a Schema or the path of its file")
+    place = schema if isinstance(schema, str | Path) else None
+    described = schema if isinstance(schema, Schema) else load_schema(schema)
+    described.refuse_draft()
+    opened = open_tables(described, tables)
+    if ledger is None:
+        if place is None:
+            raise LedgerError("name a ledger: a schema that is not a file has no ledger beside it", culprit=described)
+        ledger = beside(place)
+    unit = Unit(described.id, schema=described.name)
+    return SchemaVault(opened, open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create))

@@ -1,0 +1,129 @@
+"""One ledger over several tables: one budget, one unit, and two questions where two views are asked."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tests.hospital import database, frames, schema
+
+import sfumato as sf
+from sfumato.domain import Unit
+from sfumato.domain.predicate import Among
+from sfumato.domain.table_schema import dump_schema
+from sfumato.domain.view import BoundedView, Filter, Join, Scan
+from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, UnitError
+from sfumato.ledger import open_ledger
+from sfumato.privacy.loss import Epsilon
+from sfumato.query import count, table
+from sfumato.synthesize import PublicTotal
+from sfumato.vault.schema_vault import SchemaVault, open_schema
+
+HOSPITAL = schema()
+
+
+def scan(name: str) -> Scan:
+    return Scan(HOSPITAL[name], name, tuple(each.name for each in HOSPITAL[name].attributes))
+
+
+VISITS = BoundedView(scan("visits"), HOSPITAL.bounds("visits"))
+BY_SEX = BoundedView(Join(scan("visits"), scan("patients"), ()), HOSPITAL.bounds("visits"))
+
+
+def opened(folder: Path, *, limit: str = "1", create: bool = True) -> SchemaVault:
+    ledger = f"sqlite:///{folder / 'hospital.ledger'}"
+    tables = frames(database(0))
+    return open_schema(tables, schema=HOSPITAL, ledger=ledger, limit=Epsilon(limit), create=create)
+
+
+def test_views_are_charged_to_one_budget(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.4"))
+    sf.query.ask(vault.over(BY_SEX), table("sex"), loss=Epsilon("0.4"))
+    assert vault.remaining.spent.epsilon == Fraction(8, 10)
+    with pytest.raises(BudgetError):
+        sf.query.ask(vault.over(VISITS), table("kind"), loss=Epsilon("0.4"))
+    assert vault.remaining.spent.epsilon == Fraction(8, 10)
+
+
+def test_a_question_of_one_view_is_answered_once_and_of_another_anew(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    first = sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    again = sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    assert again.values == first.values
+    assert vault.remaining.spent.epsilon == Fraction(2, 10)
+    everything = Filter(scan("visits"), Among("kind", frozenset(range(4))))
+    other = vault.over(BoundedView(everything, HOSPITAL.bounds("visits")))
+    sf.query.ask(other, count(), loss=Epsilon("0.2"))  # the same rows, which nobody may learn for nothing
+    assert vault.remaining.spent.epsilon == Fraction(4, 10)
+
+
+def test_the_guarantee_names_the_unit_of_the_schema(tmp_path: Path) -> None:
+    answer = sf.query.ask(opened(tmp_path).over(VISITS), count(), loss=Epsilon("0.2"))
+    assert "all rows of one patient_id of hospital, in all its tables (at most 6, at most 2 in one month" in str(
+        answer.guarantee
+    )
+
+
+def test_noise_is_scaled_to_the_bounds_of_the_view(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    by_month = sf.query.ask(vault.over(VISITS), table("month(admitted)"), loss=Epsilon("0.1"))
+    (error,) = set(by_month.expected_error.values())
+    scale = 6 / 0.1  # L1 of statement 5
+    assert error == pytest.approx(scale * 2**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("unit", [Unit("patient_id", rows=6), Unit.row(), Unit("patient_id", schema="clinic")])
+def test_a_ledger_of_another_unit_is_refused(tmp_path: Path, unit: Unit) -> None:
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    open_ledger(ledger, dataset="default", limit=Epsilon(1), unit=unit, create=True)
+    with pytest.raises(UnitError, match="patient_id of hospital"):
+        opened(tmp_path, create=False)
+
+
+def test_a_ledger_of_a_schema_refuses_a_single_table_of_it(tmp_path: Path) -> None:
+    opened(tmp_path)
+    with pytest.raises(UnitError, match="patient_id of hospital"):
+        open_ledger(
+            f"sqlite:///{tmp_path / 'hospital.ledger'}", dataset="default", limit=None, unit=Unit("patient_id", rows=6)
+        )
+
+
+def test_an_old_ledger_takes_the_unit_from_its_next_release(tmp_path: Path) -> None:
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    open_ledger(ledger, dataset="default", limit=Epsilon(1), create=True)
+    vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger)
+    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.1"))
+    with pytest.raises(UnitError):
+        open_ledger(ledger, dataset="default", limit=None, unit=Unit("patient_id", rows=6))
+
+
+def test_the_ledger_lies_beside_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "hospital.yaml"
+    path.write_text(dump_schema(HOSPITAL), encoding="utf-8")
+    open_schema(frames(database(0)), schema=path, limit=Epsilon(1), create=True)
+    assert (tmp_path / "hospital.ledger").exists()
+    with pytest.raises(LedgerError, match="name a ledger"):
+        open_schema(frames(database(0)), schema=HOSPITAL, limit=Epsilon(1), create=True)
+
+
+def test_a_draft_is_refused_before_a_table_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "hospital.yaml"
+    path.write_text(dump_schema(HOSPITAL).replace("draft: false", "draft: true"), encoding="utf-8")
+    with pytest.raises(DomainError, match="draft"):
+        open_schema(tmp_path / "nowhere", schema=path, limit=Epsilon(1), create=True)
+    assert not (tmp_path / "hospital.ledger").exists()
+
+
+def test_a_view_for_other_units_is_refused(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    with pytest.raises(QueryError, match="not the patient_id of hospital"):
+        vault.over(BoundedView(scan("visits"), Unit("patient_id", rows=6)))
+
+
+def test_every_family_takes_a_view(tmp_path: Path) -> None:
+    vault = opened(tmp_path, limit="100")
+    rows = sf.synthesize.mst(vault.over(BY_SEX), loss=Epsilon(50), total=PublicTotal(50))
+    assert set(rows.rows.columns) == set(BY_SEX.domain.names)
+    assert "patient_id of hospital" in str(rows.guarantee)
