@@ -21,7 +21,13 @@ require("client", "the HTTP client")
 
 import httpx  # noqa: E402  (after it was found to be there)
 
-from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest  # noqa: E402
+from sfumato.app.requests.administration import (  # noqa: E402
+    CapRequest,
+    DatasetRequest,
+    GrantRequest,
+    KeyRequest,
+    TermsRequest,
+)
 from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
 from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields  # noqa: E402
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields  # noqa: E402
@@ -257,6 +263,25 @@ class HttpClient:
         body = _body(CapRequest, {"analyst": analyst, **(_with_loss(loss) if loss else {"loss": None})})
         return self._call("PUT", f"/v1/datasets/{name}/caps", body)
 
+    def terms(self, name: str) -> dict[str, Any]:
+        """On which terms a dataset is asked, and who is let in or shut out (stewards)."""
+        return self._call("GET", f"/v1/datasets/{name}/terms")
+
+    def set_terms(
+        self, name: str, *, granted_only: bool = False, default_cap: str | None = None, most: str | None = None
+    ) -> dict[str, Any]:
+        """Set all of them: who may ask, the cap of new analysts, the most that a question may cost (stewards)."""
+        terms = {"granted_only": granted_only, "default_cap": default_cap, "most": most}
+        return self._call("PUT", f"/v1/datasets/{name}/terms", _body(TermsRequest, terms))
+
+    def let_in(self, name: str, analyst: str) -> dict[str, Any]:
+        """Grant a dataset to an analyst (stewards)."""
+        return self._grant(name, analyst, shut_out=False)
+
+    def shut_out(self, name: str, analyst: str) -> dict[str, Any]:
+        """Let an analyst ask a dataset no more (stewards)."""
+        return self._grant(name, analyst, shut_out=True)
+
     def issue(self, name: str, *, scope: str, days: int) -> dict[str, Any]:
         """Issue a key; the secret is in the reply and nowhere else (stewards)."""
         return self._call("POST", "/v1/keys", _body(KeyRequest, {"name": name, "scope": scope, "days": days}))
@@ -274,6 +299,10 @@ class HttpClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _grant(self, name: str, analyst: str, *, shut_out: bool) -> dict[str, Any]:
+        body = _body(GrantRequest, {"analyst": analyst, "shut_out": shut_out})
+        return self._call("PUT", f"/v1/datasets/{name}/grants", body)
 
     def _ask(self, name: str, body: Mapping[str, Any], retry_key: str | None) -> Reply:
         found = self._send("POST", f"/v1/datasets/{name}/query", body, retry_key or secrets.token_hex(16)).json()

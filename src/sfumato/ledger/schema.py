@@ -6,7 +6,7 @@ Triggers keep the journal append-only, limits and units fixed, and what was spen
 
 Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
 is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
-of a server's page, and what spares reading a whole journal to look at its end.
+of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end.
 """
 
 from __future__ import annotations
@@ -127,6 +127,19 @@ _SESSIONS = """CREATE TABLE service_session (
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
 )"""
+_TERMS = """CREATE TABLE service_terms (
+    dataset TEXT NOT NULL,
+    granted_only INTEGER NOT NULL,
+    default_cap TEXT,
+    most TEXT,
+    PRIMARY KEY (dataset)
+)"""
+_GRANTS = """CREATE TABLE service_grant (
+    dataset TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    shut_out INTEGER NOT NULL,
+    PRIMARY KEY (dataset, analyst)
+)"""
 SERVER_TABLES = (  # what a server keeps beside its journals
     """CREATE TABLE service_dataset (
     name TEXT NOT NULL,
@@ -172,6 +185,8 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     PRIMARY KEY (id)
 )""",
     _SESSIONS,  # key_id: null where the session was begun by a link
+    _TERMS,  # limits are spelled as limits of ledgers are
+    _GRANTS,
 )
 
 _FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry")
@@ -248,7 +263,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
     if found < "0002":
         make_tables(driver, *SERVER_TABLES)
     else:
-        make_tables(driver, _SESSIONS)
+        make_tables(driver, _SESSIONS, _TERMS, _GRANTS)
         if found < "0004":
             _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
     make_tables(driver, _BY_ANALYST, _CHECKPOINTS)

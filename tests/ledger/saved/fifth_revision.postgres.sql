@@ -86,6 +86,11 @@ CREATE TABLE saved.service_dataset (
     discoverable text NOT NULL,
     registered text NOT NULL
 );
+CREATE TABLE saved.service_grant (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    shut_out integer NOT NULL
+);
 CREATE TABLE saved.service_job (
     id text NOT NULL,
     dataset text NOT NULL,
@@ -124,13 +129,19 @@ CREATE TABLE saved.service_session (
     expires text NOT NULL,
     ended text
 );
+CREATE TABLE saved.service_terms (
+    dataset text NOT NULL,
+    granted_only integer NOT NULL,
+    default_cap text,
+    most text
+);
 INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
-INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T17:44:17.027475+00:00', '\x6f6c64');
-INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T17:44:16.895987+00:00', 'f339407297178ca828ecb2c364db818db3d6449ed6c9e91374fc625e4cc088c8', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '9b5c2349945aa57438005a9a71acd91ca940046abc59cecd6876828a380336e3', '{"id":"person","kind":"id","rows":2}');
-INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T17:44:16.915293+00:00', 'release', 'query', 'count', 'a21b06295855b65ad7841d1fc90b95796ba561b124495aa0d4e9c7a855ef2042', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', 'd96030db627be5637b3c803c25c2034ca0873fdb8724aff21bb2080d7bdc137b', '558eed80c7b67977ebad550887a6db065fccca0254ebe03f405b7e0077df1bbf', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T17:44:16.969917+00:00', 'failed', 'query', 'count', 'a21b06295855b65ad7841d1fc90b95796ba561b124495aa0d4e9c7a855ef2042', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '558eed80c7b67977ebad550887a6db065fccca0254ebe03f405b7e0077df1bbf', '3213cc4fe37073b57ef67d9d5e76de24d8d997a5e76d7598877cabfbc52818ab', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T17:44:16.991074+00:00', 'release', 'query', 'count', '5384a6fcc0088d7a74510142073967a0dc911c86dd24d145a69f4cb5e80974f2', '{"dataset_version":"6806c059e64121d6aac8d6cd2a90db8ee44e843fb6ea786ea6e3e02deb10058e","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '3213cc4fe37073b57ef67d9d5e76de24d8d997a5e76d7598877cabfbc52818ab', '9b5c2349945aa57438005a9a71acd91ca940046abc59cecd6876828a380336e3', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '5384a6fcc0088d7a74510142073967a0dc911c86dd24d145a69f4cb5e80974f2');
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T18:11:37.614394+00:00', '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T18:11:37.518023+00:00', '73d93d1081d50ac2ae1a3e22b30572926a1b7b8b8f4440604467da92088199ea', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '76689a362503a975b3e8042e73bc08d7922fe3627fd38211b2db74f7e9776a5d', '{"id":"person","kind":"id","rows":2}');
+INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T18:11:37.537493+00:00', 'release', 'query', 'count', 'e5064b7765398a6e184e325a1aa8951a23a3647a1d8de91a7f7f0c3e9dbfc02c', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', '5f6fde2b9dbd59293a695edeb259bc90210e79e027b878e8561d629f97de9ac7', '24961c8a0ccecdb328af898364311be9f42b7ba46cda2a11c6f0f2fb080f7a50', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T18:11:37.597688+00:00', 'failed', 'query', 'count', 'e5064b7765398a6e184e325a1aa8951a23a3647a1d8de91a7f7f0c3e9dbfc02c', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '24961c8a0ccecdb328af898364311be9f42b7ba46cda2a11c6f0f2fb080f7a50', '11857a2a679636168caee4a53a0a7773db2ec96be8f164c179fbedc40c0c4ef8', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T18:11:37.603686+00:00', 'release', 'query', 'count', 'a561b08ab72299a99de8460846c82b840781a9c247dd06b52c2058c5473bb06b', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '11857a2a679636168caee4a53a0a7773db2ec96be8f164c179fbedc40c0c4ef8', '76689a362503a975b3e8042e73bc08d7922fe3627fd38211b2db74f7e9776a5d', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', 'a561b08ab72299a99de8460846c82b840781a9c247dd06b52c2058c5473bb06b');
 INSERT INTO saved.ledger_version VALUES ('0005');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
@@ -148,6 +159,8 @@ ALTER TABLE ONLY saved.ledger_version
     ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
 ALTER TABLE ONLY saved.service_dataset
     ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_grant
+    ADD CONSTRAINT service_grant_pkey PRIMARY KEY (dataset, analyst);
 ALTER TABLE ONLY saved.service_job
     ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_key
@@ -158,6 +171,8 @@ ALTER TABLE ONLY saved.service_reading
     ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_session
     ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_terms
+    ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
 CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();

@@ -26,7 +26,7 @@ CREATE TABLE ledger_answer (
     PRIMARY KEY (dataset, number),
     FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T17:44:15.716820+00:00',X'6F6C64');
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T18:11:36.337881+00:00',X'6F6C64');
 CREATE TABLE ledger_checkpoint (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -56,7 +56,7 @@ CREATE TABLE ledger_dataset (
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T17:44:15.665766+00:00','9b770b794e01f8db75f1f7b66a5c006228038d9b73f0cf4c5602e3ae1549cb06','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'0db65cc9a38adb3a5f23c55a4894f77cd5aad6a847bbdd54881ba4ace5c614db','{"id":"person","kind":"id","rows":2}');
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T18:11:36.285040+00:00','a47eefbe08d7b54109718c50d2236d5c32875d2db6536cf9d27b342f4e88cca9','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'e1260868f343a17a510af6482097b0237ad6842b0725cb499f961369c1f4d0ba','{"id":"person","kind":"id","rows":2}');
 CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -79,9 +79,9 @@ CREATE TABLE ledger_entry (
     CONSTRAINT counts_from_one CHECK (number > 0),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T17:44:15.688239+00:00','release','query','count','e2cf461f7a2d7f895f0067ccf7568abaa49e27fb44162041797ea98a5c5df743','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','failed','null','4b5f5d32e5cca2fee58f84922ea91c26898bf839f044d6cb1c58439caf3c4f02','1134cb50730693204dc3b9c8828cedd08691226aff0cdf46b457ba2ecf4e79e5','{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T17:44:15.706074+00:00','failed','query','count','e2cf461f7a2d7f895f0067ccf7568abaa49e27fb44162041797ea98a5c5df743','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'failed','{"release":1}','1134cb50730693204dc3b9c8828cedd08691226aff0cdf46b457ba2ecf4e79e5','3c4533ceb0c3990950ad38b4af85e572fe4646e20e5c458ed0399c8c93ba2892','{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
-INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T17:44:15.710573+00:00','release','query','count','c1fde5d7ec2051b78c1011151a87d7cfbc327cd3c780c263844b5be388b074e3','{"dataset_version":"abfa54a8580266750c62431ed5bd7c091385e4d096b9728da9831817be00d7bc","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','3c4533ceb0c3990950ad38b4af85e572fe4646e20e5c458ed0399c8c93ba2892','0db65cc9a38adb3a5f23c55a4894f77cd5aad6a847bbdd54881ba4ace5c614db','{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T18:11:36.311859+00:00','release','query','count','7ead0543316df852467654d48bce3ef8cd41fe20663fdaf97e4c55cabcd2c178','{"dataset_version":"15a9f7742d570ecaad963bf2766eb69330571cb627ecf1df303911b9aa4adca5","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0','ann','failed','null','b60dd368641c413cc1fc2d85167dea343bae101ab0ff8a20cae84227841a1bd7','764c909423340ff2c80026c1980f59d08ccf28d22ba96383503d8ffcdab571e1','{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',2,'2026-11-22T18:11:36.326190+00:00','failed','query','count','7ead0543316df852467654d48bce3ef8cd41fe20663fdaf97e4c55cabcd2c178','{"dataset_version":"15a9f7742d570ecaad963bf2766eb69330571cb627ecf1df303911b9aa4adca5","family":"query","method":"count","parameters":{"number":0}}','1/4','1/32','0',NULL,'failed','{"release":1}','764c909423340ff2c80026c1980f59d08ccf28d22ba96383503d8ffcdab571e1','852a230502aa6872df61c7f68b52c1141d6f16e36b97f7d5064c0b6b6352cea0','{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO "ledger_entry" VALUES('old',3,'2026-11-22T18:11:36.330887+00:00','release','query','count','591d0e3005596f3ceb9476ea1cd88ef62550417f92ed5bbd07edf79d35543232','{"dataset_version":"15a9f7742d570ecaad963bf2766eb69330571cb627ecf1df303911b9aa4adca5","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','852a230502aa6872df61c7f68b52c1141d6f16e36b97f7d5064c0b6b6352cea0','e1260868f343a17a510af6482097b0237ad6842b0725cb499f961369c1f4d0ba','{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 CREATE TABLE ledger_retry (
     dataset TEXT NOT NULL,
     analyst TEXT NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE ledger_retry (
     PRIMARY KEY (dataset, analyst, retry_key),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_retry" VALUES('old','ann','r','c1fde5d7ec2051b78c1011151a87d7cfbc327cd3c780c263844b5be388b074e3');
+INSERT INTO "ledger_retry" VALUES('old','ann','r','591d0e3005596f3ceb9476ea1cd88ef62550417f92ed5bbd07edf79d35543232');
 CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
     CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
@@ -105,6 +105,12 @@ CREATE TABLE service_dataset (
     discoverable TEXT NOT NULL,
     registered TEXT NOT NULL,
     PRIMARY KEY (name)
+);
+CREATE TABLE service_grant (
+    dataset TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    shut_out INTEGER NOT NULL,
+    PRIMARY KEY (dataset, analyst)
 );
 CREATE TABLE service_job (
     id TEXT NOT NULL,
@@ -149,6 +155,13 @@ CREATE TABLE service_session (
     ended TEXT,
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_terms (
+    dataset TEXT NOT NULL,
+    granted_only INTEGER NOT NULL,
+    default_cap TEXT,
+    most TEXT,
+    PRIMARY KEY (dataset)
 );
 CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
 CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);

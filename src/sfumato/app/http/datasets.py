@@ -21,28 +21,28 @@ RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, m
 
 
 @router.get("")
-def datasets(_: Anyone, worker: Worker) -> dict[str, Any]:
-    """All datasets, with what is public about them."""
-    return {"datasets": [summary(worker.loaded(each.name)) for each in worker.registry.datasets()]}
+def datasets(key: Anyone, worker: Worker) -> dict[str, Any]:
+    """All datasets that the key may ask, with what is public about them."""
+    return {"datasets": [summary(loaded) for loaded in worker.all_open_to(key)]}
 
 
 @router.get("/{name}")
-def dataset(name: str, _: Anyone, worker: Worker) -> dict[str, Any]:
+def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     """One dataset and its public domain."""
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     return {**summary(loaded), "domain": loaded.domain.describe()}
 
 
 @router.get("/{name}/budget")
 def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     """What is left of the dataset, and of the asker's cap; for stewards of everybody's."""
-    return budgets(worker.loaded(name), key)
+    return budgets(worker.open_to(name, key), key)
 
 
 @router.post("/{name}/cost")
-def preview(name: str, form: CostRequest, _: Anyone, worker: Worker) -> dict[str, Any]:
+def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[str, Any]:
     """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     query = form.read(loaded.domain, loaded.dataset.discoverable)
     cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
     found = form.foresee(
@@ -56,8 +56,9 @@ def preview(name: str, form: CostRequest, _: Anyone, worker: Worker) -> dict[str
 @router.post("/{name}/query", response_model=dict[str, Any])
 def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     query = form.read(loaded.domain, loaded.dataset.discoverable)
+    worker.admit(name, key, form.loss.loss())
     with timed("query"), explained(loaded.ledger, key):
         found = form.answer(worker.vault(name, key.name), query, retry_key=retry_key)
     return JSONResponse(found.to_json())

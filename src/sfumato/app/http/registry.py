@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -159,6 +160,8 @@ class Registry:
     def issue(self, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
         """A new key and its secret, which is shown once and cannot be shown again.
 
+        A holder who has or had a key under another spelling of the name keeps that spelling.
+
         Raises:
             InputError: a name that is not 1 to 200 printable characters, or a lifetime that is not positive.
         """
@@ -166,6 +169,7 @@ class Registry:
             raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
         if not timedelta(0) < lifetime <= timedelta(days=3660):
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
+        name = spelled(name, self.names())
         secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(SECRET_BYTES)}"
         issued = datetime.now(UTC)
         key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
@@ -204,6 +208,12 @@ class Registry:
         with self._store.reading() as driver:
             rows = driver.records(query, {"link": Scope.LINK.value})
         return tuple(_as_key(row) for row in rows)
+
+    def names(self) -> tuple[str, ...]:
+        """Who holds or held a key, by name."""
+        with self._store.reading() as driver:
+            rows = driver.rows("SELECT DISTINCT name FROM service_key ORDER BY name")
+        return tuple(name for (name,) in rows)
 
     def revoke(self, key_id: str) -> bool:
         """End a key; tells whether this call did: of several at once, one."""
@@ -280,6 +290,24 @@ def same_content(driver: Driver, read: Read) -> set[str]:
         for dataset, version, content, secret in driver.rows(joined)
         if version == read.version(secret) or content == journalled_version(secret, read.content)
     }
+
+
+def spelled(name: str, known: Iterable[str]) -> str:
+    r"""A name as somebody spelled it first who is the same, or else without blanks and in Unicode's compatible form.
+
+    People are told apart by their names: compatible forms, case and blanks around make no difference.
+
+    >>> spelled(" Ann ", ["bob", "ANN"]), spelled("Zoe\u0308 ", [])
+    ('ANN', 'Zo\xeb')
+    """
+    plain, names = unicodedata.normalize("NFKC", name).strip(), tuple(known)
+    return name if name in names else next((each for each in names if _folded(each) == _folded(plain)), plain)
+
+
+def _folded(name: str) -> str:
+    """Equal for names that are one; folding the case of a compatible form may leave one that has another."""
+    plain = unicodedata.normalize("NFKC", name).strip()
+    return unicodedata.normalize("NFKC", plain.casefold()).casefold()
 
 
 def refuse_name(name: str) -> None:

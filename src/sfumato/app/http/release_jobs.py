@@ -38,8 +38,7 @@ _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 @router.post("/datasets/{name}/releases", status_code=202)
 def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> dict[str, Any]:
     """Ask for a synthetic table; what it costs is charged when its turn comes."""
-    loaded = worker.loaded(name)
-    form.loss.loss()
+    loaded = worker.admit(name, key, form.loss.loss())
     wanted = form.read(loaded.domain)
     return _start(worker, name, key, {"synthesize": form.model_dump()}, partial(synthesized, request=wanted))
 

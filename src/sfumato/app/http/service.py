@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
+from sfumato.app.http.grants import Grants
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.registry import Dataset, Registration, Registry, TableVersions, refuse_name
+from sfumato.app.http.registry import Dataset, Key, Registration, Registry, Scope, TableVersions, refuse_name, spelled
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.tables import Loaded, ServedTables, read, whole
 from sfumato.app.requests.fields import limit_of
@@ -25,6 +26,7 @@ from sfumato.engine.table_files import same_place
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
+from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
 _LINK = timedelta(hours=1)
@@ -48,6 +50,7 @@ class Service:
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
         self.sessions = Sessions(self._store)
+        self.grants = Grants(self._store)
         self.tables = ServedTables(TableVersions(self._store))
         self._places = TablePlaces() if places is None else places
         self._loaded: dict[str, Loaded] = {}
@@ -132,9 +135,39 @@ class Service:
             opened.ledger.close()
         return kept
 
-    def all(self) -> list[Loaded]:
-        """Every dataset by name, without its table."""
-        return [self.loaded(each.name) for each in self.registry.datasets()]
+    def all_open_to(self, key: Key) -> list[Loaded]:
+        """Every dataset that a key's holder may ask, by name, without its table."""
+        names = [each.name for each in self.registry.datasets()]
+        every = key.scope is Scope.STEWARD
+        return [self.loaded(name) for name in names if every or self.grants.admits(name, key.name)]
+
+    def open_to(self, name: str, key: Key) -> Loaded:
+        """A dataset, without its table, for whoever may ask it.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+            RefusalError: it is not granted to the key's holder.
+        """
+        loaded = self.loaded(name)
+        if key.scope is not Scope.STEWARD:
+            self.grants.refuse(loaded.ledger, key.name)
+        return loaded
+
+    def admit(self, name: str, key: Key, loss: Loss) -> Loaded:
+        """A dataset, for a question of that loss.
+
+        Raises:
+            UnknownDatasetError, RefusalError: as for :meth:`open_to`, or one question may not cost that much.
+        """
+        loaded = self.loaded(name)
+        if key.scope is not Scope.STEWARD:
+            self.grants.refuse(loaded.ledger, key.name, loss)
+        return loaded
+
+    def analyst(self, loaded: Loaded, name: str) -> str:
+        """The name of an analyst as it was spelled first: in a key, in the journal, or in a grant."""
+        known = (*self.registry.names(), *loaded.ledger.caps(), *self.grants.named(loaded.dataset.name))
+        return spelled(name, known)
 
     def vault(self, name: str, analyst: str) -> Vault:
         """The dataset's vault, of the version that its steward confirmed, which charges the analyst as well.

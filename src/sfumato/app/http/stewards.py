@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -9,11 +10,15 @@ from fastapi import APIRouter, Query
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
+from sfumato.app.http.grants import Terms
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
-from sfumato.app.requests.administration import CapRequest, DatasetRequest, KeyRequest
+from sfumato.app.requests.administration import CapRequest, DatasetRequest, GrantRequest, KeyRequest, TermsRequest
+from sfumato.app.requests.fields import limit_of
+from sfumato.errors import LossError
 from sfumato.ledger import Entry
+from sfumato.privacy.loss import Loss
 from sfumato.vault.release import entry_cost
 
 PAGE = 50
@@ -44,8 +49,44 @@ def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
 def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
     loaded = worker.loaded(name)
-    loaded.ledger.set_cap(form.analyst, None if form.loss is None else form.loss.loss())
-    return {**budgets(loaded, key), "remarks": remarks(worker, form.analyst)}
+    analyst = worker.analyst(loaded, form.analyst)
+    if form.shuts_out:
+        worker.grants.shut_out(name, analyst)
+    else:
+        loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss())
+        if not worker.grants.named(name).get(analyst, True):
+            worker.grants.let_in(name, analyst)
+    return {**budgets(loaded, key), "remarks": remarks(worker, analyst)}
+
+
+@router.get("/datasets/{name}/terms")
+def terms(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """On which terms a dataset is asked, and who is let in or shut out by name."""
+    worker.loaded(name)
+    named = worker.grants.named(name)
+    return {
+        **asdict(worker.grants.terms(name)),
+        "granted": [analyst for analyst, admitted in named.items() if admitted],
+        "shut_out": [analyst for analyst, admitted in named.items() if not admitted],
+    }
+
+
+@router.put("/datasets/{name}/terms")
+def set_terms(name: str, form: TermsRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+    """Set on which terms a dataset is asked: all of them, so that what is not said is lifted."""
+    limit = worker.loaded(name).ledger.limit
+    for text in (form.default_cap, form.most):
+        refuse_measure(limit, limit_of(text))
+    worker.grants.set_terms(name, Terms(form.granted_only, form.default_cap, form.most))
+    return terms(name, key, worker)
+
+
+@router.put("/datasets/{name}/grants")
+def grant(name: str, form: GrantRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+    """Let an analyst ask a dataset, or shut one out."""
+    analyst = worker.analyst(worker.loaded(name), form.analyst)
+    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(name, analyst)
+    return terms(name, key, worker)
 
 
 @router.get("/datasets/{name}/journal")
@@ -57,7 +98,7 @@ def journal(
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
 ) -> dict[str, Any]:
     """Entries after a number, oldest first: for stewards all, for analysts their own; ``next`` asks for those after."""
-    found = worker.loaded(name).ledger.page(after=after, most=limit, analyst=own(key))
+    found = worker.open_to(name, key).ledger.page(after=after, most=limit, analyst=own(key))
     return {"entries": [entry(each) for each in found], "next": found[-1].number if len(found) == limit else None}
 
 
@@ -105,6 +146,16 @@ def described(key: Key) -> dict[str, Any]:
         "expires": key.expires.isoformat(),
         "valid": key.valid,
     }
+
+
+def refuse_measure(limit: Loss, found: Loss | None) -> None:
+    """Refuse a limit within a dataset's own that is not in its measure.
+
+    Raises:
+        LossError: it is not.
+    """
+    if found is not None and type(found) is not type(limit):
+        raise LossError(f"under the limit {limit}, other limits are stated in the same measure", culprit=found)
 
 
 def own(key: Key) -> str | None:

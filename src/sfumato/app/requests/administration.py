@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sfumato.app.requests.fields import LossFields, Name, StrictModel
+from sfumato.privacy.loss import exact
+
+LimitText = Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
 
 
 class DatasetRequest(StrictModel):
@@ -15,17 +18,38 @@ class DatasetRequest(StrictModel):
     name: Name
     source: Annotated[str, Field(min_length=1, max_length=2000)]
     domain: dict[str, Any]
-    limit: Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]
+    limit: LimitText
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     discoverable: Annotated[list[Name], Field(max_length=64)] = []
     second_budget: bool = False  # confirms that a table may be registered under a second name
 
 
 class CapRequest(StrictModel):
-    """What an analyst may spend of a dataset; no loss lifts the cap."""
+    """What an analyst may spend of a dataset; no loss lifts the cap, and one of 0 shuts the analyst out."""
 
     analyst: Name
     loss: LossFields | None = None
+
+    @property
+    def shuts_out(self) -> bool:
+        """Whether nothing may be spent."""
+        amounts = {} if self.loss is None else self.loss.model_dump(exclude_none=True)
+        return bool(amounts) and not any(exact(amount) for amount in amounts.values())
+
+
+class TermsRequest(StrictModel):
+    """On which terms a dataset is asked; limits are in the measure of its own limit."""
+
+    granted_only: bool = False
+    default_cap: LimitText | None = None
+    most: LimitText | None = None
+
+
+class GrantRequest(StrictModel):
+    """An analyst to be let in, or shut out."""
+
+    analyst: Name
+    shut_out: bool = False
 
 
 class KeyRequest(StrictModel):

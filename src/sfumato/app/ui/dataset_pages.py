@@ -167,7 +167,7 @@ class AnonymizationForm(BaseModel):
 @router.get("/datasets/{name}", response_class=HTMLResponse)
 def dataset(name: str, key: Anyone, worker: Worker) -> Response:
     """Ask a dataset."""
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     attributes = [
         {"name": each.name, "numeric": each.name in numbers(loaded.domain), "cells": each.labels()}
         for each in loaded.domain
@@ -188,10 +188,10 @@ def dataset(name: str, key: Anyone, worker: Worker) -> Response:
 
 
 @router.post("/datasets/{name}/preview", response_class=HTMLResponse)
-def show_preview(name: str, form: Annotated[QuestionForm, Form()], _: Anyone, worker: Worker) -> Response:
+def show_preview(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
     """How wrong the answer would be; spends nothing."""
     try:
-        return fragment("preview.html.j2", **preview(worker.loaded(name), form))
+        return fragment("preview.html.j2", **preview(worker.open_to(name, key), form))
     except REFUSALS as error:
         return refused(error)
 
@@ -199,11 +199,12 @@ def show_preview(name: str, form: Annotated[QuestionForm, Form()], _: Anyone, wo
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
 def ask(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
     """Answer, with what is left and the history."""
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     try:
         with explained(loaded.ledger, key):
             request = form.request(loaded)
             query = request.read(loaded.domain, loaded.dataset.discoverable)
+            worker.admit(name, key, request.loss.loss())
             answer = request.answer(worker.vault(name, key.name), query)
     except REFUSALS as error:
         return refused(error)
@@ -270,7 +271,7 @@ def _wait_for(job_id: str) -> Response:
 
 
 def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) -> Response:
-    loaded = worker.loaded(name)
+    loaded = worker.open_to(name, key)
     found = None if error is None else problem(error)
     return page(
         "releases.html.j2",

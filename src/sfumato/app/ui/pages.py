@@ -51,7 +51,7 @@ def home(request: Request, worker: Worker) -> Response:
     key = known(request)
     if key is None:
         return page("enter.html.j2", key=None, wrong=secret_of(request) is not None)
-    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all()]
+    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
     return page("datasets.html.j2", key=key, datasets=shown)
 
 

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
+from sfumato.app.http import stewards
 from sfumato.app.http.access import KeyLookup, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.stewards import PAGE, described, entry, remarks
-from sfumato.app.requests.administration import KeyRequest
-from sfumato.app.requests.fields import limit_of
+from sfumato.app.requests.administration import KeyRequest, TermsRequest
+from sfumato.app.requests.fields import filled, limit_of
 from sfumato.app.ui.dataset_pages import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
@@ -48,6 +49,21 @@ class CapForm(BaseModel):
     analyst: Short
     most: Short = ""
     lift: bool = False
+
+
+class TermsForm(BaseModel):
+    """What the steward's form for the terms of a dataset sends."""
+
+    granted_only: bool = False
+    default_cap: Short = ""
+    most: Short = ""
+
+
+class GrantForm(BaseModel):
+    """What the steward's form for those who may ask sends."""
+
+    analyst: Annotated[str, Field(min_length=1, max_length=200)]
+    shut: bool = False
 
 
 class KeyForm(BaseModel):
@@ -84,15 +100,42 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[Dat
 @router.post("/steward/caps", response_class=HTMLResponse)
 def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm, Form()]) -> Response:
     """Set or lift what an analyst may spend."""
-    analyst = form.analyst.strip()
     try:
-        ledger = worker.loaded(form.dataset).ledger
-        ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
+        loaded = worker.loaded(form.dataset)
+        analyst, ledger = worker.analyst(loaded, form.analyst), loaded.ledger
+        if not form.lift and form.most.strip() == "0":
+            worker.grants.shut_out(form.dataset, analyst)
+            done = f"{analyst} is shut out of {form.dataset}."
+        else:
+            ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
+            done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
-    done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     warned = "".join(f" But {remark}." for remark in remarks(worker, analyst))
     return leave_note(request, _HERE, {"done": done + warned})
+
+
+@router.post("/steward/{name}/terms", response_class=HTMLResponse)
+def set_terms(
+    request: Request, name: str, key: Steward, worker: Worker, form: Annotated[TermsForm, Form()]
+) -> Response:
+    """Set on which terms a dataset is asked."""
+    limits = {"default_cap": form.default_cap.strip() or None, "most": form.most.strip() or None}
+    try:
+        stewards.set_terms(name, filled(TermsRequest, {"granted_only": form.granted_only, **limits}), key, worker)
+    except REFUSALS as error:
+        found = problem(error)
+        return _journal(name, key, worker, problem=found, status=found["status"])
+    return leave_note(request, f"{_HERE}/{name}", {"done": "The terms are set."})
+
+
+@router.post("/steward/{name}/grants", response_class=HTMLResponse)
+def grant(request: Request, name: str, worker: Worker, _: Steward, form: Annotated[GrantForm, Form()]) -> Response:
+    """Let an analyst in, or shut one out."""
+    analyst = worker.analyst(worker.loaded(name), form.analyst)
+    (worker.grants.shut_out if form.shut else worker.grants.let_in)(name, analyst)
+    done = f"{analyst} is {'shut out' if form.shut else 'let in'}."
+    return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
 
 @router.post("/steward/keys", response_class=HTMLResponse)
@@ -176,6 +219,8 @@ def _journal(
         older=shown_entries[-1].number if shown_entries and shown_entries[-1].number > 1 else None,
         newer=before is not None,
         analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
+        terms=worker.grants.terms(name),
+        named=worker.grants.named(name),
         whole=whole,
         broken=broken,
         **said,
@@ -189,7 +234,7 @@ def _refused(key: Key, worker: Worker, error: Exception, filled: Mapping[str, An
 
 
 def _steward_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
-    registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all()]
+    registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
     keys = [described(each) for each in worker.registry.all_keys()]
     return page("steward.html.j2", key=key, datasets=registered, keys=keys, **{"filled": _EMPTY, **said})
 
