@@ -21,6 +21,7 @@ from pyarrow import csv
 
 from sfumato.app.cli.main import run
 from sfumato.domain import parse
+from sfumato.domain.table_schema import parse_schema
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,7 +68,8 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
     monkeypatch.chdir(workspace)
     for language, block in blocks(page):
         if language == "yaml" and "attributes:" in block:
-            parse(yaml.safe_load(block))
+            described = yaml.safe_load(block)
+            (parse_schema if described.get("sfumato") == 2 else parse)(described)
         elif language == "python":
             with redirect_stdout(StringIO()):
                 exec(compile(block, f"{page.name}, an example", "exec"), {"__name__": "example"})  # noqa: S102

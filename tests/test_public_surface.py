@@ -24,6 +24,7 @@ def test_the_package_exports_exactly_these_names() -> None:
         "load_domain",
         "local",
         "open",
+        "open_schema",
         "open_table",
         "query",
         "synthesize",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
     from sfumato.synthesize import all_marginals
+    from sfumato.vault.schema_vault import open_schema
     from sfumato.vault.vault import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
 _FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
@@ -30,6 +31,7 @@ _NAMES = {
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "load_domain": ("sfumato.domain", "load"),
     "open": ("sfumato.vault.vault", "open_vault"),
+    "open_schema": ("sfumato.vault.schema_vault", "open_schema"),
     "open_table": ("sfumato.engine.open", "open_table"),
 }
 
@@ -48,6 +50,7 @@ __all__ = [
     "load_domain",
     "local",
     "open",
+    "open_schema",
     "open_table",
     "query",
     "synthesize",

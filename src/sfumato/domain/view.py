@@ -476,7 +476,7 @@ def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
         ties = {link.column: link.table for link in part.links}
         return {"table": part.name, "attributes": cells, "key": part.key, "unit": part.unit, "links": ties}
     if is_dataclass(part) and not isinstance(part, type):
-        own = {field.name: _described(getattr(part, field.name)) for field in fields(part)}
+        own = {each.name: _described(getattr(part, each.name)) for each in fields(part) if each.name != "alias"}
         return {"is": type(part).__name__, **own}
     match part:
         case Fraction():

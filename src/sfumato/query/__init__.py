@@ -11,7 +11,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.query.accuracy import accuracy, cost, drowned_queries
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
-from sfumato.query.ask import ask, choose_quantile, sql
+from sfumato.query.ask import ask, choose_quantile, sql, view
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 
@@ -72,6 +72,7 @@ __all__ = [
     "strategies",
     "table",
     "total",
+    "view",
 ]
 
 

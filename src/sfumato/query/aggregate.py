@@ -56,6 +56,10 @@ class Estimates:
         """All four."""
         return self.value, self.error, self.low, self.high
 
+    def at(self, places: NDArray[np.intp]) -> Estimates:
+        """Of some groups, in the order given."""
+        return Estimates(*(each[places] for each in self.arrays))
+
     def first(self, groups: int) -> Estimates:
         """Of the first so many groups."""
         return Estimates(*(each[:groups] for each in self.arrays))

@@ -30,7 +30,9 @@ from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, Vault
 from sfumato.vault.mechanisms import Additive, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release, loss_json
+from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.scores import RankErrors
+from sfumato.vault.vault import Vault
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +80,7 @@ def ask(
 
 
 def sql(
-    vault: VaultInterface,
+    vault: VaultInterface | SchemaVault,
     text: str,
     *,
     loss: Loss,
@@ -89,7 +91,8 @@ def sql(
     """Answer a SELECT of the subset (see :mod:`sfumato.query.select_statement`) under one loss, as :func:`ask` does.
 
     Args:
-        vault: the protected table.
+        vault: the protected table, or the tables of a schema: then the statement may join them, as
+            :mod:`sfumato.query.table_statement` says.
         text: the statement.
         loss: what the release costs in all, for the unit of the vault's domain (add/remove).
         discoverable: columns outside the domain by whose values may be grouped; takes a loss with a delta.
@@ -102,11 +105,31 @@ def sql(
         LossError: the loss is none, or the confidence outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    if isinstance(vault, SchemaVault):
+        from sfumato.query.table_statement import parse_tables
+
+        if discoverable:
+            raise QueryError("of several tables no values are found in the data: declare them", culprit=discoverable)
+        asked = parse_tables(text, vault.schema)
+        over = vault.over(asked.view)
+        answer = ask(over, asked.query, loss=loss, confidence=confidence, retry_key=retry_key)
+        return asked.arranged.of(answer)
     from sfumato.query.select_statement import parse
 
     refuse_no_vault(vault)
     parsed = parse(text, vault.domain, discoverable=discoverable)
     return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
+
+
+def view(vault: SchemaVault, text: str) -> Vault:
+    """The vault of a view, for any family: ``SELECT *`` FROM tables and joins, or a statement of one row a unit.
+
+    Raises:
+        QueryError: the statement is outside the grammar, with its place.
+    """
+    from sfumato.query.table_statement import parse_view
+
+    return vault.over(parse_view(text, vault.schema))
 
 
 def price(query: Query, domain: Domain, loss: Loss) -> Charge:

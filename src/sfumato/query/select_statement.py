@@ -64,6 +64,15 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
 
+def read_select(text: str, select: Any, domain: Domain) -> Query:  # noqa: ANN401  (sqlglot's own)
+    """What a parsed SELECT asks of the attributes of a domain; places in refusals are those of ``text``.
+
+    Raises:
+        QueryError: anything outside the subset.
+    """
+    return _Reader(text, domain, _Columns(text, domain, ())).query(select)
+
+
 @dataclass(frozen=True)
 class _Reader:
     text: str

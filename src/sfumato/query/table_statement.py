@@ -1,0 +1,164 @@
+"""Statements over several tables: SQL becomes a view, whose rows each belong to one unit, and a question about it.
+
+    SELECT region, DATE_TRUNC('month', admitted), COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY ...
+
+The grammar is closed, as that of :mod:`sfumato.query.select_statement`: what is not listed is refused with its place,
+and nothing of a statement reaches an engine.  FROM takes tables of the schema, one-row-a-unit statements in parentheses
+or under WITH, and joins on declared keys or the unit.  HAVING, ORDER BY and LIMIT are about noisy answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sfumato.domain.table_schema import Schema
+from sfumato.domain.unit import Unit
+from sfumato.domain.view import BoundedView
+from sfumato.errors import QueryError, SfumatoError
+from sfumato.query.arrangement import Arrangement, arrangement
+from sfumato.query.from_clause import of_units, refuse_inside, unit_rows
+from sfumato.query.per_unit import per_unit
+from sfumato.query.question import Query
+from sfumato.query.select_statement import read_select
+from sfumato.query.sql_condition import Place, parsed, refuse, refuse_clause
+from sfumato.query.unit_rows import UnitRows, bounds_of, is_value
+
+_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
+
+
+@dataclass(frozen=True)
+class TableStatement:
+    """What a statement over several tables asks.
+
+    Attributes:
+        view: whose rows are counted.
+        query: about them.
+        arranged: which of the noisy answers are shown, and in which order.
+    """
+
+    view: BoundedView
+    query: Query
+    arranged: Arrangement
+
+
+def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> TableStatement:
+    """Read one SELECT statement over the tables of a schema.
+
+    Args:
+        text: the statement.
+        schema: the public description of the tables.
+        bounds: of the rows of a unit in the view; None: those of the first table.
+
+    Raises:
+        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
+    """
+    if not isinstance(text, str):
+        raise QueryError("a statement is text", culprit=text)
+    return _parsed(text, schema, bounds)
+
+
+@lru_cache(maxsize=256)  # a statement is usually previewed and then asked
+def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
+    from sqlglot import exp
+
+    select = parsed(text)
+    if isinstance(select, exp.SetOperation):
+        raise refuse(text, select, "UNION and the like are no part of the grammar; ask each statement by itself")
+    if not isinstance(select, exp.Select):
+        raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+    try:
+        return _read(text, select, schema, bounds)
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+
+
+def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableStatement:  # noqa: ANN401
+    from sqlglot import exp
+
+    for clause, value in select.args.items():
+        if value and clause not in _CLAUSES:
+            raise refuse_clause(text, clause, value)
+    rows = unit_rows(text, select, schema, per_unit)
+    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    items, by = _items(rows, select)
+    asked = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
+    if where is not None:
+        asked.set("where", exp.Where(this=rows.lowered(where)))
+    if by:
+        asked.set("group", exp.Group(expressions=by))
+    unit = bounds or bounds_of(rows)
+    try:
+        view = BoundedView(rows.view, unit)
+        domain = view.domain
+    except SfumatoError as error:
+        raise refuse(text, select, str(error)) from None
+    query = read_select(text, asked, domain)
+    return TableStatement(
+        view,
+        query,
+        arrangement(text, select),
+    )
+
+
+def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+    """What is selected and by what it is grouped, in attributes of the view alone."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
+        raise refuse(rows.text, group, "group by attributes only")
+    named = {item.alias.casefold(): item for item in select.expressions if isinstance(item, exp.Alias)}
+    for key in keys:
+        if rows.is_unit(key):
+            raise refuse(rows.text, key, "it would answer for one unit a row")
+    items = []
+    for item in select.expressions:
+        node, name = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, None)
+        if rows.is_unit(node):
+            raise refuse(rows.text, node, "it would answer for one unit a row")
+        if is_value(node) and not node.find(exp.AggFunc):
+            items.append(rows.computed(node, name))
+        elif name is not None:
+            items.append(exp.alias_(rows.lowered(node), name, quoted=True))
+        else:
+            items.append(rows.lowered(node))
+    by = []
+    for key in keys:
+        item = named.get(key.name.casefold()) if isinstance(key, exp.Column) and not key.table else None
+        if item is not None and not rows.has(key):
+            by.append(rows.computed(item.this, item.alias) if is_value(item.this) else rows.lowered(item.this))
+        else:
+            by.append(rows.computed(key, None) if is_value(key) else rows.lowered(key))
+    return items, by
+
+
+def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> BoundedView:
+    """Read a view: ``SELECT *`` FROM tables and joins with a condition, or a statement of one row a unit.
+
+    Args:
+        text: the statement.
+        schema: the public description of the tables.
+        bounds: of the rows of a unit in the view; None: those of the first table.
+
+    Raises:
+        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
+    """
+    from sqlglot import exp
+
+    select = parsed(text)
+    if not isinstance(select, exp.Select):
+        raise QueryError(f"{Place(1, 1)}: a view is one SELECT statement", culprit=Place(1, 1))
+    if not (len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Star)):
+        part = per_unit(text, select, schema, {}, "view")
+        assert part.bounds is not None
+        return BoundedView(part.view, bounds or part.bounds)
+    refuse_inside(text, select)
+    rows = unit_rows(text, select, schema, per_unit)
+    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    unit = bounds or bounds_of(rows)
+    if where is not None:
+        rows.filter(where)
+    return BoundedView(rows.view, unit)

@@ -1,0 +1,371 @@
+"""Statements over several tables: what they ask, what one unit can move of it, and what is refused, where and why."""
+
+# ruff: noqa: ISC004, E501 - statements are written out here
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from tests.hospital import DOCUMENT, UNITS, Rows, database, frames, schema, without
+
+import sfumato as sf
+from sfumato.domain import Unit
+from sfumato.domain.table_schema import parse_schema
+from sfumato.domain.unit import GroupBound
+from sfumato.domain.view import BoundedView
+from sfumato.engine.exact import reveal
+from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Epsilon
+from sfumato.query.question import plan
+from sfumato.query.table_statement import TableStatement, parse_tables
+from sfumato.vault.schema_vault import SchemaVault, open_schema
+
+HOSPITAL = schema()
+BY_VISITS = "FROM visits v JOIN patients p USING (patient_id)"
+
+
+def unit(rows: int, *per: GroupBound) -> Unit:
+    return Unit("patient_id", rows=rows, per=per, schema="hospital")
+
+
+# number, statement, bounds other than those of the first table, L1, squared L2
+STATEMENTS: list[tuple[int, str, Unit | None, int, int]] = [
+    (1, "SELECT COUNT(*) FROM patients", None, 1, 1),
+    (2, "SELECT sex, COUNT(*) FROM patients GROUP BY sex", None, 1, 1),
+    (3, "SELECT COUNT(*) FROM visits", None, 6, 36),
+    (4, "SELECT kind, COUNT(*) FROM visits GROUP BY kind", None, 6, 36),
+    (5, "SELECT DATE_TRUNC('month', admitted) AS month, COUNT(*) FROM visits GROUP BY month", None, 6, 12),
+    (6, "SELECT month(admitted), kind, COUNT(*) FROM visits GROUP BY month(admitted), kind", None, 6, 12),
+    (7, "SELECT quarter(admitted), COUNT(*) FROM visits GROUP BY quarter(admitted)", None, 6, 36),
+    (8, "SELECT COUNT(*) FROM visits WHERE admitted BETWEEN DATE '2023-03-01' AND DATE '2023-03-31'", None, 2, 4),
+    (9, "SELECT COUNT(DISTINCT patient_id) FROM visits", None, 1, 1),
+    (10, "SELECT month(admitted), COUNT(DISTINCT patient_id) FROM visits GROUP BY month(admitted)", None, 4, 4),
+    (11, "SELECT region, COUNT(DISTINCT v.patient_id) " + BY_VISITS + " GROUP BY region", None, 3, 3),
+    (12, "SELECT SUM(cost) FROM visits", None, 6000, 36_000_000),
+    (13, "SELECT month(admitted), SUM(cost) FROM visits GROUP BY month(admitted)", None, 6000, 12_000_000),
+    (14, "SELECT month(admitted), AVG(cost) FROM visits GROUP BY month(admitted)", None, 6000, 12_000_000),
+    (15, "SELECT region, COUNT(*) " + BY_VISITS + " GROUP BY region", None, 6, 36),
+    (
+        16,
+        "SELECT region, month(v.admitted), COUNT(*) " + BY_VISITS + " GROUP BY region, month(v.admitted)",
+        None,
+        6,
+        12,
+    ),
+    (17, "SELECT drug, COUNT(*) FROM drugs JOIN visits USING (visit_id) GROUP BY drug", None, 8, 22),
+    (18, "SELECT i.chapter, COUNT(*) FROM diagnoses d JOIN icd i ON d.code = i.code GROUP BY i.chapter", None, 5, 25),
+    (19, "SELECT block, COUNT(*) FROM diagnoses JOIN icd_block USING (code) GROUP BY block", None, 5, 25),
+    (
+        20,
+        "SELECT drug, code, COUNT(*) FROM drugs JOIN diagnoses USING (visit_id) GROUP BY drug, code",
+        unit(6, GroupBound(("drug", "code"), rows=1)),
+        6,
+        6,
+    ),
+    (
+        21,
+        "SELECT SUM(spend) FROM (SELECT patient_id, LEAST(GREATEST(SUM(cost), 0), 2500) AS spend FROM visits "
+        "GROUP BY patient_id) AS t",
+        None,
+        2500,
+        6_250_000,
+    ),
+    (
+        22,
+        "WITH t AS (SELECT patient_id, DATE_TRUNC('month', admitted) AS month, LEAST(SUM(cost), 800) AS spend "
+        "FROM visits GROUP BY patient_id, month) SELECT month, SUM(spend) FROM t GROUP BY month",
+        unit(3, GroupBound(("month",), rows=1)),
+        2400,
+        1_920_000,
+    ),
+    (
+        23,
+        "SELECT n, COUNT(*) FROM (SELECT p.patient_id, LEAST(COUNT(v.visit_id), 39) AS n FROM patients p "
+        "LEFT JOIN visits v USING (patient_id) GROUP BY p.patient_id) AS t GROUP BY n",
+        None,
+        1,
+        1,
+    ),
+    (24, "SELECT COUNT(*) FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)", None, 1, 1),
+    (
+        25,
+        "SELECT COUNT(*) FROM patients WHERE patient_id IN (SELECT patient_id FROM diagnoses WHERE code = 'I0') "
+        "AND patient_id IN (SELECT patient_id FROM drugs WHERE drug = 'D0')",
+        None,
+        1,
+        1,
+    ),
+    (26, "SELECT COUNT(*) FROM drug_era d JOIN patients p ON d.person_id = p.patient_id", None, 4, 16),
+    (
+        27,
+        "SELECT CASE WHEN cost >= 500 THEN 'dear' ELSE 'cheap' END AS band, COUNT(*) FROM visits GROUP BY band",
+        unit(6),
+        6,
+        36,
+    ),
+]
+IDS = [str(number) for number, *_ in STATEMENTS]
+
+
+@cache
+def read(text: str, bounds: Unit | None) -> TableStatement:
+    return parse_tables(text, HOSPITAL, bounds=bounds)
+
+
+def exact(tables: JoinedTables, asked: TableStatement) -> np.ndarray:
+    encoded = tables.encode(asked.view)
+    domain = asked.view.domain
+    question = plan(asked.query, domain).questions[0]
+    return np.asarray(question.finish(domain, reveal(question.table().count(encoded))))
+
+
+def exact_answers(rows: Rows) -> list[np.ndarray]:
+    tables = open_tables(HOSPITAL, frames(rows))
+    return [exact(tables, read(text, bounds)) for _, text, bounds, _, _ in STATEMENTS]
+
+
+@pytest.mark.parametrize(("text", "bounds", "l1", "l2"), [case[1:] for case in STATEMENTS], ids=IDS)
+def test_what_one_unit_can_move_is_what_the_rule_says(text: str, bounds: Unit | None, l1: int, l2: int) -> None:
+    asked = read(text, bounds)
+    (question,) = plan(asked.query, asked.view.domain).questions
+    assert question.sensitivity(asked.view.domain) == (l1, l2)
+
+
+def _neighbours(seeds: range) -> None:
+    seen = {number: (0, 0) for number, *_ in STATEMENTS}
+    for seed in seeds:
+        rows = database(seed)
+        before = exact_answers(rows)
+        for removed in range(UNITS):
+            after = exact_answers(without(rows, removed, cascade=bool((seed + removed) % 2)))
+            for (number, text, _, l1, l2), one, other in zip(STATEMENTS, before, after, strict=True):
+                change = np.abs(one - other)
+                moved = int(change.sum()), int((change**2).sum())
+                assert moved[0] <= l1, (seed, removed, text)
+                assert moved[1] <= l2, (seed, removed, text)
+                seen[number] = max(seen[number][0], moved[0]), max(seen[number][1], moved[1])
+    untouched = [number for number, moved in seen.items() if not moved[0]]
+    assert len(untouched) <= len(STATEMENTS) // 4, untouched  # the pairs are no idle ones
+
+
+def test_no_answer_moves_further_than_its_sensitivity() -> None:
+    _neighbours(range(1))
+
+
+@pytest.mark.slow
+def test_no_answer_moves_further_over_many_pairs() -> None:
+    _neighbours(range(1, 60))
+
+
+PLAIN = {
+    6: "SELECT month(admitted) - 1, kind, COUNT(*) FROM visits WHERE patient_id IS NOT NULL GROUP BY ALL",
+    15: "SELECT region, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY ALL",
+    17: "SELECT drug[2]::INT, COUNT(*) FROM drugs JOIN visits USING (visit_id) GROUP BY ALL",
+    18: "SELECT chapter, COUNT(*) FROM diagnoses JOIN icd USING (code) JOIN visits USING (visit_id) GROUP BY ALL",
+    23: "SELECT n, COUNT(*) FROM (SELECT LEAST(COUNT(visit_id), 39) AS n FROM patients LEFT JOIN visits "
+    "USING (patient_id) GROUP BY patient_id) GROUP BY ALL",
+    24: "SELECT COUNT(*) FROM patients ANTI JOIN visits USING (patient_id)",
+    27: "SELECT CASE WHEN cost >= 500 THEN 0 ELSE 1 END, COUNT(*) FROM visits WHERE patient_id IS NOT NULL GROUP BY ALL",
+}
+
+
+@pytest.mark.parametrize("number", PLAIN)
+def test_without_a_cut_the_answer_is_that_of_plain_sql(number: int) -> None:
+    (text,) = (text for at, text, *_ in STATEMENTS if at == number)
+    rows = database(5)
+    asked = read(text, unit(10_000))
+    cells = exact(open_tables(HOSPITAL, frames(rows)), asked)
+    shape = [len(each.labels) for each in asked.query.groupings(asked.view.domain)]
+    table = cells.reshape(shape or [1])
+    with duckdb.connect() as connection:
+        for name, frame in frames(rows).items():
+            connection.register(name, frame)
+        expected = {tuple(map(int, row[:-1])) or (0,): row[-1] for row in connection.sql(PLAIN[number]).fetchall()}
+    assert {tuple(map(int, at)): int(table[tuple(at)]) for at in np.argwhere(table)} == {
+        at: count for at, count in expected.items() if count
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "SELECT region, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY region",
+            "select P.REGION, count( * ) from VISITS as v inner join patients p on p.patient_id = v.patient_id group by P.region",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits WHERE cost >= 500 AND kind = 1",
+            "SELECT COUNT(*) FROM visits WHERE kind = 1 AND NOT (cost < 500)",
+        ),
+    ],
+)
+def test_equal_statements_are_one_question(one: str, other: str) -> None:
+    first, second = read(one, None), read(other, None)
+    assert first.view.hash == second.view.hash
+    parameters = [plan(each.query, each.view.domain).parameters for each in (first, second)]
+    assert parameters[0] == parameters[1]
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def opened(folder: Path) -> SchemaVault:
+    ledger = f"sqlite:///{folder / 'hospital.ledger'}"
+    return open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Epsilon(10**6), create=True)
+
+
+def test_a_statement_is_answered_and_charged_once(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    text = "SELECT sex, COUNT(*) AS visits FROM visits JOIN patients USING (patient_id) GROUP BY sex"
+    answer = sf.query.sql(vault, text, loss=Epsilon(1000))
+    assert answer.groups == ("sex",)
+    assert answer.columns == ("visits",)
+    assert vault.remaining.spent.epsilon == 1000
+    assert sf.query.sql(vault, text, loss=Epsilon(1000)).values == answer.values
+    assert vault.remaining.spent.epsilon == 1000
+
+
+def test_having_order_and_limit_cost_nothing(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    text = "SELECT kind, COUNT(*) AS n, SUM(cost) AS spent FROM visits GROUP BY kind"
+    whole = sf.query.sql(vault, text, loss=Epsilon(1000))
+    spent = vault.remaining.spent.epsilon
+    falling = sf.query.sql(vault, f"{text} ORDER BY n DESC LIMIT 2", loss=Epsilon(1000))
+    numbers = sorted((row[0].estimate for row in whole.values), reverse=True)
+    assert [row[0].estimate for row in falling.values] == numbers[:2]
+    most = numbers[1]
+    held = sf.query.sql(vault, f"{text} HAVING n >= {most:.0f} AND SUM(cost) >= -1000000", loss=Epsilon(1000))
+    assert sorted((row[0].estimate for row in held.values), reverse=True) == [n for n in numbers if n >= round(most)]
+    by_label = sf.query.sql(vault, f"{text} ORDER BY kind DESC", loss=Epsilon(1000))
+    assert by_label.keys == tuple(reversed(whole.keys))
+    assert vault.remaining.spent.epsilon == spent
+    assert any("after these were released" in remark for remark in falling.remarks)
+
+
+def test_a_view_is_opened_for_other_families(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    view = sf.query.view(vault, "SELECT patient_id, sex, COUNT(visit_id) AS n FROM patients LEFT JOIN visits USING "
+                                "(patient_id) GROUP BY patient_id, sex")  # fmt: skip
+    assert view.domain.names == ("sex", "n")
+    assert view.domain.unit.rows == 2  # one in each cell of sex
+    plain = sf.query.view(vault, "SELECT * FROM visits JOIN patients USING (patient_id)")
+    assert plain.domain.names == ("admitted", "kind", "cost", "sex", "region")
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+WALL = "rows of two units would meet; add an equality of patient_id"
+REFUSED: list[tuple[str, str, str]] = [
+    ("SELECT COUNT(*) FROM visits v, visits w", "line 1, column 32", f"v and w are not joined on a declared key: {WALL}"),
+    ("SELECT COUNT(*) FROM visits v CROSS JOIN visits w", "line 1, column 42", f"not joined on a declared key: {WALL}"),
+    ("SELECT COUNT(*) FROM visits v JOIN visits w ON v.kind = w.kind", "line 1, column 48", "not declared to be keys"),
+    ("SELECT COUNT(*) FROM visits v JOIN visits w ON v.cost < w.cost", "line 1, column 48", "by equal columns"),
+    (
+        "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id LIMIT 5) t",
+        "line 1, column",
+        "LIMIT inside looks at rows of other units; put it outside, after the noise",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id ORDER BY n) t",
+        "line 1, column",
+        "ORDER BY inside looks at rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT DISTINCT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) t",
+        "line 1, column",
+        "DISTINCT inside looks at rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id HAVING COUNT(*) > 2) t",
+        "line 1, column",
+        "HAVING inside looks at rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
+        "line 1, column",
+        "a SELECT inside an expression looks at rows of other units",
+    ),
+    (
+        "SELECT ROW_NUMBER() OVER (ORDER BY cost), COUNT(*) FROM visits",
+        "line 1, column",
+        "a window looks at rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind) t",
+        "line 1, column",
+        "a SELECT in FROM groups by the unit, patient_id",
+    ),
+    (
+        "SELECT COUNT(*) FROM icd LEFT JOIN diagnoses USING (code)",
+        "line 1, column 22",
+        "begin FROM a private table: a public row belongs to no unit",
+    ),
+    ("SELECT COUNT(*) FROM diagnoses RIGHT JOIN icd USING (code)", "line 1, column 43", "begin FROM a private table"),
+    ("SELECT COUNT(*) FROM visits FULL JOIN patients USING (patient_id)", "line 1, column 39", "begin FROM a private"),
+    ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "for one unit a row"),
+    ("SELECT COUNT(DISTINCT kind) FROM visits", "line 1, column 23", "of the unit of privacy only"),
+    (
+        "SELECT SUM(s) FROM (SELECT patient_id, SUM(cost) AS s FROM visits GROUP BY patient_id) t",
+        "line 1, column 40",
+        "say its bounds: LEAST(GREATEST(SUM(cost), 0), 900)",
+    ),
+    ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "whether a division fails would depend on the data"),
+    ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "chance and the time"),
+    ("SELECT COUNT(*) FROM visits WHERE admitted > CURRENT_DATE", "line 1, column", "chance and the time"),
+    ("SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM drugs", "line 1, column", "UNION"),
+    ("SELECT COUNT(*) FROM stays", "line 1, column 22", "no table 'stays' in the schema"),
+    ("SELECT COUNT(*) FROM visits v JOIN visits w USING (visit_id) WHERE cost > 500", "line 1, column 68", "several tables"),
+    ("SELECT dose, COUNT(*) FROM visits GROUP BY dose", "line 1, column", "no attribute 'dose'"),
+    ("SELECT COUNT(*) FROM visits OFFSET 3", "line 1, column", "OFFSET"),
+    ("SELECT COUNT(*) FROM visits LIMIT 1.5", "line 1, column", "whole number"),
+    ("SELECT COUNT(*) FROM visits HAVING kind > 1", "line 1, column", "HAVING compares"),
+    ("SELECT kind, COUNT(*) FROM visits GROUP BY kind ORDER BY cost", "line 1, column 58", "ORDER BY names"),
+    ("SELECT\nCOUNT(*)\nFROM visits v,\n patients p", "line 4, column 2", "not joined on a declared key"),
+    (
+        "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM drugs LIMIT 3)",
+        "line 1, column",
+        "LIMIT inside looks at rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM drugs) OR kind = 1",
+        "line 1, column",
+        "SELECT after IN stands by itself",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "words"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+def test_what_could_mix_units_is_refused_and_not_charged(text: str, place: str, words: str, vault: SchemaVault) -> None:
+    with pytest.raises(QueryError) as refused:
+        sf.query.sql(vault, text, loss=Epsilon(1))
+    assert place in str(refused.value)
+    assert words in str(refused.value)
+    assert vault.remaining.spent.epsilon == 0
+
+
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> SchemaVault:
+    return opened(tmp_path_factory.mktemp("hospital"))
+
+
+def test_units_without_rows_take_a_table_that_lists_all() -> None:
+    document = dict(DOCUMENT) | {"unit": {"id": "patient_id"}}
+    document["tables"] = dict(DOCUMENT["tables"]) | {
+        "patients": DOCUMENT["tables"]["patients"] | {"unit": "patient_id", "rows": 1}
+    }
+    unlisted = parse_schema(document)
+    with pytest.raises(QueryError, match=r"declare unit\.table"):
+        parse_tables(STATEMENTS[23][1], unlisted)
+
+
+def test_a_view_takes_other_bounds() -> None:
+    asked = parse_tables("SELECT COUNT(*) FROM visits", HOSPITAL, bounds=unit(3))
+    assert isinstance(asked.view, BoundedView)
+    assert plan(asked.query, asked.view.domain).questions[0].sensitivity(asked.view.domain) == (3, 9)
+    assert Fraction(asked.view.unit.rows) == 3
