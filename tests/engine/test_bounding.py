@@ -180,3 +180,12 @@ def test_the_whole_table_under_bounds_by_groups_has_the_rows_that_the_domain_dro
     assert kept + cut + missing == owned
     assert reveal(encoded.whole()) == kept + missing
     assert reveal(encoded.unbounded()) == len(every)
+
+
+def test_units_by_their_number_of_rows_are_counted_before_any_bound(adapter, rows, tmp_path) -> None:
+    every = people(rows)
+    held = Counter(row["person"] for row in every if row["person"] is not None)
+    starts = (1, 2, 5, 12, 25)
+    wanted = np.histogram(list(held.values()), [*starts, 10**6])[0]
+    found = reveal(adapter.open(every, tmp_path).encode(domain_of(BOUNDS["several"])).unit_sizes(starts))
+    assert found.tolist() == wanted.tolist()

@@ -384,6 +384,10 @@ class ArrayTable:
         self._refuse_ids()
         return Exact(np.zeros(1, dtype=np.int64))
 
+    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
+        """See :meth:`sfumato.engine.port.Encoded.unit_sizes`; here nobody knows whose the rows are."""
+        raise TableError("rows in memory carry no ids, so their units have no size", culprit=starts)
+
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
         self.refuse_keys(columns)

@@ -127,6 +127,19 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     return " UNION ".join(found)
 
 
+def unit_sizes(relation: str, starts: Sequence[int]) -> str:
+    """How many units have how many rows: pairs of a bin, by the place of its least number of rows, and its units.
+
+    Args:
+        relation: an encoded relation; holds whole units.
+        starts: the least number of rows of each bin, increasing from 1; the last bin is open.
+    """
+    place = bin_number("n", starts, range(len(starts)))
+    counted = f"SELECT u, COUNT(*) AS n FROM {relation} GROUP BY u"
+    binned = f"SELECT {place} AS size FROM ({counted}) AS sizes"
+    return f"SELECT size, COUNT(*) AS units FROM ({binned}) AS binned GROUP BY size"
+
+
 def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> str:
     """Keys with their number of units, each unit counting for at most ``unit.rows`` keys.
 

@@ -183,6 +183,10 @@ class EncodedStore(Protocol):
         """Rows over the bound of a unit that meet ``where``, at most ``most`` of one unit, read again."""
         ...
 
+    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Pairs of a bin of :func:`sfumato.engine.bounding.unit_sizes` and its units, read again."""
+        ...
+
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Distinct raw values as text with their number of units (column ``units``), each unit bounded."""
         ...
@@ -317,6 +321,15 @@ class EncodedRows:
         condition(where, self.domain)
         rows = 0 if self.domain.unit.column is None else self.store.dropped(most, where)
         return Exact(np.array([rows], dtype=np.int64))
+
+    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
+        """Number of units with so many rows, before any bound on them."""
+        if self.domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here", culprit=starts)
+        found = np.zeros(len(starts), dtype=np.int64)
+        for place, units in self.store.unit_sizes(starts):
+            found[place] = units
+        return Exact(found)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""

@@ -256,6 +256,12 @@ class Encoded(Protocol):
         """
         ...
 
+    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
+        """Number of units with so many rows, before any bound on them: one bin a start, the last one open, shape
+        ``(starts,)``.  Reads the table again.
+        """
+        ...
+
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns that need not be in the domain, as text, with column ``units``: the
         number of distinct units of each, a unit counting for at most ``domain.unit.rows`` of them (chosen

@@ -22,11 +22,19 @@ from sfumato.errors import SfumatoError
 _INTERRUPTED = 130
 _TERMINATED = 143
 _CHARGED = "what was charged before stays charged, and asking the same again completes it"
-_CHARGING = (["demo"], ["query"], ["regress"], ["serve"], ["synthesize"])  # every other command charges nothing
+_CHARGING = (
+    ["bound"],
+    ["demo"],
+    ["query"],
+    ["regress"],
+    ["serve"],
+    ["synthesize"],
+)  # others charge nothing
 
 COMMANDS = {  # in the order of --help: the module of each, and what it is called there
     "query": "query:query",
     "regress": "query:regress",
+    "bound": "bound:bound",
     "serve": "query:serve",
     "synthesize": "synthesize:synthesize",
     "sample": "synthesize:sample",

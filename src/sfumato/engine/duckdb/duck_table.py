@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.arrays import KeptColumns
-from sfumato.engine.bounding import beyond_bounds, bounded, bounded_keys, dropped
+from sfumato.engine.bounding import beyond_bounds, bounded, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
@@ -237,6 +237,14 @@ class DuckStore:
             ((rows,),) = cursor.sql(counted).fetchall()
         self.ready()
         return int(rows)
+
+    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Read the source again."""
+        with self._table.reading() as cursor:
+            every = f"({self._encoding.select(self._table.source.relation(cursor))}) AS encoded_rows"
+            found = cursor.sql(unit_sizes(every, starts)).fetchall()
+        self.ready()
+        return cast("Sequence[Sequence[int]]", found)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the source again for raw keys."""

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped
+from sfumato.engine.bounding import bounded, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
@@ -212,6 +212,12 @@ class SparkStore:
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
         counted = dropped(every, self._encoding, condition(where, self.domain), most)
         return int(self.query(counted).column(0)[0].as_py())
+
+    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Read the table again."""
+        every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
+        found = self.query(unit_sizes(every, starts))
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""

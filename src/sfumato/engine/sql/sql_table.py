@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped
+from sfumato.engine.bounding import bounded, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
@@ -288,6 +288,11 @@ class SqlStore:
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
         ((rows,),) = self.session.rows(dropped(every, self._encoding, condition(where, self.domain), most))
         return int(rows)
+
+    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Read the table again."""
+        every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
+        return [(int(place), int(units)) for place, units in self.session.rows(unit_sizes(every, starts))]
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""

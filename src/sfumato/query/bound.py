@@ -1,0 +1,181 @@
+"""A bound on the rows of a unit, chosen by noisy sizes of the units: small for little noise, large to leave little out.
+
+Answers by C cells under a bound r miss, a cell, what r leaves out, divided by C, and carry noise that grows with r: a
+times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  Together that is least where
+as many units have more than r rows as C a says.  That number is a rank: a unit is above r or not, and so it is counted
+with noise for one unit, whatever its rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.arguments import whole
+from sfumato.domain import Domain, Unit
+from sfumato.errors import LossError, QueryError
+from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import Epsilon, Loss, Number, exact
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.mechanisms import noises
+from sfumato.vault.questions import beyond_bounds
+from sfumato.vault.release import Release
+from sfumato.vault.unit_sizes import UnitSizes
+
+TENTH = Fraction(1, 10)
+_LARGEST = 1 << 12  # rows of a unit: whoever has more counts as one with so many
+_HELD = 3.0  # deviations from which a bin is taken to hold anybody, next to others that do
+_SURE = 12.0  # the same of a bin far from them
+_GAP = 2  # bins together that hold nobody, with which the sizes end
+_SLACK = 2.0  # deviations by which a tail may exceed what it should be
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SuggestedBound(Release):
+    """A bound on the rows of a unit, and the noisy sizes that it was read off.
+
+    Attributes:
+        unit: of the domain, with the suggested bound on its rows.
+        starts: the least rows of each bin; the last one is open.
+        units: how many units have so many rows, with noise, one a bin.
+        deviation: of the noise on each of them.
+        above: about how many units have more rows, with the deviation of the noise on that.
+        cells: of the tables that the bound is for.
+    """
+
+    unit: Unit
+    starts: tuple[int, ...]
+    units: tuple[int, ...]
+    deviation: float
+    above: tuple[float, float]
+    cells: int
+
+    @property
+    def headline(self) -> str:
+        """The bound."""
+        return f"at most {self.unit.rows} rows of one {self.unit.column}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        return {
+            **self.statement(),
+            "unit": self.unit.describe(),
+            "above": {"units": self.above[0], "standard_error": self.above[1]},
+            "cells": self.cells,
+            "sizes": [{"rows": start, "units": units} for start, units in zip(self.starts, self.units, strict=True)],
+            "standard_error": self.deviation,
+        }
+
+    def applied(self, domain: Domain) -> Domain:
+        """The domain with the bound, a draft that somebody has to accept."""
+        return replace(domain, unit=self.unit, draft=True, acceptance=None)
+
+
+def suggest_bound(
+    vault: VaultInterface, *, loss: Loss, cells: int, share: Number = TENTH, retry_key: str | None = None
+) -> SuggestedBound:
+    """Suggest how many rows of a unit to keep, for tables of so many cells.
+
+    Counts units by their rows on a geometric grid, with noise, whatever bound the domain has; takes the least r of the
+    grid for which the noisy number of units above it is at most what balances both errors and two deviations.  Nothing
+    is changed: the bound is public from the release on, and stands in the domain when its owner writes it there.
+
+    Neighbours: one unit of the domain more or less, with all of its rows.  Sensitivity 1, as a unit is in one bin.
+    Loss: that of discrete Laplace or Gaussian noise on the bins, which is charged before anything is counted.
+    Source: the balance of clipping bias and noise at a rank (Amin, Kulesza, Munoz Medina, Vassilvitskii 2019).
+
+    Args:
+        vault: the protected table, whose unit is an id.
+        loss: what the sizes cost.
+        cells: of the tables that will be asked for, 1 or more.
+        share: what part ``loss`` is of what these tables and the sizes cost together.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError: every row is a unit of its own, or there is no cell; nothing was spent.
+        LossError: no loss, or a share outside (0, 1); nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    if whole(cells, "the cells of a table are a whole number") < 1:
+        raise QueryError("a table has at least one cell", culprit=cells)
+    part = exact(share, name="share")
+    if not 0 < part < 1:
+        raise LossError(f"a share lies strictly between 0 and 1, not {share}", culprit=share)
+    asked = UnitSizes(grid(_LARGEST))
+    (noise,) = noises(vault.domain, [asked], loss, None)  # refuses what cannot be measured, for free
+
+    def run(mechanisms: Mechanisms) -> Payload:
+        (measured,) = mechanisms.measure([asked], loss)
+        return {"0": measured.values}
+
+    parameters = {"questions": [asked.canonical()]}
+    raw = beyond_bounds([asked])
+    request = Request("query", "sizes", parameters, "how many units have how many rows", raw=raw)
+    settled = vault.release(request, loss, run, retry_key=retry_key)
+    units = settled.payload["0"]
+    deviation = math.sqrt(noise.variance)
+    rows, above = chosen(asked.starts, units, deviation, balance=cells * noise_a_row(loss, part))
+    return SuggestedBound(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={"units of one size": deviation},
+        provenance=settled.provenance,
+        unit=Unit(vault.domain.unit.column, rows=rows, per=vault.domain.unit.per),
+        starts=asked.starts,
+        units=tuple(int(count) for count in units),
+        deviation=deviation,
+        above=above,
+        cells=cells,
+    )
+
+
+def noise_a_row(loss: Loss, share: Fraction) -> float:
+    """The mean absolute noise on a cell for each row that a unit may have, of tables that cost the rest of the loss."""
+    rest = (1 - share) / share
+    if isinstance(loss, Epsilon):
+        return float(1 / (loss.value * rest))
+    return 1 / math.sqrt(math.pi * float(loss.as_rho().value * rest))
+
+
+def grid(largest: int) -> tuple[int, ...]:
+    """Numbers of rows from 1, each about the square root of two times the one before.
+
+    >>> grid(20)
+    (1, 2, 3, 5, 8, 12, 17, 25)
+    """
+    starts = [1]
+    while starts[-1] < largest:
+        starts.append(max(starts[-1] + 1, math.ceil(starts[-1] * math.sqrt(2))))
+    return tuple(starts)
+
+
+def chosen(
+    starts: Sequence[int], units: Sequence[int], deviation: float, *, balance: float
+) -> tuple[int, tuple[float, float]]:
+    """The least r before a start above which about ``balance`` units lie, and how many do, with a deviation.
+
+    Bins after the last that seems to hold anybody are taken to be empty: noise on many of them would otherwise look
+    like units with many rows.
+    """
+    counts: FloatArray = np.asarray(units, dtype=np.float64)
+    last = _last(counts / deviation)
+    for place in range(1, len(starts)):
+        above = float(counts[place : last + 1].sum())
+        error = deviation * math.sqrt(max(0, last + 1 - place))
+        if above <= balance + _SLACK * error or place == len(starts) - 1:
+            break
+    return starts[place] - 1, (above, error)
+
+
+def _last(deviations: FloatArray) -> int:
+    """The last bin that seems to hold anybody: the sizes end before two bins that do not, unless one surely does."""
+    held = deviations > _HELD
+    gaps = [place for place in range(1, len(held)) if not held[place : place + _GAP].any()]
+    sure = np.flatnonzero(deviations > _SURE)
+    return max(gaps[0] - 1 if gaps else len(held) - 1, int(sure[-1]) if len(sure) else 0)

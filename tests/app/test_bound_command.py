@@ -1,0 +1,61 @@
+"""``sfumato bound``: a suggestion on the screen, a draft where one is asked for, nothing changed otherwise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.app.test_cli import sfumato
+
+from sfumato.domain import load
+
+DOMAIN = """\
+sfumato: 1
+unit: {id: patient, rows: 50, per: {month(day): 2}}
+attributes:
+  day: {type: date, first: 2023-01-01, last: 2023-12-31, by: month, unknown: drop}
+  kind: {type: categorical, values: [a, b], unknown: drop}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [f"p{patient},2023-{month:02}-01,a" for patient in range(300) for month in (1, 2, 3)]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient,day,kind", *rows, ""]))
+    (tmp_path / "visits.yaml").write_text(DOMAIN)
+    return tmp_path
+
+
+def run(folder, *words: str, code: int = 0):
+    return sfumato("bound", "visits.csv", "--domain", "visits.yaml", *words, cwd=folder, code=code)
+
+
+MORE = ("--epsilon", "0.5", "--limit", "1", "--create")
+
+
+def test_a_bound_is_suggested_and_nothing_is_changed(folder) -> None:
+    found = run(folder, "--by", "month(day)", "--by", "kind", *MORE)
+    assert "Suggested for tables of 24 cells: rows: 4 of one patient" in found.stdout
+    assert "Guarantee: differential privacy with epsilon = 0.5" in found.stdout
+    assert (folder / "visits.yaml").read_text() == DOMAIN
+
+
+def test_a_draft_is_written_on_request_and_says_everything_else_as_before(folder) -> None:
+    found = run(folder, "--cells", "24", "--out", "bounded.yaml", "--json", *MORE)
+    said = json.loads(found.stdout)
+    assert said["unit"] == {"id": "patient", "rows": 4, "per": {"month(day)": 2}}
+    assert sum(size["units"] for size in said["sizes"]) > 0
+    drafted, old = load(folder / "bounded.yaml"), load(folder / "visits.yaml")
+    assert drafted.draft
+    assert drafted.attributes == old.attributes
+    assert drafted.unit.rows == 4
+    assert "bounded.yaml" in run(folder, "--cells", "24", "--out", "bounded.yaml", *MORE, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--by", "kind", "--cells", "2"), ("--by", "fortnight(day)"), ("--cells", "2", "--share", "1")]
+)
+def test_what_says_no_size_is_refused_before_it_is_charged(folder, words) -> None:
+    refused = run(folder, *words, *MORE, code=2)
+    assert refused.stderr.splitlines()[-1].startswith("sfumato: ")
+    run(folder, "--cells", "2", "--epsilon", "1", "--limit", "1", "--create")  # all of the budget is still there
