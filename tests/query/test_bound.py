@@ -104,7 +104,7 @@ def test_the_noise_of_a_cell_grows_with_the_bound_as_the_mechanisms_do() -> None
     assert noise_a_row(EpsilonDelta(1, "1e-6"), Fraction(1, 2)) > 0
 
 
-def test_a_suggestion_is_charged_before_anything_is_counted_and_repeated_for_nothing(tmp_path, monkeypatch) -> None:
+def test_a_suggestion_is_charged_before_anything_is_counted_and_repeats_are_free(tmp_path, monkeypatch) -> None:
     encoded = table([3] * 200)
     ledger = open_ledger(
         f"sqlite:///{tmp_path}/it.ledger", dataset="default", limit=Epsilon(1), unit=DOMAIN.unit, create=True
