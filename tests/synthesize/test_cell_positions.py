@@ -7,9 +7,12 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
-from sfumato.synthesize.cell_positions import Position, drawn, question, share, within
+from sfumato.synthesize.cell_positions import Position, drawn, leaning, position, question, share, within
+from sfumato.synthesize.graphical import POSITIONS, Graphical
+from sfumato.vault.questions import Measurement
 from sfumato.vault.simulated import SimulatedVault
 
 INCOME = Integer(
@@ -78,17 +81,74 @@ def test_nothing_is_asked_where_every_number_has_a_cell():
     assert mst(vault, loss=LOSS, total=PublicTotal(50)).model.positions == {}
 
 
-def test_a_row_counts_by_the_width_of_its_cell_up_to_that_of_nearly_all():
+def test_a_row_counts_by_the_width_of_its_cell_and_the_few_wider_cells_are_a_part_of_their_own():
     counts = np.array([50.0, 100.0, 100.0, 100.0, 99.0, 1.0])
     asked = question(INCOME, counts)
     steps = [high - low for low, high in asked.steps(DOMAIN)]
     moved = [weight * step for weight, step in zip(asked.weights, steps, strict=True)]
     assert moved[0] == 0  # one number, no position
-    assert max(moved) <= 1024
-    assert moved[5] <= moved[4] * 1.02  # hardly anybody is in the widest
+    assert asked.parts == (0, 0, 0, 0, 0, 1)  # hardly anybody is in the widest
+    assert 0.98 < moved[5] / moved[4] < 1.02  # neither part has more noise than it needs
     assert 0.9 < moved[3] / moved[4] / (9999 / 29_999) < 1.1
     assert 0.9 < moved[2] / moved[4] / (8999 / 29_999) < 1.1
-    assert asked.sensitivity(DOMAIN)[0] <= 1024 + 2 * max(asked.weights)
+    assert asked.sensitivity(DOMAIN)[0] <= 1.02 * max(moved) + 2 * max(asked.weights)
+
+
+def test_cells_that_hold_nearly_all_are_one_part_and_the_widest_declared_is_no_overflow():
+    assert question(INCOME, np.full(6, 100.0)).parts is None
+    vast = Real(name="x", edges=(-9e15, 0.0, 1e-3, 2e-3, 9e15), unknown=Unknown.CLAMP)
+    asked = question(vast, np.array([0.0, 500.0, 500.0, 0.0]))
+    assert asked.parts == (1, 0, 0, 1)
+    asked.check(Domain((vast,)))
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.2, -0.1])
+def test_noisy_counts_of_an_exponential_density_tell_where_numbers_lie_in_its_cells(rate):
+    """Exact counts of cells of even and uneven widths, against the integral of the density."""
+    edges = np.array([0.0, 5, 10, 20, 40, 45])
+    pay = Real(name="x", edges=tuple(edges.tolist()), unknown=Unknown.CLAMP)
+    sums = np.exp(-rate * edges)
+    counts = np.abs(np.diff(sums)) * 1e6 / np.abs(sums[-1] - sums[0])
+    means = -np.diff((edges + 1 / rate) * sums) / -np.diff(sums)
+    exact = 2 * (means - edges[:-1]) / np.diff(edges) - 1
+    found = leaning(pay, counts, 1.0)
+    assert np.abs(found - exact).max() < 0.13
+    assert np.abs(found - exact).mean() < 0.5 * np.abs(exact).mean()
+
+
+def test_single_numbers_open_cells_and_noise_lean_on_nothing():
+    alone = Integer(name="x", minimum=0, maximum=30, edges=(0, 10, 11, 21), unknown=Unknown.CLAMP)
+    assert leaning(alone, np.array([100.0, 9000.0, 50.0, 50.0]), 1.0).tolist() == [0, 0, 0, 0]
+    even = Integer(name="x", minimum=0, maximum=39, edges=(0, 10, 20, 30), unknown=Unknown.CLAMP)
+    assert leaning(even, np.array([3.0, -8.0, 10.0, 1.0]), 10.0).tolist() == [0, 0, 0, 0]
+    opened = Integer(name="x", minimum=0, maximum=39, edges=(0, 10, 20, 30), unknown=Unknown.CLAMP, typical=33)
+    assert leaning(opened, np.array([100.0, 100.0, 100.0, 9000.0]), 1.0).tolist() == [0, 0, 0, 0]
+
+
+def test_the_total_of_incomes_does_not_hang_on_the_middle_of_their_widest_cell():
+    """One of seventy has more than 500,000, most of them little more, in a cell up to 1,300,000.
+
+    The seeds are fixed.  The noise on the count and the position of that cell makes a deviation of 1.4 % of one total,
+    of .6 % of the mean of six; a position of all cells together, as before, made the total 6 % too large.
+    """
+    income = Integer(
+        name="income",
+        minimum=0,
+        maximum=1_300_000,
+        edges=(0, 10_000, 20_000, 30_000, 50_000, 70_000, 100_000, 250_000, 500_000),
+        unknown=Unknown.CLAMP,
+    )
+    domain = Domain((income, SEX))
+    random = np.random.default_rng(5)
+    incomes = np.rint(np.minimum(random.exponential(45_000, 30_000), 499_999))
+    incomes[:430] = np.rint(500_000 + random.exponential(90_000, 430))
+    codes = np.stack([np.searchsorted(income.edges, incomes, side="right") - 1, random.integers(0, 2, 30_000)], axis=1)
+    table = ArrayTable(domain, codes, values={"income": incomes})
+    off = []
+    for seed in range(6):
+        release = mst(SimulatedVault(table, seed=seed), loss=LOSS, total=PublicTotal(30_000))
+        off.append(release.rows.table["income"].to_numpy().sum() / incomes.sum() - 1)
+    assert abs(np.mean(off)) < 0.025, off
 
 
 @pytest.mark.parametrize("mean", [-0.9, -0.3, -1e-5, 0.0, 0.05, 0.7])
@@ -99,18 +159,39 @@ def test_numbers_are_drawn_about_their_mean(mean):
     numbers = drawn(np.full(200_000, mean), random)
     assert ((numbers >= 0) & (numbers <= 1)).all()
     assert abs((2 * numbers - 1).mean() - mean) < even
-    reals = within(PAY, np.full(200_000, 2), mean, random)
+    reals = within(PAY, np.full(200_000, 2), Position((0.5, 0.5, mean)), random)
     assert abs((reals.mean() - 6) / 4 - mean) < even
-    integers = within(INCOME, np.full(200_000, 2), mean, random)
+    integers = within(INCOME, np.full(200_000, 2), Position((0.5, 0.5, mean, 0.5, 0.5, 0.5)), random)
     assert ((integers >= 1000) & (integers <= 9999) & (integers == np.floor(integers))).all()
     assert abs((integers.mean() - 5499.5) / 4499.5 - mean) < even + 1e-3
 
 
-def test_a_position_within_its_noise_is_left_alone():
-    assert Position(0.1, 0.2).followed == 0
-    assert Position(0.0, 1.0).followed == 0
-    assert Position(-0.4, 0.2).followed == pytest.approx(-0.3)
-    assert Position(3.0, 0.001).followed == 0.9
+def test_one_position_of_all_cells_as_older_models_hold_it_is_left_alone_within_its_noise():
+    assert Position.of_all(0.1, 0.2, 3).cells == (0, 0, 0)
+    assert Position.of_all(0.0, 1.0, 1).cells == (0,)
+    assert Position.of_all(-0.4, 0.2, 2).cells == pytest.approx((-0.3, -0.3))
+    assert Position.of_all(3.0, 0.001, 1).cells == (0.9,)
+
+
+def test_a_model_of_before_is_read_with_its_one_position_and_one_of_now_with_those_of_its_cells():
+    release = mst(SimulatedVault(people(3000), seed=1), loss=LOSS, total=PublicTotal(3000))
+    payload = release.model.payload()
+    assert Graphical.restore(DOMAIN, payload).positions == release.model.positions
+    older = {key: value for key, value in payload.items() if key != POSITIONS} | {"positions": {"pay": [-0.4, 0.2]}}
+    assert Graphical.restore(DOMAIN, older).positions["pay"].cells == pytest.approx((-0.3,) * 3)
+
+
+def test_what_is_measured_of_few_people_hardly_moves_them():
+    """Two people in the widest cell: the noise on their position is far beyond one, so little of it is kept."""
+    counts = np.array([50.0, 4000.0, 4000.0, 4000.0, 4000.0, 2.0])
+    asked = question(INCOME, counts)
+    noise = DiscreteGaussian.for_loss(Rho("0.001"), squared_sensitivity=asked.sensitivity(DOMAIN)[1])
+    suggested = leaning(INCOME, counts, 1.0)
+    one = round(np.sqrt(noise.variance))
+    moved = position(DOMAIN, INCOME, Measurement(asked, np.array([0, one]), noise), counts, 1.0)
+    assert abs(moved.cells[5] - suggested[5]) < 0.05
+    everybody = position(DOMAIN, INCOME, Measurement(asked, np.array([10**8, 0]), noise), counts, 1.0)
+    assert everybody.cells[2] > suggested[2] + 0.5
 
 
 def test_rows_of_an_open_cell_are_given_its_typical_value():

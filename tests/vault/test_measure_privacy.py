@@ -34,6 +34,7 @@ QUESTIONS = {
     "units": [Units(("a",)), Units(())],
     "units in several groups": [Units(("b", "a"))],
     "positions": [Positions("b", Fraction(1), (3, 5))],
+    "positions in parts": [Positions("b", Fraction(1), (3, 5), (1, 0))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
     "dropped": [Dropped(2), Dropped(1)],
 }

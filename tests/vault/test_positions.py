@@ -21,14 +21,16 @@ CASES = {
     "whole numbers in tens": (INCOME, Positions("x", Fraction(10), (3, 9, 1, 2))),
     "reals": (SHARE, Positions("x", Fraction(1, 1000), (5, 0, 2))),
     "reals in coarse steps": (SHARE, Positions("x", Fraction(3, 10), (1, 7, 2))),
+    "whole numbers in two parts": (INCOME, Positions("x", Fraction(1), (3, 9, 1, 2), (0, 0, 0, 1))),
+    "reals in three parts": (SHARE, Positions("x", Fraction(1, 1000), (5, 0, 2), (2, 1, 0))),
 }
 VALUES: list[float | None] = [None, *(step / 20 for step in range(-8, 60)), *range(-7, 44)]
 
 
-def answer(attribute: Attribute, question: Positions, values: list[float | None]) -> int:
+def answer(attribute: Attribute, question: Positions, values: list[float | None]) -> list[int]:
     kind = pa.int64() if isinstance(attribute, Integer) else pa.float64()
     table = pa.table({"x": pa.array(values, kind)})
-    return int(ExactAnswers(open_table(table).encode(Domain((attribute,)))).answers([question])[0][0])
+    return list(map(int, ExactAnswers(open_table(table).encode(Domain((attribute,)))).answers([question])[0]))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,7 +38,9 @@ def test_one_row_adds_at_most_the_sensitivity(name) -> None:
     """Of every value near and in every cell, one by one; some row comes within the two steps that rounding may add."""
     attribute, question = CASES[name]
     values = [v for v in VALUES if v is None or isinstance(attribute, Real) or v == int(v)]
-    moves = [abs(answer(attribute, question, [value])) for value in values]
+    answers = [answer(attribute, question, [value]) for value in values]
+    moves = [sum(map(abs, found)) for found in answers]
+    assert all(np.count_nonzero(found) <= 1 for found in answers), "a row is in one part"
     domain = Domain((attribute,))
     one, squared = question.sensitivity(domain)
     assert squared == one**2
@@ -57,7 +61,8 @@ def test_whole_numbers_are_summed_as_stated() -> None:
         cell = max(code for code in range(4) if value >= lows[code])
         expected += weights[cell] * (2 * value - lows[cell] - highs[cell])
     attribute, question = CASES["whole numbers"]
-    assert answer(attribute, question, values) == expected
+    assert answer(attribute, question, values) == [expected]
+    assert sum(answer(*CASES["whole numbers in two parts"], values)) == expected
 
 
 def test_reals_are_summed_to_the_rounding_of_each() -> None:
@@ -67,4 +72,12 @@ def test_reals_are_summed_to_the_rounding_of_each() -> None:
     cells = np.searchsorted(edges, values, side="right") - 1
     exact = (weights[cells] * (2 * values - edges[cells] - edges[cells + 1]) * 1000).sum()
     attribute, question = CASES["reals"]
-    assert abs(answer(attribute, question, values.tolist()) - exact) <= 300 * 2 * 5
+    assert abs(answer(attribute, question, values.tolist())[0] - exact) <= 300 * 2 * 5
+
+
+def test_each_part_sums_the_rows_of_its_own_cells() -> None:
+    """Of one value a cell, at its upper end: what a cell adds is its weight times its width."""
+    attribute, question = CASES["whole numbers in two parts"]
+    assert answer(attribute, question, [-1, 0, 19, 40]) == [3 * 4 + 0 + 18, 2 * 20]
+    attribute, question = CASES["reals in three parts"]
+    assert answer(attribute, question, [0.0499, 0.6999, 2.5]) == [2 * 1800, 0, 5 * 350]

@@ -1,8 +1,10 @@
-"""Where numbers lie within their cells: measured once for each attribute of wide cells, followed when rows are drawn.
+"""Where numbers lie within their cells: measured for each attribute of wide cells, followed when rows are drawn.
 
 Rows that are drawn evenly from wide cells miss totals: incomes crowd at round numbers, where many cells begin, and
-tails fall within a cell as well.  One number tells by how much: the sum over all rows of how far a value lies above the
-middle of its cell, in which a row counts for at most half the width of its cell.
+tails fall within a cell as well.  How the density goes on from a cell to the next shows in the noisy counts, and so how
+it leans within each.  By how much that is wrong tell two numbers: the sum over the rows of how far a value lies above
+the middle of its cell, over the cells of nearly all rows, and over the few wider ones (the open end of incomes), which
+may hold much of a total.  A row is in one of the two, so that both cost no more than one.
 
 Rows are drawn about that noisy, charged number with randomness of post-processing, which may be seeded: no guarantee
 rests on it, and the noise on the number itself is drawn in ``privacy``.
@@ -28,27 +30,25 @@ from sfumato.vault.value_questions import Positions
 SHARE = Fraction(1, 100)
 """Share of the loss for the positions of all attributes of wide cells together; nothing where there are none."""
 
-_STEPS = 1 << 10  # of what one row adds at most: enough for any precision, few enough for the noise of any loss
-_FINE = 1 << 8  # steps of the widest cells that count in full
-_WIDE = 0.95  # of the people lie in cells that count in full; wider ones count as much as the widest of these
-_LARGEST = 1 << 28  # steps from zero to a bound
+_STEPS = 1 << 12  # that one row adds, or somewhat more: enough for any precision
+_FINE = 1 << 8  # steps of the widest cells of nearly all people
+_NEARLY_ALL = 0.95  # of the people; the cells that are wider than any of theirs are summed by themselves
+_LARGEST = 1 << 27  # steps from zero to a bound
 _MOST = 0.9  # of half a cell: how far positions are moved at most
+_ANYWHERE = 1 / 3  # variance of a mean position of which nothing is known: any on [-1, 1] is as likely
 
 
 @dataclass(frozen=True)
 class Position:
-    """Mean position within cells, -1 at their lower and 1 at their upper ends, and the deviation of its noise."""
+    """Mean positions of the declared cells of an attribute, -1 at their lower and 1 at their upper ends."""
 
-    mean: float
-    deviation: float
+    cells: tuple[float, ...]
 
-    @property
-    def followed(self) -> float:
-        """How far rows are moved: what is left when the noise is taken off (James and Stein 1961, positive part)."""
-        if not abs(self.mean) > self.deviation:
-            return 0.0
-        kept = 1 - (self.deviation / self.mean) ** 2
-        return float(np.clip(kept * self.mean, -_MOST, _MOST))
+    @staticmethod
+    def of_all(mean: float, deviation: float, declared: int) -> Position:
+        """One position for all cells, less what is noise (James and Stein 1961): what older models hold."""
+        kept = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
+        return Position((float(np.clip(kept * mean, -_MOST, _MOST)),) * declared)
 
 
 def wide(domain: Domain) -> list[Integer | Real]:
@@ -61,42 +61,78 @@ def share(domain: Domain) -> Fraction:
     return SHARE if wide(domain) else Fraction(0)
 
 
-def measure(mechanisms: Mechanisms, loss: Epsilon | Rho, counts: Mapping[str, FloatArray]) -> dict[str, Position]:
+def measure(
+    mechanisms: Mechanisms, loss: Epsilon | Rho, counts: Mapping[str, FloatArray], deviations: Mapping[str, float]
+) -> dict[str, Position]:
     """Mean positions within the cells of every attribute of wide ones, together at ``loss``.
 
-    ``counts`` are public: noisy counts of the cells of each attribute.
+    ``counts`` are public: noisy counts of the cells of each attribute, with the ``deviations`` of their noise.
     """
-    questions = [question(attribute, counts[attribute.name]) for attribute in wide(mechanisms.domain)]
+    attributes = wide(mechanisms.domain)
+    questions = [question(attribute, counts[attribute.name]) for attribute in attributes]
     measured = mechanisms.measure(questions, loss)
     return {
-        asked.value: _position(mechanisms.domain, asked, answer, counts[asked.value])
-        for asked, answer in zip(questions, measured, strict=True)
+        attribute.name: position(mechanisms.domain, attribute, answer, counts[asked.value], deviations[asked.value])
+        for attribute, asked, answer in zip(attributes, questions, measured, strict=True)
     }
 
 
 def question(attribute: Integer | Real, counts: FloatArray) -> Positions:
     """What is asked of an attribute.
 
-    A row counts in proportion to half the width of its cell, so that the answer is the error of a total; in the few
-    cells that are wider than those of nearly all people, as in the widest of these, since the noise is made for the
-    row that counts most.
+    A row counts in proportion to half the width of its cell, so that the answer is the error of a total.  The few cells
+    that are wider than those of nearly all people are a part of their own, and each part is scaled to its widest cell,
+    since the noise is made for the row that counts most.
     """
-    bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
+    bounds = _bounds(attribute)
     widths = bounds[:, 1] - bounds[:, 0]
     if attribute.typical is not None:
         widths[-1] = 0.0  # what is drawn from an open cell is declared
     held = np.where(widths > 0, np.maximum(counts[: attribute.declared], 0.0), 0.0)
     order = np.argsort(widths, kind="stable")
     below = np.cumsum(held[order])
-    cap = float(widths[order[int(np.searchsorted(below, _WIDE * below[-1]))]]) if below[-1] > 0 else widths.max()
+    nearly_all = int(np.searchsorted(below, _NEARLY_ALL * below[-1]))
+    cap = float(widths[order[nearly_all]]) if below[-1] > 0 else float(widths.max())
     unit = _unit(attribute, cap)
-    asked = Positions(attribute.name, unit, (0,) * attribute.declared)
-    steps = np.diff(np.array(asked.steps(Domain((attribute,)))), axis=1)[:, 0]
-    most = min(int(steps.max()), max(1, math.ceil(cap / float(unit))))
+    steps = np.diff(np.array(Positions(attribute.name, unit, ()).steps(Domain((attribute,)))), axis=1)[:, 0]
     if attribute.typical is not None:
         steps[-1] = 0
-    weights = [_STEPS * min(step, most) // (most * step) if step else 0 for step in map(int, steps)]
-    return Positions(attribute.name, unit, tuple(weights))
+    outer = widths > cap
+    inner_most, outer_most = (int(steps[part].max(initial=0)) for part in (~outer, outer))
+    most = max(_STEPS, inner_most, outer_most)
+    scales = [most // max(part, 1) for part in (inner_most, outer_most)]
+    weights = [scales[far] if step else 0 for far, step in zip(outer.astype(int).tolist(), steps.tolist(), strict=True)]
+    parts = tuple(outer.astype(int).tolist()) if outer.any() else None
+    return Positions(attribute.name, unit, tuple(weights), parts)
+
+
+def leaning(attribute: Integer | Real, counts: FloatArray, deviation: float) -> FloatArray:
+    """Mean positions that noisy counts alone suggest: shape ``(declared,)``, none of an open cell or a single number.
+
+    The logarithm of the density is taken to go on evenly from the middle of a cell to that of the next.  Its step is
+    shrunk by its signal to noise ratio; of two neighbours the nearer one counts more.  Single numbers among wider cells
+    (no income, the top of a scale) are people of another kind, and no neighbours.
+    """
+    bounds = _bounds(attribute)
+    widths = bounds[:, 1] - bounds[:, 0] + isinstance(attribute, Integer)
+    several = bounds[:, 1] > bounds[:, 0]
+    if attribute.typical is not None:
+        several[-1] = False
+    held = np.maximum(counts[: attribute.declared], deviation)
+    step = np.diff(np.log(held / np.where(widths > 0, widths, 1.0)))
+    noise = deviation**2 * (1 / held[1:] ** 2 + 1 / held[:-1] ** 2)
+    kept = np.maximum(0.0, 1 - noise / np.maximum(step**2, 1e-12))
+    apart = np.diff(bounds.mean(axis=1))
+    near = np.where(several[1:] & several[:-1], 1 / apart, 0.0)
+    slope = near * kept * step / apart
+    sums, weights = (np.append(each, 0.0) + np.insert(each, 0, 0.0) for each in (slope, near))
+    slopes = np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), 0.0)
+    means: FloatArray = np.where(several, np.clip(_mean(slopes * widths / 2), -_MOST, _MOST), 0.0)
+    return means
+
+
+def _bounds(attribute: Integer | Real) -> FloatArray:
+    return np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
 
 
 def _unit(attribute: Integer | Real, cap: float) -> Fraction:
@@ -107,12 +143,27 @@ def _unit(attribute: Integer | Real, cap: float) -> Fraction:
     return Fraction(10) ** math.ceil(math.log10(least))
 
 
-def _position(domain: Domain, asked: Positions, measured: Measurement, counts: FloatArray) -> Position:
+def position(
+    domain: Domain, attribute: Integer | Real, measured: Measurement, counts: FloatArray, deviation: float
+) -> Position:
+    """What the counts suggest, moved in each part by what was measured, less what is noise: the mean of what the
+    position may be if any other were as likely before it was measured.
+    """
+    asked = measured.question
+    assert isinstance(asked, Positions)
     steps = np.diff(np.array(asked.steps(domain)), axis=1)[:, 0]
-    whole = float(np.maximum(counts[: len(steps)], 0.0) @ (np.array(asked.weights) * steps))
-    if not whole > 0:
-        return Position(0.0, 1.0)  # nobody seems to be in such a cell: nothing is known
-    return Position(float(measured.values[0]) / whole, measured.standard_error / whole)
+    weights = np.array(asked.weights) * steps * np.maximum(counts[: len(steps)], 0.0)
+    parts = np.zeros(len(steps), dtype=np.int64) if asked.parts is None else np.array(asked.parts)
+    means = leaning(attribute, counts, deviation)
+    suggested = means.copy()
+    for part, answer in enumerate(measured.values.tolist()):
+        within_part = np.where(parts == part, weights, 0.0)
+        whole = float(within_part.sum())
+        if not whole > 0:
+            continue  # nobody seems to be in such a cell: nothing is known
+        kept = _ANYWHERE / (_ANYWHERE + (measured.standard_error / whole) ** 2)
+        means += np.where(within_part > 0, kept * (answer - float(suggested @ within_part)) / whole, 0.0)
+    return Position(tuple(np.clip(means, -_MOST, _MOST).tolist()))
 
 
 def _holds_several(attribute: Integer | Real) -> bool:
@@ -149,14 +200,17 @@ def drawn(means: FloatArray, random: np.random.Generator) -> FloatArray:
 
 
 def within(
-    attribute: Integer | Real, codes: Sequence[int] | NDArray[np.integer], mean: float, random: np.random.Generator
+    attribute: Integer | Real,
+    codes: Sequence[int] | NDArray[np.integer],
+    position: Position,
+    random: np.random.Generator,
 ) -> FloatArray:
-    """Numbers from declared cells, at a mean position within them; of integer attributes whole ones."""
-    bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
-    low, high = bounds[np.asarray(codes)].T
+    """Numbers from declared cells, at the mean positions within them; of integer attributes whole ones."""
+    low, high = _bounds(attribute)[np.asarray(codes)].T
+    means = np.array(position.cells)[np.asarray(codes)]
     if isinstance(attribute, Real):
-        reals: FloatArray = low + (high - low) * drawn(np.full(len(low), mean), random)
+        reals: FloatArray = low + (high - low) * drawn(means, random)
         return reals
     numbers = high - low + 1
-    found: FloatArray = low + np.minimum(np.floor(numbers * drawn(mean * (numbers - 1) / numbers, random)), high - low)
+    found: FloatArray = low + np.minimum(np.floor(numbers * drawn(means * (numbers - 1) / numbers, random)), high - low)
     return found

@@ -31,6 +31,7 @@ from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.stored_marginals import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
+POSITIONS = "positions of cells"  # of a stored model
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
 _BLOCK = 1 << 18  # rows drawn at a time: what is shuffled of so many stays in the processor's cache
 
@@ -153,7 +154,7 @@ class Graphical:
                 "cliques": [list(factor.attributes) for factor in self.model.factors],
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
-                "positions": {name: [found.mean, found.deviation] for name, found in self.positions.items()},
+                POSITIONS: {name: list(found.cells) for name, found in self.positions.items()},
             }
             | tables_payload(self.tables)
             | distances_payload(self.distances)
@@ -188,11 +189,19 @@ class Graphical:
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=restore_tables(domain, payload),
-            positions={name: Position(*found) for name, found in payload.get("positions", {}).items()},
+            positions=_positions(domain, payload),
             reused=tuple(payload.get(REUSED, ())),
             distances=restore_distances(domain, payload),
             totals=restore_totals(domain, payload),
         )
+
+
+def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, Position]:
+    """Where numbers lie in their cells; older models have one mean and its noise for all cells of an attribute."""
+    older = payload.get("positions", {})
+    return {
+        name: Position.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
+    } | {name: Position(tuple(found)) for name, found in payload.get(POSITIONS, {}).items()}
 
 
 def _groups(coarsening: Coarsening, codes: int) -> int:

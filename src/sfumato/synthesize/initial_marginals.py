@@ -196,7 +196,8 @@ def begin(
     positions: Mapping[str, Position] = {}
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
-        positions = cell_positions.measure(mechanisms, allowance.take(part), counts)
+        deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}
+        positions = cell_positions.measure(mechanisms, allowance.take(part), counts, deviations)
     fitted = fit(observations, model)
     return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions)
 

@@ -268,9 +268,8 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
     inside = np.where(declared, codes, 0)
     if isinstance(attribute, Integer | Real) and attribute.typical is not None:
         return _opened(attribute, _column(replace(attribute, typical=None), codes, random, position), codes)
-    moved = 0.0 if position is None else position.followed
-    if moved and isinstance(attribute, Integer | Real):
-        drawn = within(attribute, inside, moved, random)
+    if position is not None and any(position.cells) and isinstance(attribute, Integer | Real):
+        drawn = within(attribute, inside, position, random)
         if isinstance(attribute, Real):
             return _reals(attribute, inside, drawn, ~declared)
         return pa.array(drawn, pa.int64(), mask=~declared)

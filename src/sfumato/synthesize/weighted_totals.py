@@ -56,7 +56,7 @@ class Scale:
         released = state.released(domain)
         attribute = numeric(domain, weight)
         position = released.positions.get(weight)
-        values = _typical(attribute, 0.0 if position is None else position.followed)
+        values = _typical(attribute, 0.0 if position is None else np.array(position.cells))
         order = np.argsort(values, kind="stable")
         rows = np.cumsum(np.maximum(released.cells((weight,)), 0.0)[order])
         limit = float(values[order[min(int(np.searchsorted(rows, _WITHIN * rows[-1])), len(order) - 1)]])
@@ -169,7 +169,7 @@ def _likely(
     return replace(found, counts=expected + apart * rows**2 * squared / (rows**2 * squared + variance))
 
 
-def _typical(attribute: Integer | Real, position: float) -> FloatArray:
+def _typical(attribute: Integer | Real, position: FloatArray | float) -> FloatArray:
     """What a row of each code weighs on average: nothing where the weight is missing."""
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     values = bounds.mean(axis=1) + position * (bounds[:, 1] - bounds[:, 0]) / 2

@@ -186,25 +186,29 @@ class Moments(ExactTable):
 
 @dataclass(frozen=True)
 class Positions(Measurable):
-    """How far values lie above the middles of their cells, weighted by cell and summed over all rows: one number.
+    """How far values lie above the middles of their cells, weighted by cell and summed over the rows of each part.
 
-    With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)``, where low_c and
-    high_c are what the bounds of the cell round to; a row without a number adds nothing.
+    With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)`` to the sum of the
+    part that c is in, where low_c and high_c are what the bounds of the cell round to; a row without a number adds
+    nothing.
 
     Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
     between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  Where v was rounded, as a float, it may
-    lie one step beside them: the width counts two steps more.  A unit of m rows in all moves the sum by at most m s,
-    squared m^2 s^2.  The loss is that of the noise which is scaled to it, as of every measurable question.
+    lie one step beside them: the width counts two steps more.  A row is in one cell and so in one part, whatever their
+    number.  A unit of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is that of the
+    noise which is scaled to it, as of every measurable question.
 
     Args:
         value: an attribute of numbers.
         unit: of the fixed point, positive, in the attribute's own unit.
         weights: one whole number from 0 for each declared cell; public.
+        parts: the part of each declared cell, numbers 0, 1, ... of which none is left out; None for one part.
     """
 
     value: str
     unit: Fraction
     weights: tuple[int, ...]
+    parts: tuple[int, ...] | None = None
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -212,6 +216,14 @@ class Positions(Measurable):
         self.table().check(domain)
         if len(self.weights) != attribute.declared or not all(type(w) is int and w >= 0 for w in self.weights):
             raise QueryError(f"positions in {self.value!r} need a whole weight from 0 a declared cell", culprit=self)
+        if self.parts is not None and (
+            len(self.parts) != attribute.declared
+            or not all(type(part) is int for part in self.parts)
+            or set(self.parts) != set(range(len(set(self.parts))))
+        ):
+            raise QueryError(
+                f"positions in {self.value!r} need a part a declared cell, numbered from 0 without a gap", culprit=self
+            )
         if self._moves(domain)[0] > FIXED_POINT_LIMIT:
             raise SizeError(f"weights of positions in {self.value!r} are too large; divide them", culprit=self)
 
@@ -231,7 +243,7 @@ class Positions(Measurable):
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.questions.Measurable`."""
         own = {"value": self.value, "unit": plain(self.unit), "weights": digest(np.array(self.weights, dtype=np.int64))}
-        return {"kind": "positions", **own}
+        return {"kind": "positions", **own, **({} if self.parts is None else {"parts": list(self.parts)})}
 
     def table(self) -> Moments:
         """See :class:`sfumato.vault.questions.Measurable`."""
@@ -245,8 +257,11 @@ class Positions(Measurable):
         rows, above = table.reshape(-1, 2)[: len(self.weights)].T
         low, high = np.array(self.steps(domain), dtype=np.int64).T
         inside = above - (low - fixed_bounds(domain, self.value, self.unit)[0]) * rows
-        total: Counts = (np.array(self.weights, dtype=np.int64) * (2 * inside - (high - low) * rows)).sum(keepdims=True)
-        return total
+        moved = np.array(self.weights, dtype=np.int64) * (2 * inside - (high - low) * rows)
+        parts = np.zeros(len(moved), dtype=np.int64) if self.parts is None else np.array(self.parts)
+        sums: Counts = np.zeros(int(parts.max()) + 1, dtype=np.int64)
+        np.add.at(sums, parts, moved)
+        return sums
 
 
 @dataclass(frozen=True)
