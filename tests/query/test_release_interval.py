@@ -274,6 +274,47 @@ def test_intervals_of_whole_releases_hold_as_often_as_they_say() -> None:
     assert np.mean(hits) * independent >= binom.ppf(FALSE_ALARM, independent, 0.95)
 
 
+SPENT = Domain((Integer(name="spent", minimum=0, maximum=1060, edges=(0, 10, 20, 60), unknown=Unknown.CLAMP),))
+HELD_BY_BIN = np.array([5000, 3000, 1500, 150])
+
+
+@dataclass(frozen=True)
+class KeptBins(Kept):
+    """A release of one table of bins, of which the last is very wide."""
+
+    def cells(self, attributes: tuple[str, ...]) -> np.ndarray:
+        assert attributes == ("spent",)
+        return HELD_BY_BIN.astype(float)
+
+
+@pytest.mark.parametrize("asked", [mean("spent"), total("spent")], ids=str)
+@pytest.mark.parametrize("end", [0, 1])
+def test_an_interval_of_values_in_bins_holds_as_often_wherever_the_values_lie(asked, end) -> None:
+    """All at the lower or the upper ends of bins: the noise on how wide the bins of all are counts as well.
+
+    With it left out, four in five would hold at the upper ends.
+    """
+    ends = np.array([SPENT["spent"].bounds(code)[end] for code in range(4)])
+    truth = float(ends @ HELD_BY_BIN) / (HELD_BY_BIN.sum() if asked == mean("spent") else 1)
+    noise, draws, hits = DiscreteGaussian(2500), 400, 0
+    for seed in range(draws):
+        values = noise.add(HELD_BY_BIN, SimulatedEntropy(seed))
+        kept = NoisyTable(("spent",), (None,), values, noise, fresh=False)
+        found = interval(KeptBins((kept,), total=int(HELD_BY_BIN.sum()), domain=SPENT), asked)
+        hits += held(found, truth)
+        assert found.table is not None
+        assert found.table.low <= found.table.estimate <= found.table.high
+    assert hits >= binom.ppf(FALSE_ALARM, draws, 0.95)
+
+
+def test_a_difference_of_values_in_bins_is_as_wide_as_both_may_be_apart() -> None:
+    """Where one mean is at its least the other may be at its most."""
+    found = interval(COARSE, mean("age", "sex = 'F'"), minus=mean("age", "sex = 'M'"))
+    assert found.table is not None
+    assert found.widened == pytest.approx(4.0, abs=0.02)
+    assert found.table.high - found.table.low == pytest.approx(8.0, abs=0.1)
+
+
 def test_a_histogram_of_a_pure_loss_has_intervals() -> None:
     vault = SimulatedVault(ArrayTable(DOMAIN, CODES), seed=1)
     release = histogram(vault, loss=Epsilon(1), total=NoisyTotal(), attributes=("town", "sex"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,14 +81,19 @@ class TermWeights:
     below: FloatArray | None
     half: FloatArray
 
+    def at(self, side: int) -> TermWeights:
+        """With values at the lower ends (-1), the middles (0) or the upper ends (1) of their groups."""
+        return replace(self, above=self.above + side * self.half)
+
 
 @dataclass(frozen=True)
 class DirectEstimate:
-    """An estimate with the standard errors and half-widths of the table and of a population."""
+    """An estimate with the standard errors and the ends of the intervals of the table and of a population."""
 
     value: float
     errors: tuple[float, float]
-    halves: tuple[float, float]
+    lows: tuple[float, float]
+    highs: tuple[float, float]
     widened: float
 
     def of_table(self) -> NoisyValue:
@@ -100,8 +105,7 @@ class DirectEstimate:
         return self._around(1)
 
     def _around(self, which: int) -> NoisyValue:
-        half = self.halves[which]
-        return NoisyValue(self.value, self.errors[which], self.value - half, self.value + half)
+        return NoisyValue(self.value, self.errors[which], self.lows[which], self.highs[which])
 
 
 def estimate(
@@ -123,11 +127,50 @@ def estimate(
             "no table measured for this release holds what is asked about, on groups that the question does not cut",
             [],
         )
+    rows = _rows(tables, domain, certainty)
+    middle = _combined(views, weights, terms, rows, 0)
+    if isinstance(middle, str):
+        return middle, []
+    ends = [middle, middle]
+    if any(each.half.any() for found in weights for each in found):
+        found_ends = (_combined(views, weights, terms, rows, side) for side in (-1, 1))
+        ends = [end for end in found_ends if not isinstance(end, str)]
+    spread = max(view.spread for view in views)
+    lows, highs = (
+        tuple(
+            middle.value + side * max(0.0, side * (end.value - middle.value) + spread * error + end.step)
+            for error in end.errors
+        )
+        for side, end in zip((-1, 1), ends, strict=True)
+    )
+    widened = max(0.0, (ends[1].value - ends[0].value) / 2)
+    return DirectEstimate(middle.value, middle.errors, (lows[0], lows[1]), (highs[0], highs[1]), widened), used
+
+
+@dataclass(frozen=True)
+class _Combined:
+    """The signed sum of terms, with its standard errors in the table and a population, and what one row moves."""
+
+    value: float
+    errors: tuple[float, float]
+    step: float
+
+
+def _combined(
+    views: Sequence[View], weights: Sequence[Sequence[TermWeights]], terms: Sequence[Term], rows: float, side: int
+) -> _Combined | str:
+    """The signed sum of the terms, with values at the middles of their groups, or at the ends that lower (``side`` -1)
+    or raise (1) it; or why it has no interval.
+
+    Where the values of a group may lie anywhere between its ends, so may the answer between those of all lower and of
+    all upper ends.  Each is a sum or ratio of its own, and its noise that of its own weights: an interval from the
+    lower end of the one to the upper end of the other holds the answer wherever it lies (Imbens and Manski 2004).
+    """
     answers: list[_Answer] = []
-    for place in range(len(terms)):
-        answer = _answer(views, [each[place] for each in weights])
+    for place, term in enumerate(terms):
+        answer = _answer(views, [each[place].at(side * term.sign) for each in weights])
         if isinstance(answer, str):
-            return answer, []
+            return answer
         answers.append(answer)
     signs = [term.sign for term in terms]
     slopes, moves = (
@@ -137,15 +180,11 @@ def estimate(
     noise = sum(view.variance * float((slope**2).sum()) for view, slope in zip(views, slopes, strict=True))
     squares = [(move**2 * view.counts).sum() for view, move in zip(views, moves, strict=True)]
     moved = sum(sign * answer.moved for sign, answer in zip(signs, answers, strict=True))
-    sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, _rows(tables, domain, certainty)))
-    widened = sum(answer.widened for answer in answers)
-    spread = max(view.spread for view in views)
+    sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, rows))
     steps = [float(np.abs(slope).max()) for slope, view in zip(slopes, views, strict=True) if view.variance]
-    step = max(steps, default=0.0)  # what one row of noise moves: sums of small noise have no values between
-    errors = (math.sqrt(noise), math.sqrt(noise + sampling))
     value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
-    halves = (spread * errors[0] + step + widened, spread * errors[1] + step + widened)
-    return DirectEstimate(value, errors, halves, widened), used
+    # what one row of noise moves is the step: sums of small noise have no values between
+    return _Combined(value, (math.sqrt(noise), math.sqrt(noise + sampling)), max(steps, default=0.0))
 
 
 def _rows(tables: Sequence[NoisyTable], domain: Domain, certainty: Certainty) -> float:
@@ -179,7 +218,6 @@ class _Answer:
         moves: of each view, what one more row in a cell moves the exact answer by.
         shares: of the views in the answer.
         moved: the sum of ``moves`` over all rows.
-        widened: how far values that are known by groups only may move it.
     """
 
     value: float
@@ -187,7 +225,6 @@ class _Answer:
     moves: tuple[FloatArray, ...]
     shares: FloatArray
     moved: float
-    widened: float
 
 
 def _answer(views: Sequence[View], weights: Sequence[TermWeights]) -> _Answer | str:
@@ -222,7 +259,6 @@ def _answer(views: Sequence[View], weights: Sequence[TermWeights]) -> _Answer | 
         moves=moves,
         shares=shares,
         moved=above / below - ratio,
-        widened=max(0.0, summed([each.half for each in weights])) / below,
     )
 
 
