@@ -121,7 +121,8 @@ def test_the_error_of_a_pair_holds_of_the_worst_combination_of_declared_values(r
 
 
 @pytest.mark.parametrize(
-    "noise", [DiscreteLaplace(3), DiscreteLaplace("0.2"), DiscreteGaussian(9), DiscreteGaussian("0.1")]
+    "noise",
+    [DiscreteLaplace(3), DiscreteLaplace("0.2"), DiscreteGaussian(9), DiscreteGaussian(4), DiscreteGaussian("0.1")],
 )
 @pytest.mark.parametrize("summed", [1, 2, 3, 20])
 @pytest.mark.parametrize("together", [1, 40])
@@ -191,6 +192,43 @@ def test_a_margin_is_of_the_table_that_tells_most_with_the_noise_of_its_cells() 
     first = noisy(fine.values, (None, None), variance=400, fresh=False)  # whose noise decides on groups, or on none
     assert margin([fine, first], ("a",), domain).noise == DiscreteGaussian(400)
     assert margin([coarse, first], ("a",), domain).noise == DiscreteGaussian(400)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"), [(20, 64, DiscreteGaussian), (17, 30, DiscreteGaussian), (3, 5, DiscreteLaplace)]
+)
+def test_tables_over_the_same_groups_are_pooled_by_inverse_variance(one, other, kind) -> None:
+    """The reach of what is pooled against its distribution, added up term by term."""
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=1, unknown=Unknown.DROP) for name in "ab"))
+    kinds = kind(one), kind(other)
+    values = np.array([[40, 80], [120, 160]]), np.array([[50, 90], [130, 170]])
+    tables = [
+        NoisyTable(("a", "b"), (None, None), counts, noise, fresh=True)
+        for counts, noise in zip(values, kinds, strict=True)
+    ]
+    weights = np.array([1 / noise.variance for noise in kinds])
+    weights /= weights.sum()
+    grouped = NoisyTable(("a", "b"), ((0, 0), None), values[0][:1], kinds[0], fresh=True)  # over others: left out
+    early = NoisyTable(("a",), (None,), values[0][0], kinds[0], fresh=False)
+    found = margin([*tables, grouped], ("a", "b"), domain)
+    assert found.counts == pytest.approx(weights[0] * values[0] + weights[1] * values[1])
+    assert found.deviation**2 == pytest.approx(1 / sum(1 / noise.variance for noise in kinds))
+    assert margin([*tables, early], ("a",), domain).counts.tolist() == values[0][0].tolist()
+    numbers = np.arange(-150, 151)
+    chances = np.outer(*([noise.pmf(abs(int(k))) for k in numbers] for noise in kinds))
+    off = np.abs(weights[0] * numbers[:, None] + weights[1] * numbers)
+    for together in (1, 40):
+        reach = found.reach(together=together)
+        assert chances[off > reach].sum() <= 0.05 / together * (1 + 1e-9)
+        assert chances[off > 0.6 * reach].sum() > 0.05 / together
+
+
+def test_tables_of_very_small_noise_are_not_pooled() -> None:
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=1, unknown=Unknown.DROP) for name in "ab"))
+    tables = [noisy(np.array([[4, 8], [12, 16]]), (None, None), variance=1) for _ in range(2)]
+    found = margin(tables, ("a", "b"), domain)
+    assert found.deviation == pytest.approx(np.sqrt(DiscreteGaussian(1).variance))
+    assert found.counts.dtype == np.int64
 
 
 @pytest.mark.parametrize("rows", [5, 1000])  # fewer than pairs of codes, and more

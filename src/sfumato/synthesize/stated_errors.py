@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ from sfumato.model.row_sampling import CodeArray
 CONFIDENCE = Fraction(95, 100)
 """Of every error that is stated."""
 
-_SMALL_VARIANCE = 4.0
+_SMALL_VARIANCE = 16.0
 _ROUNDING = 1e-12  # of a sum of probabilities
 _MEAN = 0.8  # of the size of noise, in standard deviations, at most: .798 of a Gaussian, .707 of Laplace noise
 _COUNTED = 1 << 18  # rows at a time, so that what is made of them stays in the processor's cache
@@ -33,28 +33,35 @@ _ASSOCIATION_ROWS = 50_000  # of a file, in random order, by which the strength 
 
 @dataclass(frozen=True, eq=False)
 class Margin:
-    """A noisy table summed over all but some of its attributes.
+    """A noisy table summed over all but some of its attributes, or several pooled by inverse variance.
 
     Attributes:
         counts: one axis an attribute.
         groups: the group of each code of an attribute, shape ``(codes,)``.
-        noise: of one cell of the table.
-        summed: cells of the table in each count.
+        noise: of one cell of the table, of several that of the one with least noise on a count.
+        summed: cells of this table in each count.
+        left: of the variance of its noise, after pooling.
     """
 
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64] | FloatArray
     groups: tuple[NDArray[np.int64], ...]
     noise: CountNoise
     summed: int
+    left: float = 1.0
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise on one count."""
-        return math.sqrt(self.noise.variance * self.summed)
+        return math.sqrt(self.noise.variance * self.summed * self.left)
 
-    def reach(self, *, counts: int = 1, together: int = 1) -> int:
-        """How far the noise on a sum of so many counts reaches, with 95 %; of ``together`` such sums, all at once."""
-        return _quantile(self.noise, self.summed * counts, together)
+    def reach(self, *, counts: int = 1, together: int = 1) -> float:
+        """How far the noise on a sum of so many counts reaches, with 95 %; of ``together`` such sums, all at once.
+
+        Noise of several tables reaches no further than that of one, each in its own standard deviations; where its
+        numbers are no longer whole, what ended at one ends half a step later.
+        """
+        alone = _quantile(self.noise, self.summed * counts, together)
+        return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
 
 
 def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> Margin | None:
@@ -62,12 +69,25 @@ def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Doma
 
     That with the finest groups is taken, of several one that was measured before the groups were made, as its noise
     decided on them: were it left out where no group came of it, its errors would be stated only where it is far off.
-    Then that with least noise.
+    Then that with least noise, pooled by inverse variance with those over the same groups, as they are independent.
     """
     held = [table for table in tables if set(attributes) <= set(table.attributes)]
     sums = [(table.fresh, _summed(table, tuple(attributes), domain)) for table in held]
     best = min(sums, key=lambda one: (-one[1].counts.size, one[0], one[1].deviation), default=None)
-    return None if best is None else best[1]
+    return None if best is None else _pooled(best[1], [one for fresh, one in sums if fresh == best[0]])
+
+
+def _pooled(best: Margin, others: Sequence[Margin]) -> Margin:
+    """The counts of all over the groups of the best; of the best alone where its noise is so small that single integers
+    count.
+    """
+    same = [one for one in others if all(map(np.array_equal, one.groups, best.groups))]
+    if len(same) == 1 or best.noise.variance < _SMALL_VARIANCE:
+        return best
+    precisions = np.array([1 / one.deviation**2 for one in same])
+    shares = precisions / precisions.sum()
+    counts: FloatArray = np.tensordot(shares, np.array([one.counts for one in same], dtype=np.float64), axes=1)
+    return replace(best, counts=counts, left=float(1 / (precisions.sum() * best.deviation**2)))
 
 
 def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> Margin:
@@ -82,15 +102,16 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> M
 def _quantile(noise: CountNoise, summed: int, together: int) -> int:
     """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
 
-    A sum of m is taken to reach root m times as far as one: a sum of discrete Gaussians is nearly one of m times the
-    variance (Canonne, Kamath and Steinke 2020), and sums of Laplace noise have lighter tails than one has, each in its
-    own standard deviations.  Where noise is so small that single integers count, its distribution is added up.
+    A sum of m is taken to reach root m times as far as one, to the half step past which that one is rounded: a sum of
+    discrete Gaussians is nearly one of m times the variance (Canonne, Kamath and Steinke 2020), and sums of Laplace
+    noise have lighter tails than one has, each in its own standard deviations.  Where noise is so small that single
+    integers count, its distribution is added up.
     """
     missed = (1 - CONFIDENCE) / together
     if summed == 1:
         return noise.quantile(1 - missed)
     if noise.variance >= _SMALL_VARIANCE:
-        return math.ceil(noise.quantile(1 - missed) * math.sqrt(summed))
+        return math.ceil((noise.quantile(1 - missed) + 0.5) * math.sqrt(summed))
     return int(np.argmax(2 * _tails(noise, summed) <= max(float(missed), _ROUNDING))) - 1
 
 
