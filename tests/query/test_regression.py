@@ -6,6 +6,7 @@ narrower, which is what noise 30 % larger than stated makes of them, would not p
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 from functools import cache
 
@@ -14,7 +15,7 @@ import pytest
 from scipy.stats import binom
 
 from sfumato import query
-from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger import open_ledger
@@ -209,6 +210,36 @@ def test_what_is_no_regression_is_refused_before_anything_is_spent(outcome, inpu
     with pytest.raises(QueryError, match=says):
         linear_regression(vault, outcome, inputs, loss=Rho(1))
     assert not vault.reserved
+
+
+DATED = Domain((
+    Date(name="seen", first=date(2020, 1, 1), last=date(2023, 12, 31), by=Grain.MONTH, unknown=Unknown.DROP),
+    Date(name="born", first=date(2020, 1, 1), last=date(2020, 12, 31), by=Grain.MONTH, unknown=Unknown.DROP),
+    Integer(name="cost", minimum=0, maximum=9, unknown=Unknown.DROP),
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("seen", 'seen has dates, not numbers; take a condition, such as "year(seen) = 2022"'),
+        (
+            "year(seen)",
+            'year(seen) is a part of dates; as a variable take a condition on it, such as "year(seen) = 2022"',
+        ),
+        ("born", "born has dates, not numbers; take a condition, on parts of them or a range"),
+    ],
+)
+def test_dates_are_refused_with_a_condition_that_is_taken(given, says) -> None:
+    codes = np.random.default_rng(1).integers(0, DATED.shape, (4000, 3))
+    vault = SimulatedVault(ArrayTable(DATED, codes), seed=1)
+    with pytest.raises(QueryError) as caught:
+        linear_regression(vault, "cost", [given], loss=Rho(1))
+    assert str(caught.value) == says
+    assert not vault.reserved
+    if '"' in says:
+        found = linear_regression(vault, "cost", [says.split('"')[1]], loss=Rho(1))
+        assert len(found.coefficients) == 2
 
 
 def test_losses_and_confidences_are_checked_first() -> None:

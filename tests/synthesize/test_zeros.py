@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InfeasibleError, InputError, QueryError
+from sfumato.privacy.loss import Rho
+from sfumato.synthesize import NoisyTotal, auto, prefixes
 from sfumato.synthesize.structural_zeros import describe_zeros, load_zeros, read_zeros
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.workload.counting_queries import Marginals
 
 DOMAIN = Domain(
     (
@@ -255,3 +260,26 @@ def test_whether_anything_is_left_is_found_as_by_trying_every_row(seed) -> None:
     else:
         with pytest.raises(InfeasibleError, match="rule"):
             read_zeros(said, domain)
+
+
+def test_the_automatic_choice_keeps_zeros_out_for_marginals_of_some_attributes() -> None:
+    """It releases all attributes then, as the methods that keep impossible cells out do."""
+    domain = Domain(
+        (
+            Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP),
+            Categorical(name="married", values=("no", "yes"), unknown=Unknown.DROP),
+            Categorical(name="town", values=("a", "b", "c"), unknown=Unknown.DROP),
+        )
+    )
+    codes = np.random.default_rng(1).integers(0, domain.shape, (3000, 3))
+    codes[:, 1] &= codes[:, 0] >= 5
+    zeros = read_zeros([{"impossible": {"age": "0..4", "married": "yes"}}], domain)
+    workload = Marginals(cliques=(("age", "town"),))
+    vault = SimulatedVault(ArrayTable(domain, codes), seed=1)
+    release = auto(vault, loss=Rho("0.1"), total=NoisyTotal(), workload=workload, zeros=zeros)
+    rows = release.codes()
+    assert rows.shape[1] == 3
+    assert ("age", "town") in {table.attributes for table in release.model.measured}
+    assert not ((rows[:, 0] < 5) & (rows[:, 1] == 1)).any()
+    with pytest.raises(QueryError, match="model the whole table"):
+        auto(vault, loss=Rho(1), total=NoisyTotal(), workload=prefixes(domain, "age"), zeros=zeros)

@@ -8,6 +8,7 @@ the products of two variables, each scaled to [-1, 1] by its declared bounds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -16,7 +17,7 @@ from typing import Any as Json
 
 import numpy as np
 
-from sfumato.domain import Domain, Integer, Real
+from sfumato.domain import Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.predicate import holds_at_cells, named
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
@@ -189,6 +190,8 @@ def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Va
 def _variable(domain: Domain, text: str) -> _Variable:
     if text in domain:
         attribute = domain[text]
+        if isinstance(attribute, Date | Timestamp):
+            raise QueryError(f"{text} has dates, not numbers; take a condition{_example(domain, text)}", culprit=text)
         if not isinstance(attribute, Integer | Real):
             raise QueryError(f"{text} has no numbers; take a condition, such as \"{text} = '...'\"", culprit=text)
         if attribute.size > attribute.declared:
@@ -206,6 +209,10 @@ def _variable(domain: Domain, text: str) -> _Variable:
         grid = int(high - low) * (1 if attribute.declared == high - low + 1 else 2) if whole else _FINEST
         steps = np.rint(grid * (bounds.mean(axis=1) - middle) / half).astype(np.int64)
         return _Variable(text, text, steps, grid, middle, half, binned=bool((bounds[:, 0] < bounds[:, 1]).any()))
+    if (of := _PART_OF_DATES.fullmatch(text)) and of[1] in domain and isinstance(domain[of[1]], Date | Timestamp):
+        raise QueryError(
+            f"{text} is a part of dates; as a variable take a condition on it{_example(domain, of[1])}", culprit=text
+        )
     condition = count(text).condition(domain)
     attributes = sorted(named(condition))
     if len(attributes) > 1:
@@ -216,6 +223,18 @@ def _variable(domain: Domain, text: str) -> _Variable:
         raise QueryError(f"{text} holds for all rows or for none, which explains nothing", culprit=text)
     words = describe_condition(condition, domain)
     return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned=False)
+
+
+_PART_OF_DATES = re.compile(r"\w+\((\w+)\)")
+
+
+def _example(domain: Domain, dates: str) -> str:
+    """A condition on dates that some meet and some do not; nothing where all are of one year."""
+    years = domain.grouping(f"year({dates})").labels[: domain[dates].declared]
+    known = [year for year in years if year.isdecimal()]
+    return (
+        f', such as "year({dates}) = {known[len(known) // 2]}"' if len(known) > 1 else ", on parts of them or a range"
+    )
 
 
 def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:

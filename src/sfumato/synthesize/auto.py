@@ -113,7 +113,8 @@ def auto(
 ) -> Synthetic:
     """Release with the method of least expected error over ``workload``; the provenance says why.
 
-    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.
+    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out; these
+    release all attributes, whichever the workload names.
     ``limits`` are those of these methods.
 
     Raises:
@@ -149,8 +150,7 @@ def options(
     graphical = _graphical(domain, loss, total, workload, limits=as_limits(limits), zeros=zeros)
     if zeros and not graphical:
         raise QueryError(
-            "impossible combinations are for methods that model the whole table: take a workload of marginals of all "
-            "attributes"
+            "impossible combinations are for methods that model the whole table, and take a workload of marginals"
         )
     found = (
         graphical
@@ -251,7 +251,7 @@ def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tu
 def _graphical(
     domain: Domain, loss: Loss, total: RowCount, workload: Workload, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> tuple[Option, ...]:
-    if not isinstance(workload, Marginals) or workload.attributes(domain) != domain.names:
+    if not isinstance(workload, Marginals) or (workload.attributes(domain) != domain.names and not zeros):
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
     noise = expected_error(domain, loss, total, workload)
     others = replace(limits, earlier=True, bounds=False)  # of which only aim can be told
