@@ -27,7 +27,7 @@ from tests.engine.conftest import SPARK, Oracle, arrow, odd_rows
 from tests.engine.test_bounding import BOUNDS, checked, people
 from tests.services import require
 
-from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Real, Role, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
@@ -35,9 +35,10 @@ from sfumato.engine.port import ROWS, Recode
 from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.privacy.loss import Epsilon
+from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
 from sfumato.vault.questions import Marginal
-from sfumato.vault.vault import Vault
+from sfumato.vault.vault import Vault, open_vault
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 KINDS = [
@@ -153,6 +154,34 @@ def test_recoded_rows_are_shuffled_and_written_by_executors(encoded, table, expe
     back = pq.read_table(tmp_path / "out.parquet")
     assert Counter(zip(*back.to_pydict().values(), strict=True)) == wanted
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_rules_and_weights_hold_in_rows_made_of_a_table_on_spark(spark, tmp_path):
+    """Counts, scores and totals of the weight come from executors; no impossible row is drawn, though all is noisy."""
+    random = np.random.default_rng(5)
+    age, town = random.integers(0, 60, 3000), random.integers(0, 4, 3000)
+    married, weight = (age >= 20) & (random.random(3000) < 0.6), random.integers(0, 5, 3000) + 10 * town
+    columns = {"age": age, "married": np.where(married, "yes", "no"), "town": town, "weight": weight}
+    (tmp_path / "rows").mkdir()
+    for part in range(2):
+        pq.write_table(pa.table(columns).slice(1500 * part, 1500), tmp_path / "rows" / f"part-{part}.parquet")
+    domain = Domain((
+        Integer(name="age", minimum=0, maximum=59, unknown=D),
+        Categorical(name="married", values=("no", "yes"), unknown=D),
+        Categorical(name="town", values=(0, 1, 2, 3), unknown=D),
+        Integer(name="weight", minimum=0, maximum=39, unknown=K, role=Role.WEIGHT),
+    ))  # fmt: skip
+    loss = EpsilonDelta(2, "1e-6")
+    ledger = f"sqlite:///{tmp_path / 'ledger'}"
+    vault = open_vault(f"spark:{tmp_path / 'rows'}", domain=domain, ledger=ledger, limit=loss, create=True)
+    zeros = read_zeros([{"if": {"age": "..19"}, "then": {"married": "no"}}], domain)
+    release = aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros)
+    found = release.rows.to_arrow().to_pydict()
+    assert len(found["age"]) > 2000
+    assert not any(each < 20 and wed == "yes" for each, wed in zip(found["age"], found["married"], strict=True))
+    assert {total.attribute for total in release.model.totals} == {"age", "married", "town"}
+    means = [np.mean(np.array(found["weight"])[np.array(found["town"]) == place]) for place in range(4)]
+    assert np.diff(means).min() > 4  # of 10
 
 
 def test_recoded_rows_keep_no_trace_of_the_order_they_came_in(spark, tmp_path):

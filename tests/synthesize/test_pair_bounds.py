@@ -177,10 +177,37 @@ def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
     made = released_once()
     payload = distances_payload(pair_bounds.of_rows(made.model, np.zeros((9, 3), dtype=np.int64)))
     assert len(restore_distances(DOMAIN, payload)) == 3
-    (listed,) = payload.values()
-    listed[0][place] = value
+    payload["noisy distances"][0][place] = value
     with pytest.raises((SfumatoError, TypeError, ValueError, KeyError)):
         restore_distances(DOMAIN, payload)
+
+
+@pytest.mark.parametrize("change", [lambda held: held[:-1], lambda held: held - 1000, lambda held: held + 0.5])
+def test_counts_of_a_model_that_somebody_made_up_are_refused(change) -> None:
+    payload = distances_payload(pair_bounds.of_rows(released_once().model, np.zeros((9, 3), dtype=np.int64)))
+    payload["counts of the model 0"] = change(payload["counts of the model 0"])
+    with pytest.raises(SizeError, match="counts that no model has"):
+        restore_distances(DOMAIN, payload)
+
+
+def test_a_file_bounds_as_narrowly_as_the_model_that_it_was_drawn_from(tmp_path, monkeypatch) -> None:
+    """Where it has no room for the counts of the model, by as much more as its rows differ from it."""
+    made = released(limits=BOUNDED)
+    asked = count("age = 7 AND town = 'b'")
+    of_model = interval(made, asked).bound
+    widths = []
+    for most in (1 << 18, 0):
+        monkeypatch.setattr(pair_bounds, "_MOST_KEPT", most)
+        fresh = released(limits=BOUNDED)
+        fresh.rows.write(tmp_path / "a.parquet", overwrite=True)
+        release = read_release(tmp_path / "a.parquet")
+        found = interval(release, asked).bound
+        widths.append(found.high - found.low)
+        if most:
+            assert found == of_model
+    beside = next(each.beside for each in release.distances if each.attributes == ("age", "town"))
+    assert widths[1] == pytest.approx(widths[0] + beside)
+    assert beside > 0
 
 
 def test_a_distance_that_stands_there_twice_is_refused() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ CodeGroups: TypeAlias = tuple[int, ...] | None
 _VERSION = 1
 _LARGEST = 1 << 62
 _KEY, _DISTANCES, _TOTALS = "noisy tables", "noisy distances", "noisy totals"
+_REFERENCE = "counts of the model"
 
 
 class Cells(Protocol):
@@ -85,6 +86,8 @@ class NoisyDistance:
         noise: on it.
         beside: how far these are from the counts of the rows that stand for the model; 0 where the model is there.
         rows: digest of these counts of rows; empty where the model is there.
+        reference: the whole counts of the model, int64, one axis an attribute; None where the model is there, or no
+            room for them.
     """
 
     attributes: tuple[str, str]
@@ -92,6 +95,7 @@ class NoisyDistance:
     noise: CountNoise
     beside: float = 0.0
     rows: str = ""
+    reference: NDArray[np.int64] | None = None
 
     def refuse_wrong(self, domain: Domain) -> None:
         """Refuse what is no distance of a pair of the domain's attributes, as anybody may have written it.
@@ -105,6 +109,10 @@ class NoisyDistance:
             raise SizeError("a noisy distance of the release is no whole number")
         if type(self.beside) not in (int, float) or not 0 <= self.beside < _LARGEST or type(self.rows) is not str:
             raise SizeError("a noisy distance of the release is of rows that no file has")
+        if (held := self.reference) is not None and (
+            held.dtype != np.int64 or held.shape != domain.project(self.attributes).shape or held.min() < 0
+        ):
+            raise SizeError("a noisy distance of the release is from counts that no model has")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -204,7 +212,8 @@ def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
     listed = [
         [*found.attributes, found.value, _noise_json(found.noise), found.beside, found.rows] for found in distances
     ]
-    return {_DISTANCES: listed} if listed else {}
+    held = {f"{_REFERENCE} {n}": each.reference for n, each in enumerate(distances) if each.reference is not None}
+    return {_DISTANCES: listed, **held} if listed else {}
 
 
 def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyDistance, ...]:
@@ -214,8 +223,8 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
         SizeError: they are not of pairs of the domain's attributes.
     """
     found = tuple(
-        NoisyDistance((one, other), value, _noise(noise), *of_rows)
-        for one, other, value, noise, *of_rows in payload.get(_DISTANCES, ())
+        replace(NoisyDistance((one, other), value, _noise(noise), *of_rows), reference=payload.get(f"{_REFERENCE} {n}"))
+        for n, (one, other, value, noise, *of_rows) in enumerate(payload.get(_DISTANCES, ()))
     )
     for each in found:
         each.refuse_wrong(domain)

@@ -61,9 +61,14 @@ def distance_bound(
     counted = estimate(tables, (), [_EVERYBODY], domain, _missing(certainty, 1 - _OF_DISTANCE))[0]
     if found is None or isinstance(counted, str):
         return None
-    total = round(float(cells.sum()))
-    reference = cells if found.beside else whole_counts(cells, total).astype(np.float64)
-    apart = found.value + _missing(certainty, 2 * _OF_DISTANCE).half_width(found.noise) + found.beside
+    if found.reference is not None:
+        reference, beside = found.reference.astype(np.float64), 0.0
+    elif found.beside:
+        reference, beside = cells, found.beside
+    else:
+        reference, beside = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
+    total = round(float(reference.sum()))
+    apart = found.value + _missing(certainty, 2 * _OF_DISTANCE).half_width(found.noise) + beside
     rows = counted.of_table()
     beyond = max(abs(rows.low - total), abs(rows.high - total))
     moved = (max(0.0, apart) + beyond) / 2

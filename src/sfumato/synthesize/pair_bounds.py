@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from sfumato.vault.questions import Distance
 PART = Fraction(3, 100)
 """Share of a release's loss that the distances take."""
 
+_MOST_KEPT = 1 << 18  # cells of all pairs whose counts travel in a file, 2 MiB
 _MOST_CELLS = 1 << 26  # of all pairs together, half of what the vault counts at once
 
 
@@ -45,14 +46,22 @@ def measure(mechanisms: Mechanisms, model: Graphical, loss: Epsilon | Rho) -> tu
 
 
 def of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
-    """The same distances for a file of these rows, each for as many as it stands for: with what lies between them."""
+    """The same distances for a file of these rows, each for as many as it stands for: with what lies between them.
+
+    The counts of the model that a distance is from travel with it, those of small pairs first, where there is room:
+    bounds about them are narrower than about rows that differ from them by chance.
+    """
     found = []
+    sizes = sorted((model.domain.project(each.attributes).size, each.attributes) for each in model.distances)
+    room = dict(zip((pair for _, pair in sizes), accumulate(size for size, _ in sizes), strict=True))
     for each in model.distances:
         shape = model.domain.project(each.attributes).shape
         columns = [(model.domain[name], codes[:, model.domain.index(name)]) for name in each.attributes]
         places = [read_back(attribute, column).astype(np.int64) for attribute, column in columns]
         rows = np.bincount(np.ravel_multi_index(places, shape), minlength=shape[0] * shape[1])
         scaled = rows * (model.total / max(1, len(codes)))
-        beside = float(np.abs(whole_counts(model.cells(each.attributes), model.total) - scaled).sum())
-        found.append(replace(each, beside=beside, rows=digest_of(rows)))
+        whole = whole_counts(model.cells(each.attributes), model.total)
+        beside = float(np.abs(whole - scaled).sum())
+        kept = whole.reshape(shape) if room[each.attributes] <= _MOST_KEPT else None
+        found.append(replace(each, beside=beside, rows=digest_of(rows), reference=kept))
     return tuple(found)
