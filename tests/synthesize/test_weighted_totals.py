@@ -13,7 +13,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.model.noisy_table import restore_totals, totals_payload
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize import PublicTotal, aim, all_marginals
+from sfumato.synthesize import PublicTotal, aim, all_marginals, weighted_totals
 from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.codebook_entries import codebook_of
 from sfumato.synthesize.initial_marginals import begin
@@ -97,6 +97,22 @@ def test_the_totals_take_their_share_and_the_release_all_of_its_loss(drawn_whole
     vault = SimulatedVault(ArrayTable(DOMAIN, CODES), seed=3)
     aim(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
     assert drawn_whole(vault)
+
+
+def test_many_totals_are_asked_some_attributes_at_a_time_at_the_same_noise(monkeypatch):
+    def totals():
+        mechanisms, state, allowance = started(3)
+        known = learn(mechanisms, state, "w", Division(allowance.whole, 1), allowance)
+        return {total.attribute: total.noise.variance for total in known.totals}, allowance.left
+
+    together, left = totals()
+    monkeypatch.setattr(weighted_totals, "_MOST_WEIGHTS", 2 * 6 * 6 * 100 + 1)
+    apart, still = totals()
+    assert list(apart) == list(together)
+    assert apart == pytest.approx(together, rel=1e-6)
+    assert left == still
+    monkeypatch.setattr(weighted_totals, "_MOST_WEIGHTS", 6 * 6 * 100 - 1)
+    assert totals()[0].keys() < together.keys()
 
 
 def released(role: Role | None, seed: int):

@@ -292,4 +292,6 @@ def _remarks(domain: Domain, variables: Sequence[_Variable]) -> list[str]:
     remarks = [f"values of {each.words} are taken at the middles of their bins" for each in variables if each.binned]
     if domain.unit.column is not None:
         remarks.append(f"none of a population: rows of one {domain.unit.column} are no independent draws")
+    else:
+        remarks.append("intervals of a population take what is left unexplained to spread alike at all inputs")
     return [*remarks, "rows are those that the domain reads: numbers beyond declared bounds count as the bounds"]

@@ -30,7 +30,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
 from sfumato.synthesize.initial_marginals import FittedState
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Distance, Marginal, Measurement, Weighted
+from sfumato.vault.questions import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
 
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
@@ -46,7 +46,7 @@ SPARSE = 0.4
 """Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
 measured again group by group."""
 
-_Asked = TypeVar("_Asked", Distance, Marginal, Weighted)
+_Asked = TypeVar("_Asked", Distance, Marginal)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def learn(
     questions = [state.question(clique, runs) for clique, runs in asked.items()]
     whole = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
-    for chunk in chunks(questions, mechanisms.domain):
+    for chunk in _chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
         measurements += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
@@ -228,7 +228,7 @@ def score(
         for table in tables
     ]
     distances: list[float] = []
-    for chunk in chunks(questions, mechanisms.domain):
+    for chunk in _chunks(questions, mechanisms.domain):
         answers = mechanisms.measure(chunk, loss * Fraction(len(chunk), len(questions)))
         distances += [float(answer.values[0]) for answer in answers]
     return Scored(tuple(tables), np.array(distances))
@@ -346,8 +346,7 @@ def _levels(state: FittedState, attribute: Attribute) -> FloatArray:
     return join_levels(counts, int(state.coarsenings[attribute.name].groups[attribute.declared - 1]) + 1)
 
 
-def chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
-    """The questions in order, as many at a time as have the cells that are held at once."""
+def _chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
     chunk: list[_Asked] = []
     held = 0
     for question in questions:

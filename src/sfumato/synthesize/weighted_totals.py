@@ -26,7 +26,7 @@ from sfumato.model.noisy_table import CountNoise, NoisyTotals
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState
-from sfumato.synthesize.marginal_selection import Table, chunks, offered
+from sfumato.synthesize.marginal_selection import Table, offered
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Measurement, Weighted
@@ -39,7 +39,7 @@ GRID = 1 << 10
 
 _WITHIN = 0.95  # of the rows, by noisy counts, have a weight of at most the limit
 _CLASSES = 3
-_MOST_WEIGHTS = 1 << 24  # of one question, 128 MiB; totals that need more are not measured
+_MOST_WEIGHTS = 1 << 23  # of the questions that are asked at once, 64 MiB; totals that need more are not measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +80,13 @@ def learn(
     scale, share = Scale.of(domain, state, weight), allowance.left * SHARE
     names = [name for name in domain.names if name != weight]
     tables = offered(state, domain, [(name,) for name in names], division.deviation(float(share) / max(1, len(names))))
-    cells = {table.attributes[0]: table.cells * domain.project((table.attributes[0], weight)).size for table in tables}
-    tables = [table for table in tables if cells[table.attributes[0]] <= _MOST_WEIGHTS]
+    weights = [table.cells * domain.project((*table.attributes, weight)).size for table in tables]
+    tables = [table for table, many in zip(tables, weights, strict=True) if many <= _MOST_WEIGHTS]
     if not tables:
         return state
     shares = division.shares([float(table.cells) for table in tables])
-    questions = [question(state, table, scale) for table in tables]
-    answers = _measured(mechanisms, questions, allowance.take(share), shares)
-    kept = [_kept(state, table, answer, scale) for table, answer in zip(tables, answers, strict=True)]
-    state = replace(state, totals=tuple(kept))
+    kept = _measured(mechanisms, state, tables, scale, loss=allowance.take(share), shares=shares)
+    state = replace(state, totals=kept)
     classes, means = _classes(state, scale)
     name, size = KIND + KIND + weight, int(classes.max()) + 1
     link = Factor((weight, name), np.where(classes[:, None] == np.arange(size), 0.0, -np.inf))
@@ -110,15 +108,29 @@ def question(state: FittedState, table: Table, scale: Scale) -> Weighted:
 
 
 def _measured(
-    mechanisms: Mechanisms, questions: Sequence[Weighted], loss: Epsilon | Rho, shares: Sequence[Fraction]
-) -> list[Measurement]:
-    found: list[Measurement] = []
+    mechanisms: Mechanisms,
+    state: FittedState,
+    tables: Sequence[Table],
+    scale: Scale,
+    *,
+    loss: Epsilon | Rho,
+    shares: Sequence[Fraction],
+) -> tuple[NoisyTotals, ...]:
+    """The totals by each attribute, as many attributes at a time as have so many weights together."""
+    found: list[NoisyTotals] = []
     whole = sum(shares, Fraction(0))
-    for chunk in chunks(questions, mechanisms.domain):
-        held = shares[len(found) : len(found) + len(chunk)]
+    while len(found) < len(tables):
+        asked: list[Weighted] = []
+        for table in tables[len(found) :]:
+            asked.append(question(state, table, scale))
+            if sum(each.weights.size for each in asked) > _MOST_WEIGHTS // 2:
+                break
+        held = shares[len(found) : len(found) + len(asked)]
         part = sum(held, Fraction(0))
-        found += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
-    return found
+        answers = mechanisms.measure(asked, loss * (part / whole), shares=[share / part for share in held])
+        chosen = tables[len(found) : len(found) + len(asked)]
+        found += [_kept(state, table, answer, scale) for table, answer in zip(chosen, answers, strict=True)]
+    return tuple(found)
 
 
 def _kept(state: FittedState, table: Table, answer: Measurement, scale: Scale) -> NoisyTotals:
