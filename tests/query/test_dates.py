@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from sfumato import query
-from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Timestamp, Unknown
+from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Timestamp, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, QueryError
 from sfumato.evaluate.release_files import compatible
 from sfumato.privacy.loss import Epsilon
+from sfumato.query.question import plan
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import read_condition
 from sfumato.query.three_valued import describe_condition, normal
@@ -197,7 +199,7 @@ def test_dates_have_no_sums_and_stand_once_in_the_groups():
     for text, said in (
         ("SELECT AVG(d) FROM x", "holds dates: it can be counted"),
         ("SELECT MIN(d) FROM x", "holds dates: it can be counted"),
-        ("SELECT YEAR(d), COUNT(*) FROM x GROUP BY YEAR(d), EXTRACT(MONTH FROM d)", "stands twice in the groups"),
+        ("SELECT YEAR(d), COUNT(*) FROM x GROUP BY YEAR(d), DATE_TRUNC('year', d)", "stands twice in GROUP BY"),
     ):
         with pytest.raises(QueryError, match=said):
             parse(text, DOMAIN)
@@ -226,3 +228,47 @@ def test_rows_that_are_written_lie_in_the_cells_that_were_drawn(by):
             assert compatible(attribute, str(written[code].as_py()), {}) == {code}
         assert compatible(attribute, "2030-01-01", {}) == {attribute.size - 1}
         assert compatible(attribute, f"{attribute.labels()[0]}..{attribute.labels()[1]}", {}) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("by", "cell"),
+    [
+        (("month(d)", "weekday(d)"), lambda d: (f"{d:%Y-%m}", f"{d:%A}")),
+        (("weekday(d)", "month(d)", "year(d)"), lambda d: (f"{d:%A}", f"{d:%Y-%m}", f"{d:%Y}")),
+        (("d", "month(d)"), lambda d: (str(d), f"{d:%Y-%m}")),
+    ],
+)
+def test_several_maps_of_one_date_have_the_cells_that_some_day_is_in(by, cell):
+    """With another attribute between them: the columns stand as they were asked for."""
+    days = [DAYS[place * place % len(DAYS)] for place in range(900)]
+    sexes = ["FM"[place % 2] for place in range(900)]
+    table = pa.table(
+        {"d": days, "t": [None] * 900, "sex": sexes},
+        pa.schema([("d", pa.date32()), ("t", pa.timestamp("s")), ("sex", pa.string())]),
+    )
+    asked = query.Query((query.Count(),), by=(by[0], "sex", *by[1:]))
+    encoded = open_table(table).encode(DOMAIN)
+    answer = query.ask(SimulatedVault(encoded, seed=1), asked, loss=Epsilon(10**6))
+    held = Counter((cell(day)[0], sex, *cell(day)[1:]) for day, sex in zip(days, sexes, strict=True))
+    known = {cell(day) for day in DAYS}
+    beside = {("(missing)",) * len(by), ("(other)",) * len(by)}
+    assert {(key[0], *key[2:]) for key in answer.keys} == known | beside
+    assert len(answer.keys) == len(set(answer.keys)) == 3 * len(known | beside)
+    assert {
+        key: int(value[0].estimate) for key, value in zip(answer.keys, answer.values, strict=True) if value[0].estimate
+    } == held
+
+
+def test_two_maps_of_one_date_are_one_table_of_the_reach_of_both():
+    unit = Unit("p", rows=40, per=(GroupBound(("month(d)",), rows=2, groups=6),))
+    domain = Domain(DOMAIN.attributes, unit=unit)
+    (question,) = plan(parse("SELECT COUNT(*) FROM x GROUP BY month(d), weekday(d)", domain), domain).questions
+    assert question.sensitivity(domain) == (12, 24), (
+        "in six months two rows each, on one weekday of a month at most two"
+    )
+    (weekdays,) = plan(parse("SELECT COUNT(*) FROM x GROUP BY weekday(d)", domain), domain).questions
+    assert weekdays.sensitivity(domain) == (12, 144)
+    (days,) = plan(parse("SELECT COUNT(*) FROM x GROUP BY d, month(d)", domain), domain).questions
+    assert days == plan(parse("SELECT COUNT(*) FROM x GROUP BY d", domain), domain).questions[0], (
+        "one table, charged once"
+    )

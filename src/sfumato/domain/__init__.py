@@ -14,12 +14,13 @@ from sfumato.domain.attribute import (
 )
 from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain, Grouping
+from sfumato.domain.domain import Acceptance, Axis, CsvFormat, Domain, Grouping
 from sfumato.domain.unit import GroupBound, Unit
 
 __all__ = [
     "Acceptance",
     "Attribute",
+    "Axis",
     "Categorical",
     "CsvFormat",
     "Date",

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,44 @@ class Grouping:
     labels: tuple[str, ...]
     groups: tuple[int, ...] | None = None
     calendar: CalendarMap | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The cells of one attribute by which rows are grouped, by one grouping of it or by several together.
+
+    Of several groupings those combinations are cells that some code has, such as the days of a month on a weekday.
+
+    Attributes:
+        attribute: whose codes they are.
+        groupings: one or more.
+        groups: of each code its cell; None: its own.
+        cells: of each grouping the cell of its own that each cell lies in.
+    """
+
+    attribute: str
+    groupings: tuple[Grouping, ...]
+    groups: tuple[int, ...] | None
+    cells: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(groupings: Sequence[Grouping]) -> Axis:
+        """What groupings of one attribute have as cells."""
+        first = groupings[0]
+        if len(groupings) == 1:
+            return Axis(first.attribute, (first,), first.groups, (tuple(range(len(first.labels))),))
+        size = max(len(each.groups or each.labels) for each in groupings)  # the codes, as one of the groupings has them
+        codes = list(zip(*(each.groups or range(size) for each in groupings), strict=True))
+        found = sorted(set(codes))
+        place = {cell: number for number, cell in enumerate(found)}
+        groups = tuple(place[code] for code in codes)
+        finest = groups == tuple(range(size))
+        return Axis(first.attribute, tuple(groupings), None if finest else groups, tuple(zip(*found, strict=True)))
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.cells[0])
 
 
 def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
@@ -263,6 +301,17 @@ class Domain:
             raise DomainError(f"no level {level!r} of {of!r}{has}", culprit=name)
         cells, labels = hierarchy.levels[place].cells.tolist(), hierarchy.levels[place].labels
         return Grouping(f"{names[place - 1]}({of})", of, labels, tuple(cells))
+
+    def axes(self, names: Iterable[str]) -> tuple[Axis, ...]:
+        """What groupings group by together: one axis an attribute, in the order in which they name them first.
+
+        Raises:
+            DomainError: as :meth:`grouping` says.
+        """
+        found: dict[str, list[Grouping]] = {}
+        for each in map(self.grouping, names):
+            found.setdefault(each.attribute, []).append(each)
+        return tuple(map(Axis.of, found.values()))
 
     def accepted(self) -> Domain:
         """The same description, no longer a draft."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.domain import Domain, Integer
+from sfumato.domain import Axis, Domain, Integer
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
@@ -173,7 +173,7 @@ def _read(
         expected_error=expected_errors(planned, query, domain=domain, mechanisms=added),
         provenance=settled.provenance,
         query=query,
-        labels=_cells([grouping.labels for grouping in query.groupings(domain)]),
+        labels=_cells(query.by, domain.axes(query.by)),
         estimates=tuple(columns),
         confidence=certainty.confidence,
         remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),
@@ -181,16 +181,20 @@ def _read(
     )
 
 
-def _cells(labels: Sequence[Sequence[str]]) -> tuple[pa.Array, ...]:
-    """Labels of all cells in C order, one array of shape ``(cells,)`` an attribute."""
+def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
+    """Labels of all cells in C order of the axes: an array of shape ``(cells,)`` a grouping, as they were asked for."""
     import pyarrow as pa
 
-    sizes = [len(each) for each in labels]
-    codes = np.indices(sizes, dtype=np.int32).reshape(len(sizes), math.prod(sizes))
-    return tuple(
-        pa.DictionaryArray.from_arrays(each, pa.array(names, pa.string()))
-        for each, names in zip(codes, labels, strict=True)
-    )
+    sizes = [each.size for each in axes]
+    places = np.indices(sizes, dtype=np.int32).reshape(len(sizes), math.prod(sizes))
+    found = {
+        grouping.name: pa.DictionaryArray.from_arrays(
+            np.asarray(own, dtype=np.int32)[place], pa.array(grouping.labels, pa.string())
+        )
+        for place, axis in zip(places, axes, strict=True)
+        for grouping, own in zip(axis.groupings, axis.cells, strict=True)
+    }
+    return tuple(found[name] for name in by)
 
 
 def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any as Json
 
-from sfumato.domain import Domain, Grouping, Unknown
+from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
@@ -101,23 +101,14 @@ class Query:
             size = domain[leaf.attribute].size
             if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
                 raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
-        groupings = self.groupings(domain)
-        if len({each.attribute for each in groupings}) != len(groupings):
-            raise QueryError("an attribute stands twice in the groups", culprit=self.by)
-        if math.prod(len(each.labels) for each in groupings) > MOST_GROUPS:
+        by = tuple(domain.grouping(name).name for name in self.by)
+        if len(set(by)) != len(by):
+            raise QueryError("a group stands twice in the groups", culprit=self.by)
+        if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
             raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
         for aggregate in self.aggregates:
             aggregate.check(domain)
-        by = tuple(each.name for each in groupings)
         return self if by == self.by else replace(self, by=by)
-
-    def groupings(self, domain: Domain) -> tuple[Grouping, ...]:
-        """What its answers are by.
-
-        Raises:
-            DomainError: an attribute, or a level of one, that the domain does not have.
-        """
-        return tuple(map(domain.grouping, self.by))
 
     def condition(self, domain: Domain) -> Predicate | None:
         """Its condition in normal form; None where it holds for all rows."""
@@ -225,8 +216,8 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
     """
     query = query.check(domain)
     where, words = query.condition(domain), query.describe(domain)
-    groupings = query.groupings(domain)
-    by, groups = tuple(each.attribute for each in groupings), tuple(each.groups for each in groupings)
+    axes = domain.axes(query.by)
+    by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
     needed = [NoisyTables(_by_groups(each.questions(by, where, domain), groups)) for each in query.aggregates]
     if query.truncation is not None:
         needed.append(NoisyTables((Dropped(query.truncation, where), Dropped(1, where))))
