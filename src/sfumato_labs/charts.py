@@ -101,7 +101,7 @@ def level(value: float, label: str, *, x: float, below: bool = False) -> Chart:
     y = alt.Y("y:Q", scale=_logarithmic())
     rule = alt.Chart(data).mark_rule(color="black", strokeWidth=1).encode(y=y)
     text = alt.Chart(data).mark_text(align="right", dx=-4, dy=9 if below else -6)
-    return rule + text.encode(x="at:Q", y=y, text="label:N")
+    return rule + text.encode(x=alt.X("at:Q"), y=y, text=alt.Text("label:N"))
 
 
 def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)

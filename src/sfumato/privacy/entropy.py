@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from importlib import import_module
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class OsEntropy(threading.local):
     """
 
     def __init__(self) -> None:
+        import_module("cryptography.hazmat.primitives.ciphers")  # now, not within the first question
         self._generation: object = None
         self._left = 0
 

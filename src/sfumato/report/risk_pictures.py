@@ -45,22 +45,26 @@ def frontier_picture(results: Sequence[EvaluationResult]) -> Plot:
     )
     utility = alt.Y("U2:Q", title="pairs preserved (U2)", scale=alt.Scale(zero=False))
     tooltip = [
-        "release:N",
-        "guarantee:N",
-        "worst attack:N",
+        alt.Tooltip("release:N"),
+        alt.Tooltip("guarantee:N"),
+        alt.Tooltip("worst attack:N"),
         *(alt.Tooltip(f"{key}:Q", format=".3f") for key in ("U2", "advantage", "low", "high")),
     ]
     colour = family_colour([result.family for result in results])
     base = over(rows)
     layers = [
-        over(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y="U2:Q"),
-        over(ends).mark_text(align="left", dx=4, dy=-6, color="#888").encode(y="U2:Q", x=alt.value(0), text="end:N"),
+        over(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y=alt.Y("U2:Q")),
+        over(ends)
+        .mark_text(align="left", dx=4, dy=-6, color="#888")
+        .encode(y=alt.Y("U2:Q"), x=alt.value(0), text=alt.Text("end:N")),
         base.transform_filter("datum.bound != null")
         .mark_tick(orient="vertical", thickness=3, size=18, opacity=0.6)
-        .encode(x="bound:Q", y=utility, color=colour, tooltip=[*tooltip, alt.Tooltip("bound:Q", format=".3f")]),
-        base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2="high:Q", y=utility, color=colour),
+        .encode(x=alt.X("bound:Q"), y=utility, color=colour, tooltip=[*tooltip, alt.Tooltip("bound:Q", format=".3f")]),
+        base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=utility, color=colour),
         base.mark_point(filled=True, size=80, opacity=1).encode(x=risk, y=utility, color=colour, tooltip=tooltip),
-        base.mark_text(align="left", dx=7, dy=-7, fontSize=9).encode(x=risk, y=utility, color=colour, text="mark:N"),
+        base.mark_text(align="left", dx=7, dy=-7, fontSize=9).encode(
+            x=risk, y=utility, color=colour, text=alt.Text("mark:N")
+        ),
     ]
     leaks = [result.name for result in released(results) if result.headline.interval.low > 0]
     safe = [result for result in released(results) if result.headline.interval.low <= 0]
@@ -127,7 +131,7 @@ def attack_picture(results: Sequence[EvaluationResult]) -> Plot:
                     scale=alt.Scale(domain=["members", "controls"], range=["#d55e00", "#9aa5b1"]),
                     legend=alt.Legend(orient="top"),
                 ),
-                tooltip=["release:N", "people:N", alt.Tooltip("success:Q", format=".3f")],
+                tooltip=[alt.Tooltip("release:N"), alt.Tooltip("people:N"), alt.Tooltip("success:Q", format=".3f")],
             )
         )
         panels.append(Chart(attack, sized(bars, step=9)))
@@ -177,7 +181,12 @@ def claim_picture(results: Sequence[EvaluationResult], findings: Sequence[Findin
             y=y,
             shape=alt.Shape("source:N", title=None, legend=alt.Legend(orient="top", columns=1)),
             color=alt.Color("source:N", title=None, scale=alt.Scale(range=["#0072b2", "#d55e00"])),
-            tooltip=["name:N", "source:N", alt.Tooltip("claimed:Q"), alt.Tooltip("proven:Q", format=".3f")],
+            tooltip=[
+                alt.Tooltip("name:N"),
+                alt.Tooltip("source:N"),
+                alt.Tooltip("claimed:Q"),
+                alt.Tooltip("proven:Q", format=".3f"),
+            ],
         )
     )
     picture = sized(over(line).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), points, height=320)
@@ -220,9 +229,9 @@ def curve_picture(results: Sequence[EvaluationResult]) -> Plot:
         .encode(
             x=x,
             y=y,
-            detail="release:N",
+            detail=alt.Detail("release:N"),
             color=family_colour([result.family for result in results]),
-            tooltip=["release:N"],
+            tooltip=[alt.Tooltip("release:N")],
         )
     )
     picture = sized(over(diagonal).mark_line(strokeDash=[5, 4], color="#888").encode(x=x, y=y), lines, height=340)
@@ -272,8 +281,12 @@ def class_picture(results: Sequence[EvaluationResult]) -> Plot:
                 scale=alt.Scale(domain=list(_CLASSES), range=["#d55e00", "#e69f00", "#cbb677", "#7fb3d5", "#0072b2"]),
                 legend=alt.Legend(orient="top", columns=3, title="equal rows"),
             ),
-            order="order:Q",
-            tooltip=["release:N", "rows in the class:N", alt.Tooltip("share:Q", format=".3f")],
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("release:N"),
+                alt.Tooltip("rows in the class:N"),
+                alt.Tooltip("share:Q", format=".3f"),
+            ],
         )
     )
     anonymous = [str(row["release"]) for row in table if not row[_CLASSES[0]]]

@@ -53,7 +53,7 @@ def column_picture(results: Sequence[EvaluationResult], domain: Domain, *, inter
                 axis=alt.Axis(labels=few, ticks=few, labelAngle=0, labelLimit=60),
             ),
             "y": alt.Y("share:Q", title=None, axis=alt.Axis(format="%", tickCount=3)),
-            "tooltip": ["cell:N", "source:N", alt.Tooltip("share:Q", format=".2%")],
+            "tooltip": [alt.Tooltip("cell:N"), alt.Tooltip("source:N"), alt.Tooltip("share:Q", format=".2%")],
         }
         base = over(values)
         layers = [base.transform_filter("datum.source == 'released'").mark_bar(color="#0072b2").encode(**encoding)]
@@ -175,18 +175,18 @@ def query_picture(results: Sequence[EvaluationResult]) -> Plot:
         base = over(values)
         colour = family_colour([result.family for result in results]).legend(None)
         tooltip = [
-            "release:N",
+            alt.Tooltip("release:N"),
             *(alt.Tooltip(f"{key}:Q", format=".3%") for key in ("lower decile", "median", "upper decile")),
         ]
         span = base.mark_rule(strokeWidth=3, opacity=0.5).encode(
             y=y,
             x=alt.X("lower decile:Q", title="absolute error", scale=error, axis=alt.Axis(format="~%", values=_ERRORS)),
-            x2="upper decile:Q",
+            x2=alt.X2("upper decile:Q"),
             color=colour,
             tooltip=tooltip,
         )
         middle_mark = base.mark_point(filled=True, size=50, opacity=1).encode(
-            y=y, x="median:Q", color=colour, tooltip=tooltip
+            y=y, x=alt.X("median:Q"), color=colour, tooltip=tooltip
         )
         panels.append(
             Chart(
@@ -242,7 +242,7 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
             y=alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
             x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1])),
             color=family_colour([result.family for result in results]),
-            tooltip=["release:N", "guarantee:N", alt.Tooltip("score:Q", format=".3f")],
+            tooltip=[alt.Tooltip("release:N"), alt.Tooltip("guarantee:N"), alt.Tooltip("score:Q", format=".3f")],
         )
     )
     ceiling, floor = baseline(results, CEILING), baseline(results, FLOOR)
@@ -259,7 +259,7 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
             .encode(
                 x=alt.X("entry:O", title="journal entry"),
                 y=alt.Y("spent:Q", title="spent so far"),
-                tooltip=["entry:O", "statement:N", "spent:Q"],
+                tooltip=[alt.Tooltip("entry:O"), alt.Tooltip("statement:N"), alt.Tooltip("spent:Q")],
             )
         )
         panels.append(Chart("Budget journal", sized(spent, height=200)))
@@ -300,7 +300,7 @@ def _heat(
                 scale=alt.Scale(scheme=scheme, domain=list(domain), clamp=True),
                 legend=alt.Legend(orient="top", gradientLength=160),
             ),
-            tooltip=["first:N", "second:N", alt.Tooltip(f"{title}:Q", format=".3f")],
+            tooltip=[alt.Tooltip("first:N"), alt.Tooltip("second:N"), alt.Tooltip(f"{title}:Q", format=".3f")],
         ),
         step=17,
     )
