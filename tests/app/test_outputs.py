@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 
-from sfumato.app.cli.conventions import refuse_clashes
+from sfumato.app.cli.conventions import database, refuse_clashes
 from sfumato.errors import InputError
 
 SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")
@@ -95,3 +97,48 @@ def test_a_file_is_known_by_any_of_its_addresses(address: str, tmp_path: Path) -
 @pytest.mark.parametrize("out", ["spec.json", "spec.json/below"])
 def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out: str, workspace: Path) -> None:
     assert "cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=workspace, code=2).stderr
+
+
+def to_a_full_disk(*words: str, cwd: Path) -> tuple[int, list[str]]:
+    """A program whose output is written nowhere: exit code, and what it says beside its output."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "sfumato", *words]
+        done = subprocess.run(command, cwd=cwd, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.endswith(" ...")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_under_the_output_is_told_in_a_sentence(tmp_path: Path) -> None:
+    sfumato("data", "zoo", cwd=tmp_path)
+    told = "sfumato: standard output cannot be written: No space left on device"
+    assert to_a_full_disk("domain", "show", "zoo.yaml", cwd=tmp_path) == (1, [f"{told}; nothing was charged"])
+    assert to_a_full_disk("--version", cwd=tmp_path) == (1, [f"{told}; nothing was charged"])
+    asked = ("query", *COUNTED, "--limit", "1", "--create")
+    kept = "what was released is in the ledger, and asking the same again returns it at no cost"
+    assert to_a_full_disk(*asked, cwd=tmp_path) == (1, [f"{told}; {kept}"])
+    assert "asked and answered before" in sfumato(*asked[:-3], cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("name", ["a%41?b.ledger", "half 50%.ledger", "what?mode=ro.ledger"])
+def test_a_ledger_is_the_file_of_its_name_whatever_characters_it_has(tmp_path: Path, name: str) -> None:
+    sfumato("data", "zoo", cwd=tmp_path)
+    sfumato("query", *COUNTED, "--limit", "1", "--create", "--ledger", name, cwd=tmp_path)
+    assert (tmp_path / name).stat().st_size
+    assert "epsilon = 1 spent" in sfumato("ledger", "show", name, cwd=tmp_path).stdout
+    again = ("query", *COUNTED, "--ledger", name, "--out", name + ".csv")
+    sfumato(*again, cwd=tmp_path)
+    sfumato("ledger", "backup", name, f"copy of {name}", cwd=tmp_path)
+    assert (tmp_path / f"copy of {name}").stat().st_size
+    (tmp_path / "zoo.yaml").rename(tmp_path / f"{name}.yaml")
+    beside = ("zoo.parquet", COUNTED[1], "--domain", f"{name}.yaml", "--epsilon", "1", "--limit", "1", "--create")
+    sfumato("query", *beside, cwd=tmp_path)
+    assert (tmp_path / f"{name}.ledger").stat().st_size
+
+
+@pytest.mark.parametrize("name", ["a.ledger", "a%3F?.ledger"])
+def test_an_output_never_takes_the_place_of_a_ledger_of_any_name(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    place.write_text("what was released", encoding="utf-8")
+    with pytest.raises(InputError, match="is read, or written already"):
+        refuse_clashes([place], inputs=[database(str(place))], overwrite=True)
+    refuse_clashes([tmp_path / "b.csv"], inputs=[database(str(place))], overwrite=True)

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.query.conftest import DOMAIN
 
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -17,6 +19,7 @@ from sfumato.query import ask, count, table, total
 from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins
 from sfumato.query.select_statement import parse
+from sfumato.vault.simulated import SimulatedVault
 
 SURE = Certainty(Fraction(9, 10))
 NOISE = DiscreteLaplace.for_loss(Epsilon("0.05"), sensitivity=1)
@@ -81,6 +84,29 @@ def test_a_condition_may_be_text(simulated) -> None:
     for odd in ("age >=", "SELECT 1", "age + 1 > 3", "nobody = 1", "age >= 18; DROP TABLE t", "", "COUNT(*)"):
         with pytest.raises(QueryError):
             count(odd).check(DOMAIN)
+
+
+def test_whole_numbers_stand_as_numbers_in_the_table_of_an_answer() -> None:
+    domain = Domain(
+        (
+            Integer(name="age", minimum=-1, maximum=3, unknown=Unknown.CLAMP, nullable=True),
+            Categorical(name="code", values=(10, 20), unknown=Unknown.DROP),
+            Categorical(name="text", values=("1", "2"), unknown=Unknown.DROP),
+            Integer(name="other", minimum=0, maximum=1, unknown=Unknown.CATEGORY),
+            Integer(name="band", minimum=0, maximum=9, edges=(0, 1, 2), unknown=Unknown.CLAMP),
+            Categorical(name="member", values=(True, False), unknown=Unknown.DROP),
+        )
+    )
+    vault = SimulatedVault(ArrayTable(domain, np.zeros((5, 6), dtype=int)), seed=1)
+    answer = ask(vault, table("age", "code", "text"), loss=Epsilon(1))
+    found = answer.to_arrow()
+    assert [str(found[name].type) for name in ("age", "code", "text")] == ["int64", "int64", "string"]
+    whole = {"(missing)": None}
+    wanted = [(whole.get(age, age), code, text) for age, code, text in answer.keys]
+    keys = zip(*(found[name].to_pylist() for name in ("age", "code", "text")), strict=True)
+    assert [tuple(None if part is None else str(part) for part in key) for key in keys] == wanted
+    for name in ("other", "band", "member"):
+        assert str(ask(vault, table(name), loss=Epsilon(1)).to_arrow()[name].type) == "string"
 
 
 def test_an_answer_is_a_table(simulated) -> None:

@@ -19,6 +19,7 @@ from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
 from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.ledger import open_ledger
+from sfumato.ledger.dbapi import file_address
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.report.page import Page, Plot, Row, ShownTable
@@ -52,7 +53,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
     described = domain("child_mental_health")
     table = child_mental_health()
     with open_ledger(
-        f"sqlite:///{folder / 'demo.ledger'}", dataset="child mental health", limit=CHILDREN_LOSS, create=True
+        file_address(folder / "demo.ledger"), dataset="child mental health", limit=CHILDREN_LOSS, create=True
     ) as ledger:
         vault = Vault(open_table(table).encode(described), ledger)
         release = auto(vault, loss=CHILDREN_LOSS, total=NoisyTotal(), workload=all_marginals(2))
@@ -171,7 +172,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
     real_path, synthetic_path = folder / "census.parquet", folder / "census-synthetic.parquet"
     ReleasedRows(census()).to_parquet(real_path, overwrite=True)
     with open_ledger(
-        f"sqlite:///{folder / 'census.ledger'}", dataset="census", limit=CENSUS_LOSS, create=True
+        file_address(folder / "census.ledger"), dataset="census", limit=CENSUS_LOSS, create=True
     ) as ledger:
         vault = Vault(open_table(real_path).encode(described), ledger)
         release = aim(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))

@@ -125,6 +125,15 @@ _ADDRESS = re.compile(
 )
 
 
+def file_address(file: Path) -> str:
+    """The URL of the SQLite database in a file, whatever characters its path has.
+
+    >>> file_address(Path("a 10%?.ledger"))
+    'sqlite:///a 10%25%3F.ledger'
+    """
+    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a database is; as text without its password and what it says besides."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, SfumatoError
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.dbapi import Driver, file_address
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.journal import (
     StoredRow,
@@ -293,7 +293,7 @@ def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
         LedgerError: one is broken, or no journal goes through a hash.
     """
     missing = set(kept)
-    with closing(Store(f"sqlite:///{file}")) as store:
+    with closing(Store(file_address(file))) as store:
         store.prepare(create=False)
         with store.reading() as driver:
             found = {name: verify(driver, name).head for name in datasets(driver)}

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
+from sfumato.domain.attribute import EXTRA
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, project_to_total
 from sfumato.query.aggregate import Estimates
@@ -86,6 +87,7 @@ class Answer(Release):
     Attributes:
         query: what was asked.
         labels: of the groups, one array of text a grouping attribute, all declared cells in their order.
+        integers: the grouping attributes whose cells are whole numbers, and at most missing values.
         estimates: one an aggregate, of arrays of shape ``(groups,)``.
         confidence: with which an interval holds the exact answer, each on its own.
         remarks: of which table the intervals are, and what was done to the estimates after they were released.
@@ -98,6 +100,7 @@ class Answer(Release):
     confidence: Fraction
     remarks: tuple[str, ...] = ()
     truncation: CountedTruncation | None = None
+    integers: frozenset[str] = frozenset()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -169,10 +172,13 @@ class Answer(Release):
         return rows
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table: labels as text, numbers as doubles."""
+        """The rows as an Arrow table: labels as text, or as integers and null for missing ones; numbers as doubles."""
         import pyarrow as pa
 
-        labels = {name: each.cast(pa.string()) for name, each in zip(self.groups, self.labels, strict=True)}
+        labels = {
+            name: _whole_numbers(each) if name in self.integers else each.cast(pa.string())
+            for name, each in zip(self.groups, self.labels, strict=True)
+        }
         numbers = {
             f"{name}{part}": pa.array(column)
             for name, each in zip(self.columns, self.estimates, strict=True)
@@ -253,6 +259,15 @@ class Answer(Release):
 def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
     """Estimate, standard error and both ends of the interval, by group."""
     return zip(*(each.tolist() for each in estimates.arrays), strict=True)
+
+
+def _whole_numbers(labels: pa.Array) -> pa.Array:
+    """The integers that labels spell; the one of the cell for missing values is null."""
+    import pyarrow as pa
+
+    coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
+    spelled = [None if text == EXTRA[0] else int(text) for text in coded.dictionary.to_pylist()]
+    return pa.array(spelled, pa.int64()).take(coded.indices)
 
 
 def _row_template(labels: int, aggregates: int) -> str:

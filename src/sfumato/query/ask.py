@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.domain import Axis, Domain, Integer
+from sfumato.domain import Axis, Categorical, Domain, Integer
+from sfumato.domain.attribute import unknown_code
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
@@ -30,12 +31,13 @@ from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, Vault
 from sfumato.vault.mechanisms import Additive, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release, loss_json
-from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.scores import RankErrors
-from sfumato.vault.vault import Vault
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sfumato.vault.schema_vault import SchemaVault
+    from sfumato.vault.vault import Vault
 
 CONFIDENCE = Fraction(95, 100)
 _PARTS = 4096
@@ -105,20 +107,27 @@ def sql(
         LossError: the loss is none, or the confidence outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
-    if isinstance(vault, SchemaVault):
-        from sfumato.query.table_statement import parse_tables
-
+    if not isinstance(vault, VaultInterface):  # of one table nothing of several is loaded
         if discoverable:
             raise QueryError("of several tables no values are found in the data: declare them", culprit=discoverable)
-        asked = parse_tables(text, vault.schema)
-        over = vault.over(asked.view)
-        answer = ask(over, asked.query, loss=loss, confidence=confidence, retry_key=retry_key)
-        return asked.arranged.of(answer)
+        return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
     from sfumato.query.select_statement import parse
 
-    refuse_no_vault(vault)
     parsed = parse(text, vault.domain, discoverable=discoverable)
     return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
+
+
+def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:
+    from sfumato.query.table_statement import parse_tables
+    from sfumato.vault.schema_vault import SchemaVault
+
+    if not isinstance(vault, SchemaVault):
+        refuse_no_vault(vault)
+    assert isinstance(vault, SchemaVault)
+    asked = parse_tables(text, vault.schema)
+    over = vault.over(asked.view)
+    answer = ask(over, asked.query, loss=loss, confidence=confidence, retry_key=retry_key)
+    return asked.arranged.of(answer)
 
 
 def view(vault: SchemaVault, text: str) -> Vault:
@@ -178,7 +187,20 @@ def _read(
         confidence=certainty.confidence,
         remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),
         truncation=truncation,
+        integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
     )
+
+
+def _spells_integers(name: str, domain: Domain) -> bool:
+    """Whether the cells that one groups by are single whole numbers that fit 64 bits, and at most missing values."""
+    if name not in domain or unknown_code(domain[name]) is not None:
+        return False
+    attribute = domain[name]
+    if isinstance(attribute, Integer):
+        return attribute.edges is None and max(abs(attribute.minimum), abs(attribute.maximum)) < 1 << 63
+    if not isinstance(attribute, Categorical):
+        return False
+    return all(type(value) is int and abs(value) < 1 << 63 for value in attribute.values)
 
 
 def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:

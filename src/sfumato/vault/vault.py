@@ -24,6 +24,7 @@ from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
+from sfumato.ledger.dbapi import file_address
 from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
@@ -403,7 +404,7 @@ def beside(domain: Domain | str | Path) -> str:
             "name the right one by --ledger, or move it beside the file",
             culprit=domain,
         )
-    return f"sqlite:///{ledger}"
+    return file_address(ledger)
 
 
 def _accepted(domain: Domain | str | Path) -> Domain:

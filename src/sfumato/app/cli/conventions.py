@@ -174,7 +174,9 @@ def remark_log(url: str) -> None:
 
 def database(ledger: str) -> str:
     """The database URL of a ledger named by a file or by a URL."""
-    return ledger if "://" in ledger else f"sqlite:///{Path(ledger)}"
+    from sfumato.ledger.dbapi import file_address
+
+    return ledger if "://" in ledger else file_address(Path(ledger))
 
 
 def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
@@ -252,4 +254,8 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
 
 
 def _file(place: str | Path) -> Path:
-    return Path(str(place).removeprefix("sqlite:///").removeprefix("spark:")).resolve()
+    from sfumato.ledger.dbapi import Address
+
+    address = Address.parse(str(place)) if str(place).startswith("sqlite:") else None
+    named = str(place).removeprefix("spark:") if address is None else address.database or ""
+    return Path(named).resolve()

@@ -172,7 +172,8 @@ def _leave(number: int) -> NoReturn:
 
 def run() -> None:
     """Run the command line and leave with its exit code; errors are one sentence on standard error."""
-    sys.meta_path.insert(0, _WithoutPandas())
+    without_pandas = _WithoutPandas()
+    sys.meta_path.insert(0, without_pandas)
     gc.set_threshold(_PATIENCE)
     try:
         _interruptible()
@@ -183,11 +184,34 @@ def run() -> None:
         remark(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
         sys.exit(_INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and _while_printing(error):
+            remark(f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_kept()}")
+            sys.stdout = None  # what it still holds can be written nowhere
+            sys.exit(1)
         if os.environ.get("SFUMATO_TRACE"):
             raise
         # the text of an unforeseen error may quote the protected table, so it is not shown unasked
         remark(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)
+    finally:
+        sys.meta_path.remove(without_pandas)
+
+
+def _while_printing(error: BaseException) -> bool:
+    """Whether an error was raised while something was printed, as where the output goes to a file on a full disk."""
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_code.co_name != "echo":
+        place = place.tb_next
+    return place is not None
+
+
+def _kept() -> str:
+    charged = sys.argv[1:2] in _CHARGING
+    return (
+        "what was released is in the ledger, and asking the same again returns it at no cost"
+        if charged
+        else ("nothing was charged")
+    )
 
 
 class _End:
