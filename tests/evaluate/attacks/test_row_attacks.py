@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks.row_attacks import alone, downcode, matches
+from sfumato.evaluate.attacks.row_attacks import Similarity, alone, downcode, matches
 from sfumato.evaluate.released import Released, Rows, spread
 
 
@@ -76,3 +77,26 @@ def test_rows_that_no_other_equals_are_those_of_numpy():
     values = np.random.default_rng(3).integers(0, 400, 300, dtype=np.uint64)
     _, places, counts = np.unique(values, return_index=True, return_counts=True)
     assert alone(values).tolist() == places[counts == 1].tolist()
+
+
+@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+def test_a_similarity_is_the_sum_of_the_cells_that_hold_the_target(people, recoded):
+    release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
+    similarity = Similarity.to(release)
+    for columns in ([0], [1, 2], range(len(release.domain))):
+        slow = [
+            [sum(release.cells[c][row[c], target[c]] for c in columns) for row in release.codes] for target in targets
+        ]
+        np.testing.assert_allclose(similarity.over(targets, columns), slow, atol=2**-15)
+    for column in range(len(release.domain)):
+        slow = release.cells[column][release.codes[:, column]][:, targets[:, column]].T
+        np.testing.assert_allclose(similarity.of_column(targets, column), slow, atol=2**-15)
+
+
+def test_a_value_far_above_all_released_ones_is_not_taken_for_one_of_them():
+    domain = Domain((Integer(name="n", minimum=0, maximum=999, unknown=Unknown.DROP),))
+    similarity = Similarity.to(Released.of(Rows(domain, np.array([[3], [4], [250]]))))
+    targets = np.array([[3], [3 + 256], [250 + 512], [999]])
+    wanted = [[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    np.testing.assert_array_equal(similarity.over(targets, [0]), wanted)
+    np.testing.assert_array_equal(similarity.of_column(targets, 0), wanted)

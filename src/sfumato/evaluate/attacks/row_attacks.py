@@ -43,7 +43,10 @@ class Similarity:
     @staticmethod
     def to(release: Released) -> Similarity:
         """Compare targets with the rows of ``release``."""
-        codes = [column.astype(np.min_scalar_type(int(column.max()))) for column in release.codes.T]
+        largest = np.maximum(release.codes.max(axis=0), np.array(release.domain.shape) - 1)  # as targets have it
+        codes = [
+            column.astype(np.min_scalar_type(int(most))) for column, most in zip(release.codes.T, largest, strict=True)
+        ]
         cells = [None if plain else release.rounded(column) for column, plain in enumerate(release.plain)]
         return Similarity(release.domain, tuple(codes), tuple(cells))
 
@@ -61,8 +64,10 @@ class Similarity:
         """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16."""
         plain = [column for column in columns if self.cells[column] is None]
         agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(plain)))
+        same = np.empty(agree.shape, dtype=np.bool_)
         for column in plain:
-            agree += self.codes[column] == targets[:, [column]]
+            self._same(targets, column, same)
+            agree += same.view(np.uint8)  # of one type with the sum: several times faster than booleans
         close = agree.astype(np.float32)
         for column in columns:
             if self.cells[column] is not None:
@@ -73,8 +78,15 @@ class Similarity:
         """Similarities over one column: shape ``(targets, rows)``."""
         cells = self.cells[column]
         if cells is None:
-            return np.asarray(self.codes[column] == targets[:, [column]], dtype=np.float32)
+            same = np.empty((len(targets), self.rows), dtype=np.bool_)
+            self._same(targets, column, same)
+            return same.astype(np.float32)
         return np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
+
+    def _same(self, targets: Codes, column: int, out: NDArray[np.bool_]) -> None:
+        """Whether the cells of a column are the targets' own; compared in the narrow type, which holds both."""
+        codes = self.codes[column]
+        np.equal(codes, targets[:, [column]].astype(codes.dtype), out=out)
 
     def votes(self, chosen: NDArray[np.bool_], column: int) -> NDArray[np.float64]:
         """Weight of each leaf of a column among the ``chosen`` rows, (targets, rows): shape ``(targets, leaves)``."""
