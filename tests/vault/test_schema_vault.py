@@ -9,11 +9,12 @@ import pytest
 from tests.hospital import database, frames, schema
 
 import sfumato as sf
+from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, Scan
-from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, UnitError
+from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError, UnitError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import count, table
@@ -120,6 +121,15 @@ def test_a_view_for_other_units_is_refused(tmp_path: Path) -> None:
     vault = opened(tmp_path)
     with pytest.raises(QueryError, match="not the patient_id of hospital"):
         vault.over(BoundedView(scan("visits"), Unit("patient_id", rows=6)))
+
+
+def test_a_view_is_anonymised(tmp_path: Path) -> None:
+    release = sf.anonymize.mondrian(opened(tmp_path).over(BY_SEX), quasi=["sex", "kind"], criteria=[KAnonymity(2)])
+    assert len(release.rows) > 0
+    with pytest.raises(TableError):  # a view has no columns beside its attributes
+        sf.anonymize.mondrian(
+            opened(tmp_path, create=False).over(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
+        )
 
 
 def test_every_family_takes_a_view(tmp_path: Path) -> None:

@@ -8,51 +8,21 @@ that is asked of a view can fail for its rows, and a view without rows is one li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import BoundedView
 from sfumato.engine.csv_file import CSV_SUFFIXES
-from sfumato.engine.dialect import Dialect
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Column, ColumnKind, Recodable
-from sfumato.engine.table_files import PARQUET_SUFFIXES
+from sfumato.engine.port import ColumnKind, Recodable
+from sfumato.engine.table_files import PARQUET_SUFFIXES, shown
 from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
+from sfumato.engine.view_table import JoinEngine
 from sfumato.errors import InputError, TableError
 
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
-
-
-class JoinEngine(Protocol):
-    """What an engine does for tables that are joined in it."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """How it writes SQL."""
-        ...
-
-    def columns(self, name: str) -> Mapping[str, Column]:
-        """The columns of a raw table, by name."""
-        ...
-
-    def keep(self, select: Callable[[str], str], name: str) -> str:
-        """Keep the rows of a query over the raw table ``name``; what stands after FROM for them."""
-        ...
-
-    def keep_joined(self, select: str) -> str:
-        """Keep the rows of a query over what is kept."""
-        ...
-
-    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """The rows of a small result."""
-        ...
-
-    def encoded(self, encoding: ViewEncoding) -> Recodable:
-        """The rows of a view, bounded."""
-        ...
 
 
 class JoinedTables:
@@ -72,17 +42,22 @@ class JoinedTables:
         relations = {}
         for table in schema:
             found, unit = engine.columns(table.name), schema.unit_column(table.name)
-            relations[table.name] = engine.keep(partial(own_rows, table, unit, found, engine.dialect), table.name)
+            encode = partial(own_rows, table, unit, found, engine.dialect)
+            relations[table.name] = engine.keep(
+                encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
+            )
             if table.key is not None and not table.public:
                 owner = unit if table.through is None else table.through.column
                 assert owner is not None
                 ties = partial(own_owners, table.key, owner, found, engine.dialect)
-                self._owners[table.name] = engine.keep(ties, table.name)
+                self._owners[table.name] = engine.keep(ties, table.name, ["k"])
                 self._check_key(table)
         for table in schema:
             if table.through is not None:
                 above = self._owners_of(table.through.table)
-                relations[table.name] = engine.keep_joined(owned_rows(table, relations[table.name], above))
+                relations[table.name] = engine.keep_joined(
+                    owned_rows(table, relations[table.name], above), [*self._keys(table), "u"]
+                )
         self._relations = relations
 
     def encode(self, view: BoundedView) -> Recodable:
@@ -95,7 +70,11 @@ class JoinedTables:
         own = self._owners[table.name]
         if table.through is None:
             return own
-        return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)))
+        return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
+
+    def _keys(self, table: SchemaTable) -> list[str]:
+        """The columns of keys that are kept of a table."""
+        return [f"k{place}" for place in range(len(table.columns))]
 
     def _check_columns(self, table: SchemaTable) -> None:
         found = self._engine.columns(table.name)
@@ -135,20 +114,29 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
 
     Args:
         schema: accepted.
-        source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; or a
-            mapping from names to what :func:`open_table` takes.
+        source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; the
+            URL of a database that has them, without ``?table=``; or a mapping from names to what :func:`open_table`
+            takes.
 
     Raises:
         InputError: nothing of these.
         TableError: a table is missing, cannot be read, or its keys are none.
     """
-    from sfumato.engine.duckdb.duck_join import DuckJoin
     from sfumato.engine.duckdb.duck_table import DuckTable
+    from sfumato.engine.sql.sql_table import SqlTable
 
     tables = {table.name: open_table(_place(table, source), csv=table.csv) for table in schema}
-    if all(isinstance(table, DuckTable) for table in tables.values()):
-        return JoinedTables(schema, DuckJoin({name: t for name, t in tables.items() if isinstance(t, DuckTable)}))
-    raise InputError("several tables are opened together from files, frames, or one database", culprit=source)
+    files = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
+    if len(files) == len(tables):
+        from sfumato.engine.duckdb.duck_join import DuckJoin
+
+        return JoinedTables(schema, DuckJoin(files))
+    relational = {name: table for name, table in tables.items() if isinstance(table, SqlTable)}
+    if len(relational) == len(tables) and len({table.address for table in relational.values()}) == 1:
+        from sfumato.engine.sql.sql_join import SqlJoin
+
+        return JoinedTables(schema, SqlJoin(relational))
+    raise InputError("several tables are opened together from files and frames, or from one database", culprit=source)
 
 
 def _place(table: SchemaTable, source: object) -> object:
@@ -160,6 +148,11 @@ def _place(table: SchemaTable, source: object) -> object:
         return found
     if not isinstance(source, str | Path):
         raise InputError("name a folder, a database URL, or a mapping from names of tables to them", culprit=source)
+    if "://" in str(source):
+        place, mark, options = str(source).partition("?")
+        if any(option.startswith("table=") for option in options.split("&")):
+            raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
+        return f"{place}?{options}{'&' if mark and options else ''}table={table.name}"
     folder = Path(source)
     if not folder.is_dir():
         raise TableError(f"there is no folder {source}", culprit=source)

@@ -16,11 +16,12 @@ from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.port import Column, Recodable
 from sfumato.engine.table_files import Stamps
 from sfumato.engine.view_sql import ViewEncoding
+from sfumato.engine.view_table import ViewTable
 from sfumato.errors import EngineError
 
 
 class DuckJoin:
-    """Implements :class:`sfumato.engine.joined.JoinEngine`."""
+    """Implements :class:`sfumato.engine.view_table.JoinEngine`."""
 
     def __init__(self, tables: Mapping[str, DuckTable]) -> None:
         self._tables = tables
@@ -36,14 +37,16 @@ class DuckJoin:
         """As its table describes them."""
         return {column.name: column for column in self._tables[name].schema()}
 
-    def keep(self, select: Callable[[str], str], name: str) -> str:
-        """A table of the database, dropped with this."""
+    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+        """A table of the database, dropped with this; joins are by hash."""
+        del keys
         table = self._tables[name]
         with table.reading() as cursor:
             return self._made(cursor, select(table.source.relation(cursor)))
 
-    def keep_joined(self, select: str) -> str:
-        """A table of the database, dropped with this."""
+    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+        """A table of the database, dropped with this; joins are by hash."""
+        del keys
         with self._session.cursor(self.title) as cursor:
             return self._made(cursor, select)
 
@@ -61,7 +64,7 @@ class DuckJoin:
             table.store(cursor, encoding, name, ())
             ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
         store = DuckStore(table, encoding, name, self.stamps())
-        return EncodedRows(store, table, KeptColumns(encoding.domain, rows, store.column))
+        return EncodedRows(store, ViewTable(self, encoding), KeptColumns(encoding.domain, rows, store.column))
 
     # --- what a table needs of its source -----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.engine.dialect import LONGEST_ID, smallest_bits
-from sfumato.engine.encoding import Encoding
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import EngineError, TableError
 
@@ -75,15 +74,30 @@ class DatabaseSession:
             self._connection.commit()
             self._connection.execution_options(stream_results=False)
 
-    def make(self, name: str, encoding: Encoding, select: str) -> None:
-        """Make a temporary table of encoded rows."""
+    def make(self, name: str, select: str, definition: str = "", keys: Sequence[str] = ()) -> None:
+        """Make a temporary table of encoded rows, which is looked up by some columns of text.
+
+        Args:
+            name: of the table.
+            select: its rows.
+            definition: of columns whose types the query cannot give.
+            keys: the columns.
+        """
         with self._lock, self._translating():
             self.run(
                 *self.dialect.read_write,
-                f"CREATE TEMPORARY TABLE {name} {self.dialect.definition(encoding.domain)} AS {select}",
+                f"CREATE TEMPORARY TABLE {name} {definition} AS {select}",
+                *self.dialect.indexed(name, keys),
                 *self.dialect.analyzed(name),
                 *self.dialect.read_only,
             )
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Drop temporary tables, as far as they are there; of a lost session nothing is left."""
+        if not self._lost:
+            with self._lock, self._translating():
+                self.run(*self.dialect.read_write)
+                self.run(*(f"{self.dialect.drop} {name}" for name in names), *self.dialect.read_only)
 
     def load(self, name: str, small: pa.Table, key: Sequence[str]) -> None:
         """Make a temporary table of a few codes and labels, which is looked up by some columns."""
@@ -243,6 +257,7 @@ class PostgresDialect:
     read_only = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",)
     read_write = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",)
     text_type = "TEXT"
+    drop = "DROP TABLE IF EXISTS"
 
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
@@ -291,6 +306,11 @@ class PostgresDialect:
         """Nothing: joins are by hash."""
         del columns
         return ""
+
+    def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Nothing: joins are by hash."""
+        del table, columns
+        return ()
 
     def analyzed(self, table: str) -> tuple[str, ...]:
         """Statistics on a temporary table, which nothing else gathers."""
@@ -347,6 +367,7 @@ class MariaDialect:
     read_only = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",)
     read_write = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",)
     text_type = "LONGTEXT CHARACTER SET utf8mb4"
+    drop = "DROP TEMPORARY TABLE IF EXISTS"
 
     def __init__(self, *, collation: str, digest: str) -> None:
         """Take what MariaDB and MySQL spell differently.
@@ -410,6 +431,10 @@ class MariaDialect:
     def key(self, columns: Sequence[str]) -> str:
         """An index in the definition of a small table: MariaDB would join by the product of all such tables."""
         return f", KEY ({', '.join(columns[:_KEY_COLUMNS])})" if columns else ""
+
+    def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """An index for each, as MariaDB would compare all pairs of rows; most keys differ in their first letters."""
+        return tuple(f"ALTER TABLE {table} ADD INDEX ({column}(64))" for column in columns)
 
     def analyzed(self, table: str) -> tuple[str, ...]:
         """Nothing: tallies read the whole table anyway."""

@@ -14,10 +14,10 @@ import itertools
 import secrets
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.sql.sql_session import DatabaseSession, MariaDialect
@@ -45,7 +45,7 @@ class Rewriting:
     codes), ``l0, l1, …`` (labels), and ``first, last``: which of the shuffled rows of the tuple it takes.
     """
 
-    encoding: Encoding
+    encoding: RowEncoding
     recode: Recode
     raw: tuple[str, ...]
 
@@ -177,6 +177,15 @@ class SqlTable:
         """Columns in order; reads no row."""
         return self._columns
 
+    @property
+    def address(self) -> str:
+        """Of its database, without the password."""
+        return str(self._engine.url)
+
+    def own_session(self, title: str) -> DatabaseSession:
+        """A session of the database that whoever asked for it closes; messages speak of ``title``."""
+        return DatabaseSession(self._engine, title)
+
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
         """Facts for a draft domain.  Not private: for the owner of the table only."""
         with self.session() as session:
@@ -196,19 +205,17 @@ class SqlTable:
         encoding = Encoding(domain, {column.name: column for column in self._columns}, self.dialect)
         session = DatabaseSession(self._engine, self.title)
         try:
-            session.make(SqlStore.relation, encoding, self.selected(encoding, ()))
+            session.make(ENCODED, self.selected(encoding, ()), session.dialect.definition(domain))
         except BaseException:
             session.close()
             raise
-        return EncodedRows(SqlStore(self, encoding, session), self)
+        store = SqlStore(self, encoding, session)
+        weakref.finalize(store, session.close)
+        return EncodedRows(store, self)
 
-    def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
-        select = encoding.select(self.relation, raw)
-        if encoding.domain.unit.column is None:
-            return select
-        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-        return bounded(f"({select}) AS encoded_rows", encoding, columns)
+        return kept_rows(encoding, self.relation, raw)
 
     def raw(self, name: str) -> Column:
         """A raw column."""
@@ -227,20 +234,54 @@ class SqlTable:
             session.close()
 
 
+def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
+    """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
+    select = encoding.select(relation, raw)
+    if encoding.domain.unit.column is None:
+        return select
+    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+    return bounded(f"({select}) AS encoded_rows", encoding, columns)
+
+
+ENCODED = "sfumato_encoded"
+
+
+class SqlSource(Protocol):
+    """What encoded rows need of where they were read: one table, or several."""
+
+    @property
+    def relation(self) -> str:
+        """What stands after FROM for its raw rows."""
+        ...
+
+    def raw(self, name: str) -> Column:
+        """A raw column."""
+        ...
+
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
+        """See :meth:`SqlTable.selected`."""
+        ...
+
+    def session(self) -> AbstractContextManager[DatabaseSession]:
+        """A session for one piece of work."""
+        ...
+
+
 class SqlStore:
     """Implements :class:`sfumato.engine.encoded.EncodedStore`: a temporary table, gone with its session."""
 
-    relation = "sfumato_encoded"
     lasting = False  # others write the table while it is open
     cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
 
-    def __init__(self, table: SqlTable, encoding: Encoding, session: DatabaseSession) -> None:
+    def __init__(
+        self, table: SqlSource, encoding: RowEncoding, session: DatabaseSession, relation: str = ENCODED
+    ) -> None:
         self._table = table
         self._encoding = encoding
         self.session = session
+        self.relation = relation
         self.domain = encoding.domain
         self.dialect = encoding.dialect
-        weakref.finalize(self, session.close)
 
     def ready(self) -> None:
         """Refuse where the connection is lost."""
@@ -273,7 +314,7 @@ class SqlStore:
         first, second = self.dialect.words("digest")
         inner = f"SELECT {row} AS digest FROM {self.relation}"
         (sums,) = self.session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
-        text = " ".join([self.domain.hash, *(str(int(number or 0)) for number in sums)])
+        text = " ".join([self._encoding.named, *(str(int(number or 0)) for number in sums)])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def content(self, columns: Sequence[str]) -> Sequence[object]:
@@ -318,9 +359,13 @@ class SqlStore:
             carried = [as_arrow(column, self.dialect) for column in columns]
             rows = f"({self._table.selected(self._encoding, carried)}) AS encoded_rows"
             batches = (_batch(chunk, schema) for chunk in session.chunks(rewriting.select(rows)))
-            if out is None:
-                return pa.Table.from_batches(batches, schema)
-            write_batches(batches, schema, out)
+            try:
+                if out is None:
+                    return pa.Table.from_batches(batches, schema)
+                write_batches(batches, schema, out)
+            finally:
+                batches.close()
+                session.drop(rewriting.tables())
         return None
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

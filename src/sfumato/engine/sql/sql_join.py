@@ -1,0 +1,90 @@
+"""Tables of one database that are joined: their encoded rows, and views of them, in temporary tables of a session."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.port import Column, Recodable
+from sfumato.engine.sql.sql_session import DatabaseSession
+from sfumato.engine.sql.sql_table import SqlStore, SqlTable, kept_rows
+from sfumato.engine.view_sql import ViewEncoding
+from sfumato.engine.view_table import ViewTable
+from sfumato.errors import TableError
+
+
+class SqlJoin:
+    """Implements :class:`sfumato.engine.view_table.JoinEngine`, and what a view's rows need of where they were read.
+
+    Temporary tables belong to a session, so that views are made in the one that has the encoded tables.
+    """
+
+    relation = ""  # a view's query names the encoded tables
+
+    def __init__(self, tables: Mapping[str, SqlTable]) -> None:
+        self._tables = tables
+        self.title = f"the tables {', '.join(tables)}"
+        first = next(iter(tables.values()))
+        self._session = first.own_session(self.title)
+        self._numbers = itertools.count()
+        self._unused: list[str] = []
+        weakref.finalize(self, self._session.close)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's."""
+        return self._session.dialect
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """As its table describes them."""
+        return {column.name: column for column in self._tables[name].schema()}
+
+    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+        """A temporary table."""
+        return self._made(select(self._tables[name].relation), keys)
+
+    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+        """A temporary table."""
+        return self._made(select, keys)
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Fetched at once."""
+        return self._session.rows(statement)
+
+    def encoded(self, encoding: ViewEncoding) -> Recodable:
+        """One more temporary table, which is dropped some time after the result is gone."""
+        unused = list(self._unused)
+        del self._unused[: len(unused)]
+        self._session.drop(unused)
+        name = f"sfumato_view{next(self._numbers)}"
+        definition = self._session.dialect.definition(encoding.domain)
+        self._session.make(name, self.selected(encoding, ()), definition)
+        store = SqlStore(self, encoding, self._session, name)
+        weakref.finalize(store, self._unused.append, name)
+        return EncodedRows(store, ViewTable(self, encoding))
+
+    def _made(self, select: str, keys: Sequence[str]) -> str:
+        name = f"sfumato_table{next(self._numbers)}"
+        self._session.make(name, select, keys=keys)
+        return name
+
+    # --- what a view's rows need of where they were read --------------------------------------------------------------
+
+    def raw(self, name: str) -> Column:
+        """None: a view has no raw columns."""
+        raise TableError(f"the table has no column {name!r}", culprit=name)
+
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
+        """See :meth:`SqlTable.selected`."""
+        return kept_rows(encoding, self.relation, raw)
+
+    @contextmanager
+    def session(self) -> Iterator[DatabaseSession]:
+        """The one session."""
+        yield self._session

@@ -1,0 +1,82 @@
+"""What an engine does for tables that are joined in it, and a view as a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sfumato.domain import Domain
+from sfumato.domain.view import BoundedView
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.port import Column, Profile, Recodable
+from sfumato.engine.view_sql import ViewEncoding
+from sfumato.errors import TableError
+
+_UNBOUNDED = 1 << 40
+
+
+class JoinEngine(Protocol):
+    """What an engine does for tables that are joined in it."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it writes SQL."""
+        ...
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """The columns of a raw table, by name."""
+        ...
+
+    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+        """Keep the rows of a query over the raw table ``name``, which are looked up by some columns of text.
+
+        Returns:
+            What stands after FROM for them.
+        """
+        ...
+
+    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+        """Keep the rows of a query over what is kept."""
+        ...
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """The rows of a small result."""
+        ...
+
+    def encoded(self, encoding: ViewEncoding) -> Recodable:
+        """The rows of a view, bounded."""
+        ...
+
+
+@dataclass(frozen=True)
+class ViewTable:
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over a view: it has no raw columns, only encoded rows."""
+
+    engine: JoinEngine
+    encoding: ViewEncoding
+
+    def schema(self) -> tuple[Column, ...]:
+        """None."""
+        return ()
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        """Nothing: drafts are made of raw tables."""
+        del distinct_limit
+        return ()
+
+    def values(self, name: str) -> pa.ChunkedArray:
+        """None.
+
+        Raises:
+            TableError: always.
+        """
+        raise TableError(f"a view has no raw column {name!r}", culprit=name)
+
+    def encode(self, domain: Domain) -> Recodable:
+        """All rows of the view under the unit of a domain; without one no bound takes any of them away."""
+        bounded = self.encoding.bounded
+        bounds = domain.unit if domain.unit.column is not None else bounded.unit.bounded(rows=_UNBOUNDED, per=())
+        return self.engine.encoded(replace(self.encoding, bounded=BoundedView(bounded.view, bounds)))
