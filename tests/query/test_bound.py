@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.hospital import database, frames, schema
 
 from sfumato.domain import Domain, GroupBound, Integer, Unit, Unknown, dump, load
 from sfumato.engine.open import open_table
@@ -15,8 +17,10 @@ from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import suggest_bound
+from sfumato.query.ask import view
 from sfumato.query.bound import chosen, grid, noise_a_row
 from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_sizes import UnitSizes
 from sfumato.vault.vault import Vault
@@ -146,3 +150,14 @@ def test_tables_without_ids_have_no_sizes() -> None:
     for starts in ((), (2, 3), (1, 1), (1, 3, 2), tuple(range(1, 1003))):
         with pytest.raises(QueryError):
             UnitSizes(starts).sensitivity(DOMAIN)
+
+
+def test_a_bound_for_a_view_of_several_tables_counts_the_rows_of_the_view(tmp_path) -> None:
+    rows = database(0)
+    held = Counter(row["patient_id"] for row in rows["visits"] if row["patient_id"] is not None)
+    where = f"sqlite:///{tmp_path}/hospital.ledger"
+    tables = open_schema(frames(rows), schema=schema(), ledger=where, limit=Epsilon(10**6), create=True)
+    found = suggest_bound(view(tables, "SELECT * FROM visits"), loss=Epsilon(1000), cells=1)
+    assert found.units == tuple(np.histogram(list(held.values()), [*found.starts, 10**9])[0])
+    assert found.unit.schema == "hospital"
+    assert "of hospital, in all its tables" in found.guarantee

@@ -398,4 +398,4 @@ def _clamped(table: ProtectedTable, attribute: Attribute) -> int:
 def _loose(domain: Domain) -> Domain:
     """The domain with a cell for every value, so that it drops no row for one."""
     attributes = tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain)
-    return Domain(attributes, unit=Unit(domain.unit.column, domain.unit.rows))
+    return Domain(attributes, unit=domain.unit.bounded(rows=domain.unit.rows, per=()))

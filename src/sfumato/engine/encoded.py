@@ -358,7 +358,7 @@ class EncodedRows:
         unit = self.domain.unit
         if not unit.per:
             return self._rows(unit)
-        owned = self._rows(Unit(unit.column, rows=_EVERY_ROW))  # what a bound by groups takes is known of encoded rows
+        owned = self._rows(unit.bounded(rows=_EVERY_ROW, per=()))  # bounds by groups are of encoded rows
         return Exact(reveal(owned) - int(reveal(self.dropped(_EVERY_ROW))[0]))
 
     def unbounded(self) -> Exact[int]:

@@ -126,7 +126,7 @@ def suggest_bound(
         cost=settled.cost,
         expected_error={"units of one size": deviation},
         provenance=settled.provenance,
-        unit=Unit(vault.domain.unit.column, rows=rows, per=vault.domain.unit.per),
+        unit=vault.domain.unit.bounded(rows=rows, per=vault.domain.unit.per),
         starts=asked.starts,
         units=tuple(int(count) for count in units),
         deviation=deviation,
@@ -164,7 +164,7 @@ def chosen(
     like units with many rows.
     """
     counts: FloatArray = np.asarray(units, dtype=np.float64)
-    last = _last(counts / deviation)
+    last = _last(counts, deviation)
     for place in range(1, len(starts)):
         above = float(counts[place : last + 1].sum())
         error = deviation * math.sqrt(max(0, last + 1 - place))
@@ -173,9 +173,9 @@ def chosen(
     return starts[place] - 1, (above, error)
 
 
-def _last(deviations: FloatArray) -> int:
+def _last(counts: FloatArray, deviation: float) -> int:
     """The last bin that seems to hold anybody: the sizes end before two bins that do not, unless one surely does."""
-    held = deviations > _HELD
+    held = counts > _HELD * deviation
     gaps = [place for place in range(1, len(held)) if not held[place : place + _GAP].any()]
-    sure = np.flatnonzero(deviations > _SURE)
+    sure = np.flatnonzero(counts > _SURE * deviation)
     return max(gaps[0] - 1 if gaps else len(held) - 1, int(sure[-1]) if len(sure) else 0)
