@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -27,12 +27,16 @@ from time import monotonic
 
 from sfumato.anonymize.criteria.criterion import safe
 from sfumato.anonymize.search.lattice import Lattice, Node, Vector, sufficient_share
+from sfumato.anonymize.search.target_proof import TargetProof
 from sfumato.errors import InputError
 
 Box = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
+FIRST_SHARES = (0.5, 0.7)  # of the best loss: what is proven first, to see how long more would take
+CAUTION = 0.7  # of the time left is spent on the next share, if it takes as long as expected
+LEAST_GROWTH, LEAST_STEP, CLOCK = 5.0, 0.02, 1e-3  # of log seconds a share; of shares; seconds
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
         boxes.dive()
     if large:
         boxes.improve(deadline)
+    if large and boxes.best is not None and TargetProof.applies(lattice):
+        return _proved_by_targets(boxes, deadline)
     boxes.push((0,) * len(lattice.top), lattice.top)
     while boxes.open and monotonic() <= deadline:
         loss = boxes.loss
@@ -85,6 +91,38 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
             boxes.improve(deadline)
     certificate = Certificate(boxes.loss, boxes.bound, boxes.nodes, lattice.evaluated)
     return Optimum(boxes.best, certificate)
+
+
+def _proved_by_targets(boxes: LatticeBoxes, deadline: float) -> Optimum:
+    """Prove shares of the best loss, one after the other; whatever loses less than a target becomes the best."""
+    proof, bound, share = TargetProof(boxes.lattice), 0.0, FIRST_SHARES[0]
+    proven: list[tuple[float, float]] = []  # shares, and the seconds that each took
+    while boxes.best is not None and bound < boxes.loss:
+        start, target = monotonic(), share * boxes.loss
+        found = proof.prove(target, deadline=deadline)
+        bound = max(bound, found.bound)
+        if found.better is not None:
+            boxes.best = found.better
+            boxes.improve(deadline)
+        elif found.bound >= target:
+            proven.append((share, monotonic() - start))
+            share = _next_share(proven, deadline - monotonic())
+        else:
+            break  # time is up
+    counted = min(boxes.lattice.evaluated + proof.counted, boxes.nodes)
+    return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, counted))
+
+
+def _next_share(proven: Sequence[tuple[float, float]], left: float) -> float:
+    """The largest share that is likely to be proven in the seconds left, as the time grows exponentially with it."""
+    share, took = proven[-1]
+    if len(proven) < len(FIRST_SHARES):
+        return FIRST_SHARES[len(proven)]
+    if math.isinf(left):
+        return 1.0
+    before, took_before = proven[-2]
+    growth = max(math.log(max(took, CLOCK) / max(took_before, CLOCK)) / (share - before), LEAST_GROWTH)
+    return min(share + max(math.log(max(CAUTION * left, CLOCK) / max(took, CLOCK)) / growth, LEAST_STEP), 1.0)
 
 
 class LatticeBoxes:

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.anonymize.conftest import drawn
+
+from sfumato.anonymize.criteria.criterion import KAnonymity
+from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.search import bucket_counts, lattice_search, target_proof
+from sfumato.anonymize.search.lattice import Lattice, Problem, Vector
+from sfumato.anonymize.search.lattice_search import least_loss
+from sfumato.anonymize.search.target_proof import TargetProof
+from sfumato.domain.hierarchy.builders import order
+
+SIZES = (5, 2, 5, 3)
+SHARES = (Fraction(1, 3), Fraction(4, 5), Fraction(99, 100), Fraction(1), Fraction(101, 100), Fraction(2))
+
+
+def problem(seed: int, k: int, allowed: int, weights: tuple[float, ...], left_out: int = 0) -> Problem:
+    data = drawn(np.random.default_rng(seed), tuples=30, sizes=SIZES)
+    if left_out:
+        data = data.without([range(left_out), (), (), ()])
+    hierarchies = tuple(
+        order(name, [str(code) for code in range(size)], fanout=2) for name, size in zip(data.quasi, SIZES, strict=True)
+    )
+    criteria = (KAnonymity(k),)
+    return Problem(data=data, hierarchies=hierarchies, criteria=criteria, allowed=allowed, weights=weights)
+
+
+def losses(task: Problem) -> dict[Vector, Fraction]:
+    """The loss of every vector that suppresses few enough rows, by the definition, row by row."""
+    (criterion,) = task.criteria
+    weight = sum(map(Fraction, task.weights))
+    rows = [tuple(map(int, codes)) for codes in np.repeat(task.data.codes, task.data.counts, axis=0)]
+    result = {}
+    for vector in itertools.product(*(range(top + 1) for top in task.heights)):
+        levels = [hierarchy.levels[level] for hierarchy, level in zip(task.hierarchies, vector, strict=True)]
+        published = [tuple(int(level.cells[code]) for level, code in zip(levels, row, strict=True)) for row in rows]
+        sizes = Counter(published)
+        suppressed, lost = task.data.excluded, weight * task.data.excluded
+        for row in published:
+            if sizes[row] < criterion.least_rows:
+                suppressed += 1
+                lost += weight
+            else:
+                cells = zip(task.weights, levels, row, strict=True)
+                lost += sum(Fraction(each) * Fraction(float(level.losses[cell])) for each, level, cell in cells)
+        if suppressed <= task.allowed:
+            result[vector] = lost
+    return result
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(2, 12),
+    allowed=st.sampled_from([0, 8, 20, 60, 1000]),
+    weights=st.sampled_from([(1.0, 1.0, 1.0, 1.0), (2.0, 0.5, 1.0, 3.0), (0.0, 1.0, 3.0, 1.0)]),
+    left_out=st.sampled_from([0, 0, 1]),
+    share=st.sampled_from(SHARES),
+    buckets=st.sampled_from([1, 3, 20]),
+    steps=st.sampled_from([1, 3, 100]),
+    kept=st.sampled_from([0, 1 << 24]),
+)
+def test_a_target_is_proven_or_something_below_it_found(
+    seed: int,
+    k: int,
+    allowed: int,
+    weights: tuple[float, ...],
+    left_out: int,
+    share: Fraction,
+    buckets: int,
+    steps: int,
+    kept: int,
+) -> None:
+    task = problem(seed, k, allowed, weights, left_out)
+    known = losses(task)
+    least = min(known.values(), default=None)
+    target = float(least * share) if least is not None else 1e9
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket_counts, "MOST_BUCKETS", buckets)  # classes that share one are found out at the end
+        patch.setattr(target_proof, "ROLLED_STEPS", steps)
+        patch.setattr(target_proof, "ROLLED_TUPLES", kept)
+        found = TargetProof(Lattice(task)).prove(target, deadline=math.inf)
+    if least is None or share < 1:
+        assert (found.better, found.bound) == (None, target)
+    elif share > 1 and least > 0:
+        assert found.better is not None
+        assert float(known[found.better.vector]) == pytest.approx(found.better.loss)
+        assert found.better.loss < target
+    if least is not None:
+        assert found.bound <= float(least) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("allowed", [0, 15, 40])
+def test_a_proof_stopped_at_any_time_is_honest(seed: int, allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem(seed, 6, allowed, (1.0, 1.0, 2.0, 1.0))
+    least = float(min(losses(task).values()))
+    bounds = []
+    for looks in range(0, 60, 3):
+        clock = itertools.chain([0.0] * looks, itertools.repeat(1.0))
+        monkeypatch.setattr(target_proof, "monotonic", lambda clock=clock: next(clock))
+        found = TargetProof(Lattice(task)).prove(least, deadline=0.5)
+        assert found.better is None or found.better.loss == pytest.approx(least)
+        assert found.bound <= least * (1 + 1e-12)
+        bounds.append(found.bound)
+    assert bounds[-1] > bounds[0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_targets_end_at_the_least_loss_from_a_bad_start(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem(seed, 5, 20, (1.0, 2.0, 1.0, 1.0))
+    monkeypatch.setattr(lattice_search, "SMALL_LATTICE", 0)
+    monkeypatch.setattr(lattice_search.LatticeBoxes, "improve", lambda *_: None)
+    found = least_loss(Lattice(task))
+    assert found.certificate.proven
+    assert found.certificate.loss == pytest.approx(float(min(losses(task).values())))
+
+
+def test_boxes_are_narrowed_before_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    kinds = rng.integers(0, 8, size=(6, 12))  # a row is like one of six, but for some attributes
+    rows = np.where(
+        rng.random((1500, 12)) < 0.08, rng.integers(0, 8, size=(1500, 12)), kinds[rng.integers(6, size=1500)]
+    )
+    codes, counts = np.unique(rows, axis=0, return_counts=True)
+    names = tuple(f"a{number}" for number in range(12))
+    task = Problem(
+        data=Microdata(quasi=names, codes=codes, counts=counts),
+        hierarchies=tuple(order(name, [str(code) for code in range(8)], fanout=2) for name in names),
+        criteria=(KAnonymity(3),),
+        allowed=30,
+        weights=(1.0,) * 12,
+    )
+    boxes = lattice_search.LatticeBoxes(Lattice(task), None)
+    boxes.dive()
+    looks = itertools.count()
+    monkeypatch.setattr(target_proof, "monotonic", lambda: next(looks))
+    proven = TargetProof(boxes.lattice).prove(0.5 * boxes.loss, deadline=400)
+    boxes.push((0,) * 12, task.heights)
+    for _ in range(400):
+        boxes.split()
+    assert boxes.bound < 0.4 * boxes.loss  # what as many boxes prove that are cut as they are
+    assert proven.bound == 0.5 * boxes.loss
