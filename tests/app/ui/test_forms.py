@@ -198,6 +198,23 @@ def test_a_domain_that_cannot_be_used_is_not_called_a_question(post):
         assert "question" not in re.search(r'<div class="problem".*?</div>', text, re.DOTALL)[0]
 
 
+def test_a_domain_of_dates_is_registered_as_it_is_written(post, server, tmp_path):
+    table = tmp_path / "dates.csv"
+    table.write_text("day\n" + "2023-03-01\n" * 20)
+    domain = """
+        sfumato: 1
+        draft: false
+        unit: row
+        attributes:
+          day: {type: date, first: 2023-01-01, last: 2023-12-31, by: month, unknown: drop}
+    """
+    status, text = post("/steward/datasets", name="dates", source=str(table), domain=domain, limit="1")
+    assert (status, "dates is registered." in text) == (200, True)
+    with server.client("stew", Scope.STEWARD) as client:
+        counted = client.ask("dates", "SELECT month(day), COUNT(*) FROM t GROUP BY month(day)", epsilon="1")
+    assert len(counted.rows) == 12
+
+
 def test_a_refusal_says_once_that_nothing_was_spent(post):
     status, text = post("/datasets/people/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="11")
     assert status == 403

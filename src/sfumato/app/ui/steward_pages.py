@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
@@ -240,7 +240,7 @@ def _steward_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: A
 
 
 def document(text: str) -> dict[str, Any]:
-    """A domain's YAML as plain values.
+    """A domain's YAML as plain values: dates as the text that JSON, in which the server keeps it, has for them.
 
     Raises:
         DomainError: it is not YAML, or no mapping.
@@ -251,7 +251,15 @@ def document(text: str) -> dict[str, Any]:
         raise DomainError(str(error)) from None
     if not isinstance(found, dict):
         raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")
-    return found
+    return {str(key): _plain(value) for key, value in found.items()}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  (whatever YAML may hold)
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def cap_of(limit: Loss, text: str) -> Loss:
