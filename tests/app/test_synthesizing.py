@@ -63,6 +63,7 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "take --rounds 3"),
         (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),
+        (["--method", "aim", "--zeros", "zeors.yaml"], "there is no file zeors.yaml"),
         (["--method", "marginals", "--marginals", "town,town"], "different attributes"),
     ],
 )

@@ -88,7 +88,7 @@ def test_what_the_domain_does_not_know_is_named(text, says, tmp_path: Path) -> N
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(QueryError, match="does not read"):
+    with pytest.raises(QueryError, match="there is no file"):
         load_zeros(tmp_path / "absent.yaml", DOMAIN)
 
 

@@ -69,6 +69,8 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
         if error.__cause__ is None:  # it says a key twice
             raise QueryError(str(error), culprit=path) from None
         document = None
+    except FileNotFoundError:
+        raise QueryError(f"there is no file {path}", culprit=path) from None
     except (OSError, UnicodeDecodeError):
         document = None
     if not _is_list_of_rules(document):

@@ -44,7 +44,7 @@ def issue(
 
         key, secret = registry.issue(name, Scope(scope.value), timedelta(days=days))
     if not as_json:
-        remark(f"A {key.scope} key of {key.name}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:")
+        remark(f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:")
     result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 
 
