@@ -87,6 +87,8 @@ def test_order_and_prefix_make_valid_hierarchies(values: list[str], fanout: int)
 def test_dates_climb_the_calendar() -> None:
     built = dates("birth", ["1999-12-31", "2000-01-01"], levels=list(DateLevel))
     assert built.rows()[0] == ["1999-12-31", "1999-12", "1999-Q4", "1999", "1990s", "*"]
+    early = dates("birth", ["0987-06-05", "1987-06-05"], levels=list(DateLevel))
+    assert early.rows()[0] == ["0987-06-05", "0987-06", "0987-Q2", "0987", "0980s", "*"]
     with pytest.raises(DomainError, match="no ISO date"):
         dates("birth", ["31.12.1999"], levels=[DateLevel.YEAR])
     with pytest.raises(DomainError, match="from fine to coarse"):

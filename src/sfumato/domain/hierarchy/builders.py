@@ -21,6 +21,17 @@ class DateLevel(StrEnum):
     YEAR = "year"
     DECADE = "decade"
 
+    def label(self, day: date) -> str:
+        """What the period is called that holds a day.
+
+        >>> [level.label(date(987, 6, 5)) for level in DateLevel]
+        ['0987-06', '0987-Q2', '0987', '0980s']
+        """
+        if self is DateLevel.DECADE:
+            return f"{day.year // 10 * 10:04}s"
+        grain = Grain(self.value)
+        return grain.label(grain.of(day))
+
 
 def flat(attribute: str, values: Sequence[str]) -> Hierarchy:
     """Raw or nothing: the values, and the top.
@@ -120,7 +131,7 @@ def dates(attribute: str, values: Sequence[str], *, levels: Sequence[DateLevel])
             day = date.fromisoformat(value)
         except ValueError:
             raise DomainError(f"{value!r}, declared for {attribute!r}, is no ISO date", culprit=value) from None
-        rows.append([value, *(_period(day, level) for level in levels), TOP])
+        rows.append([value, *(level.label(day) for level in levels), TOP])
     return Hierarchy.from_rows(attribute, rows)
 
 
@@ -193,15 +204,3 @@ def _intervals(attribute: str, values: range, widths: Sequence[int], label: Call
     return Hierarchy.from_rows(attribute, rows).with_losses(
         [0.0, *(min((width - 1) / span, 1.0) for width in widths), 1.0]
     )
-
-
-def _period(day: date, level: DateLevel) -> str:
-    match level:
-        case DateLevel.MONTH:
-            return f"{day:%Y-%m}"
-        case DateLevel.QUARTER:
-            return f"{day:%Y}-Q{(day.month + 2) // 3}"
-        case DateLevel.YEAR:
-            return f"{day:%Y}"
-        case DateLevel.DECADE:
-            return f"{day.year // 10 * 10}s"
