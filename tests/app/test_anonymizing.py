@@ -136,6 +136,18 @@ def test_risk_is_told_of_csv_however_it_is_written(workspace: Path) -> None:
     assert "is no CSV file" in sfumato("risk", "known.parquet", *asked, *said, cwd=workspace, code=2).stderr
 
 
+def test_risk_says_how_many_rows_have_a_missing_value(workspace: Path) -> None:
+    rows = [*(["20", "Brest"] for _ in range(4)), ["30", ""], ["", "Brest"], ["", ""]]
+    (workspace / "gaps.csv").write_text("age,town\n" + "".join(f"{age},{town}\n" for age, town in rows))
+    said = sfumato("risk", "gaps.csv", "--quasi", "age,town", cwd=workspace).stdout
+    assert said.startswith("4 rows in 1 class")
+    assert "3 rows with a missing quasi-identifier left out" in said
+    found = json.loads(sfumato("risk", "gaps.csv", "--quasi", "age", "--json", cwd=workspace).stdout)
+    assert (found["rows"], found["left_out"]) == (5, 2)
+    whole = sfumato("risk", "people.csv", "--quasi", "age,town", cwd=workspace).stdout
+    assert "left out" not in whole
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -10,7 +10,7 @@ population it leaves aside what was seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from sfumato.anonymize.release.request import raw_classes
+from sfumato.anonymize.release.request import raw_classes, raw_rows
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, counted
@@ -190,7 +190,8 @@ class Risk:
 
     The prosecutor knows that a person is in the table; the journalist only that they are in the population;
     the marketer wants as many right matches as possible, and their risk is the expected share of them.
-    Journalist figures are None where no population is known.
+    Journalist figures are None where no population is known.  Rows ``left_out`` have a missing quasi-identifier and
+    are in no class.
     """
 
     rows: int
@@ -201,6 +202,7 @@ class Risk:
     marketer: float
     journalist: Attacker | None
     marketer_in_population: float | None
+    left_out: int = 0
 
     def to_json(self) -> dict[str, object]:
         """The figures as plain values."""
@@ -243,7 +245,8 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
 def assess_table(table: object, *, quasi: Sequence[str], threshold: float, population: object | None = None) -> Risk:
     """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
 
-    For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out.
+    For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out,
+    and counted as such.
 
     Args:
         table: a path, frame or URL.
@@ -255,13 +258,16 @@ def assess_table(table: object, *, quasi: Sequence[str], threshold: float, popul
         InputError: what is asked does not make sense; the message says why.
         TableError: a table that cannot be read, or lacks a column.
     """
-    classes = raw_classes(open_table(table), quasi)
+    opened = open_table(table)
+    classes = raw_classes(opened, quasi)
     if population is None:
-        return assess(classes["units"].to_numpy(), threshold=threshold)
-    people = raw_classes(open_table(population), quasi).rename_columns([*quasi, "people"])
-    both = classes.join(people, keys=list(quasi), join_type="left outer")
-    missing = pa.compute.fill_null(both["people"], 0).to_numpy()
-    return assess(both["units"].to_numpy(), missing, threshold=threshold)
+        found = assess(classes["units"].to_numpy(), threshold=threshold)
+    else:
+        people = raw_classes(open_table(population), quasi).rename_columns([*quasi, "people"])
+        both = classes.join(people, keys=list(quasi), join_type="left outer")
+        missing = pa.compute.fill_null(both["people"], 0).to_numpy()
+        found = assess(both["units"].to_numpy(), missing, threshold=threshold)
+    return replace(found, left_out=raw_rows(opened) - found.rows)
 
 
 def estimate_uniques(table: object, *, quasi: Sequence[str], population: int) -> Uniques:

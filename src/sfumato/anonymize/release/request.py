@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -316,8 +316,18 @@ def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
     columns = [column.name for column in table.schema()]
     if absent := [name for name in quasi if name not in columns]:
         raise TableError(f"no column {absent[0]!r}; there are {', '.join(columns)}", culprit=absent)
-    anything = Domain((Categorical(name=columns[0], values=("",), unknown=Unknown.CATEGORY),))
-    return reveal(table.encode(anything).keys(tuple(quasi)))
+    return reveal(_as_it_stands(table).keys(tuple(quasi)))
+
+
+def raw_rows(table: ProtectedTable) -> int:
+    """Rows of a table as it stands, those with missing values included; for its owner."""
+    return reveal(cast(Recodable, _as_it_stands(table)).whole())
+
+
+def _as_it_stands(table: ProtectedTable) -> Encoded:
+    """A table of which nothing is declared."""
+    name = table.schema()[0].name
+    return table.encode(Domain((Categorical(name=name, values=("",), unknown=Unknown.CATEGORY),)))
 
 
 def population(encoded: Encoded, quasi: Sequence[str]) -> SparseTable:

@@ -270,6 +270,8 @@ def risk(
         f"{counted(found.rows, 'row')} in {counted(found.classes, 'class')}, the smallest of {found.smallest_class};"
         f" {unique}.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
     )
+    if found.left_out:
+        text += f"\n{counted(found.left_out, 'row')} with a missing quasi-identifier left out: in no class above."
     if uniques is not None:
         text += (
             f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
