@@ -354,5 +354,16 @@ def test_what_is_not_local_to_units_cannot_be_built(make: Callable[[], object], 
         make()
 
 
+def test_what_an_outer_join_lacks_is_missing_and_not_unknown() -> None:
+    rows = dict(database(0))
+    rows["patients"] = [{"patient_id": unit, "sex": "F", "region": 0} for unit in (1, 2)]
+    visit = {"patient_id": 1, "admitted": "2023-05-05", "cost": 1}
+    rows["visits"] = [visit | {"visit_id": 1, "kind": 7}, visit | {"visit_id": 2, "kind": 2}]
+    encoded = opened(rows).encode(BoundedView(VIEWS["outer"], LOOSE))
+    counts = reveal(encoded.marginals([("kind",)])[0]).tolist()
+    held = dict(zip(encoded.domain["kind"].labels(), counts, strict=True))
+    assert held == {"0": 0, "1": 0, "2": 1, "(missing)": 1, "(other)": 1}
+
+
 def test_the_unit_that_is_never_removed_has_rows() -> None:
     assert by_unit(opened(database(0)), VISITS, LOOSE)[str(OUTSIDE)]

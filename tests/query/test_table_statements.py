@@ -181,7 +181,7 @@ def test_without_a_cut_the_answer_is_that_of_plain_sql(number: int) -> None:
     rows = database(5)
     asked = read(text, unit(10_000))
     cells = exact(open_tables(HOSPITAL, frames(rows)), asked)
-    shape = [len(each.labels) for each in asked.query.groupings(asked.view.domain)]
+    shape = [len(asked.view.domain.grouping(name).labels) for name in asked.query.by]
     table = cells.reshape(shape or [1])
     with duckdb.connect() as connection:
         for name, frame in frames(rows).items():

@@ -20,9 +20,11 @@ from sfumato.errors import InputError
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
+    from sfumato.domain.table_schema import Schema
+    from sfumato.domain.view import BoundedView
     from sfumato.engine.csv_file import Written
     from sfumato.engine.port import ProtectedTable
-    from sfumato.ledger import Ledger
+    from sfumato.ledger import DeferredLedger, Ledger
     from sfumato.privacy.loss import Loss
     from sfumato.vault.vault import Vault
 
@@ -44,6 +46,13 @@ LimitOption = Annotated[
 ]
 TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")]
 DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of the table, a YAML file.")]
+OneDomainOption = Annotated[
+    Path | None, typer.Option("--domain", help="Accepted domain of the table, a YAML file; or --schema.")
+]
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option("--schema", help="Schema of several tables, a YAML file; the table then is their folder or database."),
+]
 LedgerOption = Annotated[
     str | None, typer.Option("--ledger", help="Ledger, a SQLite file or a database URL; beside the domain without.")
 ]
@@ -137,18 +146,51 @@ class Source:
 
         With ``create``, the release makes it, limited to ``limit`` or ``first``.
         """
-        from sfumato.app.requests.fields import limit_of
         from sfumato.engine.table_files import shown
+        from sfumato.vault.vault import open_vault_later
+
+        deferred = self._ledger(first)
+        with working(f"Reading {shown(self.table)}"):
+            return open_vault_later(self.table, domain=described or self.domain, ledger=deferred, analyst=self.analyst)
+
+    def view(self, view: BoundedView, schema: Schema, *, first: Loss | None) -> Vault:
+        """Open a view of several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
+        from sfumato.engine.joined import open_tables
+        from sfumato.engine.table_files import shown
+        from sfumato.vault.schema_vault import SchemaVault
+
+        schema.refuse_draft()
+        deferred = self._ledger(first)
+        with working(f"Reading {shown(self.table)}"):
+            return SchemaVault(open_tables(schema, self.table), deferred, analyst=self.analyst).over(view)
+
+    def _ledger(self, first: Loss | None) -> DeferredLedger:
+        """The ledger, which the first release opens, and makes if need be."""
+        from sfumato.app.requests.fields import limit_of
         from sfumato.ledger import DeferredLedger
-        from sfumato.vault.vault import beside, open_vault_later
+        from sfumato.vault.vault import beside
 
         url = beside(self.domain) if self.ledger is None else database(self.ledger)
         remark_log(url)
         limit = limit_of(self.limit)
         deferred = DeferredLedger(url, self.dataset, limit=limit, limit_if_new=first, create=self.create)
         deferred.refuse_missing()
-        with working(f"Reading {shown(self.table)}"):
-            return open_vault_later(self.table, domain=described or self.domain, ledger=deferred, analyst=self.analyst)
+        return deferred
+
+
+def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
+    """The file that describes what is asked.
+
+    Raises:
+        InputError: none is named, or both.
+    """
+    if domain is not None and schema is not None:
+        raise InputError("name the domain of one table by --domain, or the schema of several by --schema, not both")
+    if domain is None and schema is None:
+        raise InputError("name the accepted domain of the table by --domain, or the schema of several by --schema")
+    found = schema or domain
+    assert found is not None
+    return found
 
 
 def existing(ledger: str, dataset: str) -> Ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +19,15 @@ from sfumato.app.cli.conventions import (
     JsonOption,
     LedgerOption,
     LimitOption,
+    OneDomainOption,
     OverwriteOption,
     RhoOption,
+    SchemaOption,
     Source,
     TableArgument,
     columns,
     database,
+    domain_or_schema,
     refuse_clashes,
     remark,
     remark_log,
@@ -35,8 +38,14 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
+    from sfumato.domain import Domain
+    from sfumato.domain.table_schema import Schema
+    from sfumato.privacy.loss import Loss
     from sfumato.query import Answer
     from sfumato.query.aggregate import Expected
+    from sfumato.query.question import Query
+    from sfumato.query.table_statement import TableStatement
+    from sfumato.vault.vault import Vault
 
 _SAMPLE = "children"
 _SAMPLE_LIMIT = "10"
@@ -47,7 +56,8 @@ Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any
 def query(
     table: TableArgument,
     statement: Statement,
-    domain: DomainOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
@@ -92,20 +102,21 @@ def query(
 ) -> None:
     """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
 
-    A question that was answered before at the same loss returns its stored answer and costs nothing.
+    A question that was answered before at the same loss returns its stored answer and costs nothing.  With --schema the
+    statement joins several tables of a folder or a database.
     """
     from sfumato.app.requests.fields import LossFields, filled
     from sfumato.app.requests.queries import AskRequest, CostRequest
-    from sfumato.domain import load
     from sfumato.privacy.loss import plain
     from sfumato.query import drowned_queries
     from sfumato.vault.release import ReleasedRows, writable
 
-    described = load(domain)
+    tables = None if schema is None else _of_tables(schema, statement, discover)
+    described = _domain(domain, schema) if tables is None else tables.asked.view.domain
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
     asked = {"sql": statement, "confidence": confidence, "truncation": truncation}
     request = filled(AskRequest, asked | {"loss": loss, "whole": whole})
-    parsed = request.read(described, tuple(discover or ()))
+    parsed = request.read(described, tuple(discover or ())) if tables is None else tables.query(truncation)
     if unused := [name for name in discover or () if name not in parsed.discovered]:
         raise InputError(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
@@ -144,14 +155,20 @@ def query(
     for warning in drowned_queries(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
     source = Source(
-        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=domain_or_schema(domain, schema),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
     )
     if out is not None:
         writable(out, overwrite=overwrite)
         refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
-    vault = source.vault(first=first, described=described)
+    vault = source.vault(first=first, described=described) if tables is None else tables.vault(source, first)
     with working("Asking"):
-        answer = request.answer(vault, parsed)
+        answer = _arranged(request.answer(vault, parsed), tables)
     if out is None:
         _print(answer, as_json=as_json)
         return
@@ -159,6 +176,46 @@ def query(
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.said()}
     result(written | stated, f"Wrote {out}: {counted(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A statement over several tables, and their schema."""
+
+    schema: Schema
+    asked: TableStatement
+
+    def query(self, truncation: int | None) -> Query:
+        """What is asked of the view, with what its bounds leave out where that is asked for."""
+        return replace(self.asked.query, truncation=truncation).check(self.asked.view.domain)
+
+    def vault(self, source: Source, first: Loss) -> Vault:
+        """Of the view."""
+        return source.view(self.asked.view, self.schema, first=first)
+
+
+def _domain(domain: Path | None, schema: Path | None) -> Domain:
+    """The domain of one table."""
+    from sfumato.domain import load
+
+    return load(domain_or_schema(domain, schema))
+
+
+def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
+    """What HAVING, ORDER BY and LIMIT leave of it."""
+    return answer if tables is None else tables.asked.arranged.of(answer)
+
+
+def _of_tables(schema: Path, statement: str, discover: list[str] | None) -> _Tables:
+    """Read a statement over the tables of a schema."""
+    from sfumato.domain.table_schema import load_schema
+    from sfumato.query.table_statement import parse_tables
+
+    if discover:
+        raise InputError("of several tables no values are found in the data: declare them in the schema")
+    described = load_schema(schema)
+    described.refuse_draft()
+    return _Tables(described, parse_tables(statement, described))
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
