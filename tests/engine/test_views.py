@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ import pyarrow.csv
 import pytest
 from tests.hospital import OUTSIDE, UNITS, Rows, database, frames, schema, without
 
-from sfumato.domain import Unit
+from sfumato.domain import Real, Unit, Unknown
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Field, Labels, Operator
 from sfumato.domain.predicate import Among
-from sfumato.domain.table_schema import Schema
+from sfumato.domain.table_schema import Schema, parse_schema
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -293,6 +294,31 @@ def test_keys_of_two_types_are_refused_at_opening() -> None:
     tables["drugs"] = tables["drugs"].set_column(1, "visit_id", tables["drugs"]["visit_id"].cast(pa.string()))
     with pytest.raises(TableError, match=r"drugs\.visit_id is of type VARCHAR and visits\.visit_id of type BIGINT"):
         open_tables(HOSPITAL, tables)
+
+
+def test_ids_of_two_types_are_refused_where_no_table_lists_the_units() -> None:
+    tables = {"one": {"unit": "who", "rows": 1, "attributes": {}}, "two": {"unit": "id", "rows": 1, "attributes": {}}}
+    described = parse_schema({"sfumato": 2, "schema": "two", "unit": {"id": "person"}, "tables": tables})
+    texts, numbers = pa.table({"who": ["07", "8"]}), pa.table({"id": [7, 8]})
+    with pytest.raises(TableError, match=r"one\.who is of type VARCHAR and two\.id of type BIGINT"):
+        open_tables(described, {"one": texts, "two": numbers})
+    assert open_tables(described, {"one": texts, "two": texts.rename_columns(["id"])})
+
+
+def test_parts_of_rows_without_an_owner_are_in_no_view() -> None:
+    rows = dict(database(0))
+    rows["visits"] = [*rows["visits"], {**rows["visits"][0], "visit_id": 7777, "patient_id": None}]
+    rows["drugs"] = [*rows["drugs"], {"rx_id": 7777, "visit_id": 7777, "drug": "D0", "dose": 1.0}]
+    counts = PerUnit(DRUGS, (), (("n", RowCount(20)),))
+    for view in (DRUGS, counts, OfUnits(DRUGS, DIAGNOSES, without=True), Join(DRUGS, VISITS, (), outer=True)):
+        assert by_unit(opened(rows), view, LOOSE) == by_unit(opened(database(0)), view, LOOSE)
+
+
+def test_sums_of_numbers_too_large_for_a_double_are_refused() -> None:
+    for most, low, high in ((1e300, 0, 1), (1e90, 0, 10**400), (1e90, -(10**400), 0)):
+        table = replace(HOSPITAL["visits"], attributes=(Real(name="huge", edges=(0.0, most), unknown=Unknown.CLAMP),))
+        with pytest.raises(QueryError, match=r"exceed 10\^100"):
+            PerUnit(Scan(table, "v", ("huge",)), (), (("s", UnitSum("huge", Fraction(low), Fraction(high))),))
 
 
 def test_a_missing_table_column_or_file_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import dump_schema
-from sfumato.domain.view import BoundedView, Filter, Join, Scan
+from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError, UnitError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
@@ -130,6 +131,17 @@ def test_a_view_is_anonymised(tmp_path: Path) -> None:
         sf.anonymize.mondrian(
             opened(tmp_path, create=False).over(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
         )
+
+
+def test_a_view_of_tables_that_are_described_otherwise_is_refused(tmp_path: Path) -> None:
+    """A private table that somebody calls public would be joined without the unit; other cells would be misread."""
+    vault = opened(tmp_path)
+    unprotected = replace(HOSPITAL["visits"], public=True, unit=None, rows=None, per=())
+    regions = Scan(replace(HOSPITAL["patients"], attributes=HOSPITAL["patients"].attributes[:1]), "p", ("sex",))
+    joined = Join(scan("drugs"), Scan(unprotected, "v", scan("visits").called), ((1, 0),))
+    for view in (joined, regions, OfUnits(scan("visits"), regions), Join(scan("visits"), regions, ())):
+        with pytest.raises(QueryError, match="describes otherwise"):
+            vault.over(BoundedView(view, HOSPITAL.bounds("visits")))
 
 
 def test_every_family_takes_a_view(tmp_path: Path) -> None:

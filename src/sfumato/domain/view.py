@@ -21,7 +21,7 @@ from typing import Any
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Timestamp, Unknown
 from sfumato.domain.domain import Domain
-from sfumato.domain.expression import Expression, computed, real_number, whole_number
+from sfumato.domain.expression import Expression, Field, Interval, computed, real_number, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import SchemaTable
@@ -62,6 +62,13 @@ class View(ABC):
     @abstractmethod
     def hierarchies(self) -> tuple[Hierarchy, ...]:
         """Of its attributes."""
+
+    @property
+    def tables(self) -> frozenset[SchemaTable]:
+        """Those that it is made of, as it knows them."""
+        own: list[Any] = [getattr(self, each.name) for each in fields(self)] if is_dataclass(self) else []
+        within = (each.tables for each in own if isinstance(each, View))
+        return frozenset(each for each in own if isinstance(each, SchemaTable)).union(*within)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -327,6 +334,8 @@ class UnitSum(UnitAggregate):
             return whole_number(name, int(self.low), int(self.high), nullable=False)
         if not isinstance(added, Real):
             raise QueryError(f"{self.of!r} has no numbers to add up", culprit=self)
+        Field(self.of).interval(source.domain)  # refuses what could exceed a double when many rows are added
+        Interval(self.low, self.high, whole=False, nullable=False)
         return real_number(name, float(self.low), float(self.high), nullable=False)
 
     def step(self, source: View) -> float:

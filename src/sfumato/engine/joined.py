@@ -91,6 +91,9 @@ class JoinedTables:
         ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
         if unit is not None and self.schema.units is not None:
             ties.append((unit, self.schema[self.schema.units], self.schema[self.schema.units].key))
+        if unit is not None and self.schema.units is None:  # one person is one unit in all tables
+            owned = [(other, self.schema.unit_column(other.name)) for other in self.schema]
+            ties += [(unit, other, column) for other, column in owned if column is not None]
         for column, other, key in ties:
             there = self._engine.columns(other.name)
             if key is not None and key in there and there[key].kind is not found[column].kind:

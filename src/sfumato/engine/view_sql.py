@@ -282,6 +282,8 @@ class ViewEncoding:
         if isinstance(source.domain[value.of], Integer):
             return _clamped(self.dialect.integer(f"COALESCE(SUM({number}), 0)"), low, high)
         step = value.step(source)
+        # what is no step is 0: a quotient too small for a double fails on PostgreSQL
+        number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
         steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
         total = self.dialect.double(self.dialect.integer(f"COALESCE(SUM({steps}), 0)"))
         return _clamped(f"({total} * {real(step)})", low, high)
@@ -386,7 +388,8 @@ def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
     listed = [*(f"c{place}" for place in range(len(table.attributes)))]
     listed += [f"v{place}" for place in stored_values(table.attributes)]
     listed += [f"own.k{place} AS k{place}" for place in range(len(table.columns))]
-    return f"SELECT {', '.join(listed)}, o.u AS u FROM {own} AS own JOIN {owners} AS o ON own.k{key} = o.k"
+    joined = f"{own} AS own JOIN {owners} AS o ON own.k{key} = o.k"
+    return f"SELECT {', '.join(listed)}, o.u AS u FROM {joined} WHERE o.u IS NOT NULL"  # part of a row that is nobody's
 
 
 def own_owners(key: str, owner: str, found: Mapping[str, Column], dialect: Dialect, relation: str) -> str:

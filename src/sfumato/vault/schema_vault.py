@@ -50,12 +50,16 @@ class SchemaVault:
         The rows of the last views are kept.
 
         Raises:
-            QueryError: the view is bounded for other units than those of the schema.
+            QueryError: the view is bounded for other units than those of the schema, or of other tables.
             EngineError: the tables can no longer be read.
         """
         unit = view.unit
         if (unit.column, unit.schema) != (self.schema.id, self.schema.name):
             raise QueryError(f"this view bounds {unit.column}, not the {self.schema.id} of {self.schema.name}")
+        if any(table not in self.schema.tables for table in view.view.tables):
+            raise QueryError(
+                "this view is of tables that the schema describes otherwise; make it of those of the schema"
+            )
         encoded = self._views.get(view.hash)
         if encoded is None:
             encoded = self.tables.encode(view)

@@ -30,7 +30,8 @@ def folders(tmp_path):
     ("source", "admitted"),
     [
         ("{}/in/people.parquet", True),
-        ("{}/in", True),
+        ("{}/in", False),  # link.parquet is read with it
+        ("spark:{}/in", False),
         ("{}/in/*.parquet", False),  # link.parquet leads out
         ("{}/in/p*.parquet", True),
         ("{}/in/none*.parquet", True),
@@ -54,6 +55,7 @@ def folders(tmp_path):
         ("mysql://db.example:3307/census?table=people", True),
         ("postgresql://db.example/census?table=people&host=other.example", False),
         ("postgresql://db.example/census?table=people&hostaddr=10.0.0.1", False),
+        ("postgresql://db.example/census?table=people&port=6000", False),
         ("postgresql://db.example,other.example/census?table=people", False),
         ("postgresql:///census?table=people", False),
         ("postgresql://other.example/db.example?table=people", False),

@@ -13,6 +13,8 @@ from tests.app.test_cli import sfumato
 
 from sfumato.app.client import HttpClient, ServerError
 from sfumato.app.http.access import COOKIE
+from sfumato.app.http.admission import Pace
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Registry, Scope
 from sfumato.app.http.service import first_link
 from sfumato.app.http.sessions import Sessions
@@ -130,6 +132,17 @@ def test_a_session_ends_with_its_key(store):
     assert (holder.name, holder.scope, holder.valid, holder.expires) == ("ana", Scope.ANALYST, True, key.expires)
     registry.revoke(key.id)
     assert not sessions.holder(session).valid
+
+
+def test_sessions_of_one_key_send_no_more_than_the_key(store):
+    registry, sessions = Registry(store), Sessions(store)
+    key, secret = registry.issue("ana", Scope.ANALYST, timedelta(hours=1))
+    holders = [sessions.holder(sessions.begin(registry.key(secret))) for _ in range(3)]
+    pace = Pace(6, clock=lambda: 100.0)
+    pace.take(key.id)
+    for holder in holders:
+        with pytest.raises(RefusalError):
+            pace.take(holder.id)
 
 
 def test_a_session_lasts_half_a_day(store):

@@ -76,7 +76,7 @@ def secret_of(request: Request) -> str | None:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and secret:
         return None if is_session(secret.strip()) else secret.strip()
-    session = None if request.url.path.startswith(PROGRAMS) else request.cookies.get(COOKIE)
+    session = None if request.scope["path"].startswith(PROGRAMS) else request.cookies.get(COOKIE)
     return session if session is not None and is_session(session) else None
 
 

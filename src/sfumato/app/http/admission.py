@@ -78,9 +78,11 @@ class TablePlaces:
 
 
 def _files(path: str) -> Sequence[Path]:
-    """What a path leads to now, links followed: of a pattern, what stands before its first sign, and all matches."""
+    """What a path leads to now, links followed: of a folder, all that is in it; of a pattern, what stands before its
+    first sign, and all matches.
+    """
     if not glob.has_magic(path):
-        return (Path(path).resolve(),)
+        return (Path(path).resolve(), *(each.resolve() for each in Path(path).rglob("*")))
     if ".." in Path(path).parts:  # after a sign, it may lead anywhere later
         return (Path("/"),)
     plain = Path(path).parts

@@ -46,7 +46,10 @@ class Sessions:
         return secret
 
     def holder(self, secret: str) -> Key | None:
-        """What a session opens, as a key that is valid for as long as the session and its own key are."""
+        """What a session opens, as a key that is valid for as long as the session and its own key are.
+
+        It has the id of the key, so that whoever begins many sessions sends no more than one key may.
+        """
         found = self._found("session.hash = :hash", {"hash": digest(secret)})
         return found[0] if found else None
 
@@ -85,4 +88,5 @@ def _as_key(row: Mapping[str, Any]) -> Key:
     begun, expires = (datetime.fromisoformat(row[name]) for name in ("begun", "expires"))
     if row["key_expires"] is not None:
         expires = min(expires, datetime.fromisoformat(row["key_expires"]))
-    return Key(row["id"], row["name"], Scope(row["scope"]), begun, expires, revoked=row["key_revoked"] is not None)
+    of = row["key_id"] or row["id"]
+    return Key(of, row["name"], Scope(row["scope"]), begun, expires, revoked=row["key_revoked"] is not None)

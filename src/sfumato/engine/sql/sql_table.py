@@ -115,7 +115,7 @@ class Rewriting:
 
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
-_ELSEWHERE = frozenset({"host", "hostaddr", "service", "servicefile", "unix_socket", "read_default_file"})
+_ELSEWHERE = frozenset({"host", "hostaddr", "port", "service", "servicefile", "unix_socket", "read_default_file"})
 """Options of addresses that lead to another server than the address shows."""
 _PATIENCE = 10  # seconds for a server to answer
 _ARROW = {
