@@ -159,7 +159,7 @@ def report(results: list[dict[str, object]]) -> str:
         "mechanisms); mbi-aim is bounded: pairs only, 28 rounds, a model of 1 MB, as its defaults (224 rounds, 80 MB)",
         "take hours. dpmm-aim has a model limit of 1 MB too. Each run of a peer is bounded in time.",
         "Beside the means of pairs and triples: what 95 % of the pairs stay below, the worst pair, the largest change",
-        "of a correlation between the codes of two columns (empty where a run is older than these columns). The last",
+        "of a correlation between the codes of two columns. Lines without these are of earlier runs. The last",
         "column says how many pairs are further off, on average over the runs, than with mbi-mst at the same epsilon,",
         "and by how much the one that loses most. Runs whose worst pair is named were taken on a machine that was busy",
         "with other work, which makes their CPU seconds up to twice as many.",
