@@ -380,6 +380,16 @@ def test_what_is_not_local_to_units_cannot_be_built(make: Callable[[], object], 
         make()
 
 
+def test_a_number_of_rows_is_clamped_to_its_bound() -> None:
+    view = PerUnit(VISITS, (), (("few", RowCount(3)),))
+    rows = database(0)
+    encoded = opened(rows).encode(BoundedView(view, LOOSE))
+    sizes = Counter(row["patient_id"] for row in rows["visits"] if row["patient_id"] is not None)
+    assert max(sizes.values()) > 3
+    expected = Counter(min(size, 3) for size in sizes.values())
+    assert reveal(encoded.marginals([("few",)])[0]).tolist() == [expected[n] for n in range(4)]
+
+
 def test_what_an_outer_join_lacks_is_missing_and_not_unknown() -> None:
     rows = dict(database(0))
     rows["patients"] = [{"patient_id": unit, "sex": "F", "region": 0} for unit in (1, 2)]
