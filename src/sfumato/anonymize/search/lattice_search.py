@@ -34,7 +34,7 @@ Box = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
-FIRST_SHARES = (0.5, 0.7)  # of the best loss: what is proven first, to see how long more would take
+FIRST_SHARES = (0.4, 0.5)  # of the best loss: what is proven first, to see how long more would take
 CAUTION = 0.7  # of the time left is spent on the next share, if it takes as long as expected
 LEAST_GROWTH, LEAST_STEP, CLOCK = 5.0, 0.02, 1e-3  # of log seconds a share; of shares; seconds
 
