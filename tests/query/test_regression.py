@@ -6,6 +6,7 @@ narrower, which is what noise 30 % larger than stated makes of them, would not p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from functools import cache
@@ -50,22 +51,38 @@ def people(size: int = 6000) -> np.ndarray:
     return np.column_stack([age, hours.astype(np.int64), sex, school, rest])
 
 
-def solved(codes: np.ndarray, *, year: bool = False) -> np.ndarray:
+YEARS = (4.5, 19.5, 44.5, 79.5)
+
+
+def solved(codes: np.ndarray, *, years: tuple[float, ...] = ()) -> np.ndarray:
     """Least squares over the rows themselves, by another way than through moments."""
     inputs = [np.ones(len(codes)), codes[:, 0] + 17, codes[:, 2], codes[:, 3] == 2]
-    if year:
-        inputs.append(np.array([4.5, 19.5, 44.5, 79.5])[codes[:, 5]])
+    if years:
+        inputs.append(np.array(years)[codes[:, 5]])
     return np.linalg.lstsq(np.column_stack(inputs).astype(float), codes[:, 1] + 1.0, rcond=None)[0]
 
 
 def test_without_noise_it_is_the_regression_of_the_rows() -> None:
     vault = SimulatedVault(ArrayTable(DOMAIN, people()), seed=1)
     found = linear_regression(vault, "hours", [*INPUTS, "year"], loss=Rho(10**9))
-    assert [each.table.estimate for each in found.coefficients] == pytest.approx(solved(people(), year=True), rel=1e-4)
+    assert [each.table.estimate for each in found.coefficients] == pytest.approx(
+        solved(people(), years=YEARS), rel=1e-4
+    )
     names = [each.variable for each in found.coefficients]
     assert names == ["(constant)", "age", "sex in M", "school in high", "year"]
     assert any("year are taken at the middles" in remark for remark in found.remarks)
     assert "hours by" in repr(found)
+
+
+def test_an_open_last_cell_counts_with_its_typical_value() -> None:
+    year = replace(DOMAIN["year"], typical=66)
+    domain = Domain((*DOMAIN.attributes[:-1], year))
+    found = linear_regression(
+        SimulatedVault(ArrayTable(domain, people()), seed=1), "hours", [*INPUTS, "year"], loss=Rho(10**9)
+    )
+    wanted = solved(people(), years=(*YEARS[:-1], 66))
+    assert [each.table.estimate for each in found.coefficients] == pytest.approx(wanted, rel=1e-4)
+    assert any("at 66 in the open last one" in remark for remark in found.remarks)
 
 
 def test_rows_without_a_value_meet_no_condition() -> None:

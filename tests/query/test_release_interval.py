@@ -67,6 +67,14 @@ class Kept:
         return exact(CODES, attributes, tuple(np.arange(self.domain[name].size) for name in attributes)).ravel()
 
 
+class Costs(Kept):
+    """Another release, of one attribute of three cells."""
+
+    def cells(self, attributes: tuple[str, ...]) -> np.ndarray:
+        assert attributes == ("cost",)
+        return np.array([500, 300, 200])
+
+
 @cache
 def counted(attributes: tuple[str, ...], groups: tuple[tuple[int, ...] | None, ...]) -> np.ndarray:
     numbers = tuple(
@@ -176,6 +184,23 @@ def test_values_in_groups_widen_the_interval_to_where_they_may_be() -> None:
         assert found.widened == pytest.approx(2.0, abs=0.01)
         assert found.table.low < low[groups].mean() + 0.01
         assert found.table.high > high[groups].mean() - 0.01
+
+
+def test_an_open_cell_counts_with_its_typical_value_and_reaches_to_its_ends() -> None:
+    cost = Integer(name="cost", minimum=0, maximum=1000, edges=(0, 10, 20), unknown=Unknown.CLAMP, typical=40)
+    domain, counts = Domain((cost,)), np.array([500, 300, 200])
+    table = NoisyTable(("cost",), (None,), TINY.add(counts, SimulatedEntropy(0)), TINY, fresh=True)
+    found = interval(Costs((table,), domain=domain), mean("cost"))
+    assert found.table is not None
+    assert found.model == pytest.approx((500 * 4.5 + 300 * 14.5 + 200 * 40) / 1000)
+    assert found.table.estimate == pytest.approx((500 * 4.5 + 300 * 14.5 + 200 * 40) / 1000, abs=0.01)
+    assert found.table.low == pytest.approx((300 * 10 + 200 * 20) / 1000, abs=0.02)
+    assert found.table.high == pytest.approx((500 * 9 + 300 * 19 + 200 * 1000) / 1000, abs=2)
+    grouped = NoisyTable(("cost",), ((0, 1, 1),), TINY.add(np.array([500, 500]), SimulatedEntropy(0)), TINY, fresh=True)
+    found = interval(Costs((grouped,), domain=domain), mean("cost"))
+    assert found.table is not None
+    assert found.table.estimate == pytest.approx((500 * 4.5 + 500 * (10 + 40) / 2) / 1000, abs=0.01)
+    assert found.table.high == pytest.approx((500 * 9 + 500 * 1000) / 1000, abs=2)
 
 
 def test_tables_are_weighted_by_their_precision() -> None:

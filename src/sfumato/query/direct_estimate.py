@@ -75,15 +75,28 @@ def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: 
 
 @dataclass(frozen=True, eq=False)
 class TermWeights:
-    """A term over the cells of one view: what a row adds above and below, and how far its value may be off."""
+    """A term over the cells of one view: what a row adds above and below, and how far its value may be off.
+
+    Attributes:
+        above: what it adds to a sum, or to the numerator of a ratio.
+        below: what it adds to the denominator; None of a sum.
+        less: how much less its value may be.
+        more: how much more.
+    """
 
     above: FloatArray
     below: FloatArray | None
-    half: FloatArray
+    less: FloatArray
+    more: FloatArray
+
+    @property
+    def off(self) -> FloatArray:
+        """How far a value may be off, to either side."""
+        return np.maximum(self.less, self.more)
 
     def at(self, side: int) -> TermWeights:
         """With values at the lower ends (-1), the middles (0) or the upper ends (1) of their groups."""
-        return replace(self, above=self.above + side * self.half)
+        return replace(self, above=self.above + (self.more if side > 0 else side * self.less))
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,7 @@ def estimate(
     if isinstance(middle, str):
         return middle, []
     ends = [middle, middle]
-    if any(each.half.any() for found in weights for each in found):
+    if any(each.off.any() for found in weights for each in found):
         found_ends = (_combined(views, weights, terms, rows, side) for side in (-1, 1))
         ends = [end for end in found_ends if not isinstance(end, str)]
     spread = max(view.spread for view in views)
@@ -269,11 +282,13 @@ def term_weights(view: View, term: Term, names: tuple[str, ...], domain: Domain)
     if above is None or (term.ratio and below is None):
         return None
     if term.of is None:
-        return TermWeights(above, below, np.zeros_like(above))
+        return TermWeights(above, below, np.zeros_like(above), np.zeros_like(above))
     axis = names.index(term.of)
-    middles, halves = _middles(numeric(domain, term.of), view.groups[axis], above.shape[axis])
     shape = [-1 if place == axis else 1 for place in range(len(names))]
-    return TermWeights(above * middles.reshape(shape), below, above * halves.reshape(shape))
+    low, middle, high = (
+        above * ends.reshape(shape) for ends in _ends(numeric(domain, term.of), view.groups[axis], above.shape[axis])
+    )
+    return TermWeights(middle, below, middle - low, high - middle)
 
 
 def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
@@ -294,12 +309,23 @@ def _on_groups(holds: NDArray[np.bool_], view: View) -> FloatArray | None:
     return np.broadcast_to(every, view.counts.shape).astype(np.float64)
 
 
-def _middles(attribute: Integer | Real, groups: NDArray[np.int64], size: int) -> tuple[FloatArray, FloatArray]:
-    """Of each group of codes the middle and half the width of its values; zeros where it has none."""
+def _ends(attribute: Integer | Real, groups: NDArray[np.int64], size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of each group of codes the least, a middle and the greatest value; zeros where it has none.
+
+    The middle of a group that is an open cell is its typical value; of one with other cells, that value stands for the
+    end.
+    """
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
-    low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, groups[: attribute.declared], bounds[:, 0])
-    np.maximum.at(high, groups[: attribute.declared], bounds[:, 1])
+    own, last = groups[: attribute.declared], attribute.declared - 1
+    low, high, end = np.full(size, np.inf), np.full(size, -np.inf), np.full(size, -np.inf)
+    np.minimum.at(low, own, bounds[:, 0])
+    np.maximum.at(high, own, bounds[:, 1])
+    if attribute.typical is not None:
+        bounds[last, 1] = attribute.typical
+    np.maximum.at(end, own, bounds[:, 1])
     valued = low <= high
-    low, high = np.where(valued, low, 0.0), np.where(valued, high, 0.0)
-    return (low + high) / 2, (high - low) / 2
+    low, high, end = (np.where(valued, each, 0.0) for each in (low, high, end))
+    middle = (low + end) / 2
+    if attribute.typical is not None and (own == own[last]).sum() == 1:
+        middle[own[last]] = attribute.typical
+    return low, middle, high

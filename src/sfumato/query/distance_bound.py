@@ -80,14 +80,14 @@ def distance_bound(
         if weights.below is None:
             value += term.sign * float((weights.above * reference).sum())
             width = max(0.0, float(weights.above.max())) - min(0.0, float(weights.above.min()))
-            half += width * moved + float((weights.half * reference).sum()) + float(weights.half.max()) * moved
+            half += width * moved + float((weights.off * reference).sum()) + float(weights.off.max()) * moved
             continue
         below = float((weights.below * reference).sum())
         if not below > 0:
             return None
         inside = weights.above[weights.below > 0]
         value += term.sign * float((weights.above * reference).sum()) / below
-        half += float(inside.max() - inside.min()) * moved / below + float(weights.half.max())
+        half += float(inside.max() - inside.min()) * moved / below + float(weights.off.max())
     return DistanceBound(value - half, value + half, found.attributes, min(1.0, moved / max(1.0, rows.low)))
 
 

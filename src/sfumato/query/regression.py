@@ -92,7 +92,7 @@ class _Variable:
     grid: int
     middle: float
     half: float
-    binned: bool
+    binned: str
 
 
 def linear_regression(
@@ -179,7 +179,7 @@ def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Va
         raise QueryError("a regression has an outcome and one or more inputs: attributes, or conditions as text")
     if len(inputs) + 2 > _MOST_VARIABLES:
         raise QueryError(f"a regression has at most {_MOST_VARIABLES - 2} inputs", culprit=inputs)
-    constant = _Variable(CONSTANT, None, np.ones(1, dtype=np.int64), 1, 0.0, 1.0, binned=False)
+    constant = _Variable(CONSTANT, None, np.ones(1, dtype=np.int64), 1, 0.0, 1.0, binned="")
     found = (constant, *(_variable(domain, text) for text in (*inputs, outcome)))
     words = [each.words for each in found]
     if twice := [each for each in words if words.count(each) > 1]:
@@ -203,12 +203,12 @@ def _variable(domain: Domain, text: str) -> _Variable:
         low, high = float(attribute.minimum), float(attribute.maximum)
         if not low < high:
             raise QueryError(f"{text} has a single value, which explains nothing", culprit=text)
-        bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
+        places, binned = _places(attribute)
         middle, half = (low + high) / 2, (high - low) / 2
         whole = isinstance(attribute, Integer) and high - low <= _FINEST
         grid = int(high - low) * (1 if attribute.declared == high - low + 1 else 2) if whole else _FINEST
-        steps = np.rint(grid * (bounds.mean(axis=1) - middle) / half).astype(np.int64)
-        return _Variable(text, text, steps, grid, middle, half, binned=bool((bounds[:, 0] < bounds[:, 1]).any()))
+        steps = np.rint(grid * (places - middle) / half).astype(np.int64)
+        return _Variable(text, text, steps, grid, middle, half, binned)
     if (of := _PART_OF_DATES.fullmatch(text)) and of[1] in domain and isinstance(domain[of[1]], Date | Timestamp):
         raise QueryError(
             f"{text} is a part of dates; as a variable take a condition on it{_example(domain, of[1])}", culprit=text
@@ -222,7 +222,17 @@ def _variable(domain: Domain, text: str) -> _Variable:
     if condition is None or not attributes or holds.all() or not holds.any():
         raise QueryError(f"{text} holds for all rows or for none, which explains nothing", culprit=text)
     words = describe_condition(condition, domain)
-    return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned=False)
+    return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned="")
+
+
+def _places(attribute: Integer | Real) -> tuple[FloatArray, str]:
+    """The number that stands for each declared cell, and in words where that is not the value itself."""
+    bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
+    places = bounds.mean(axis=1)
+    if attribute.typical is not None:
+        places[-1] = attribute.typical
+        return places, f"the middles of their bins, and at {attribute.typical} in the open last one"
+    return places, "the middles of their bins" if (bounds[:, 0] < bounds[:, 1]).any() else ""
 
 
 _PART_OF_DATES = re.compile(r"\w+\((\w+)\)")
@@ -289,7 +299,11 @@ def _value(estimate: float, error: float, spread: float) -> NoisyValue:
 
 
 def _remarks(domain: Domain, variables: Sequence[_Variable]) -> list[str]:
-    remarks = [f"values of {each.words} are taken at the middles of their bins" for each in variables if each.binned]
+    remarks = [
+        f"values of {each.words} are taken at {each.binned}; coefficients and their intervals are of these values"
+        for each in variables
+        if each.binned
+    ]
     if domain.unit.column is not None:
         remarks.append(f"none of a population: rows of one {domain.unit.column} are no independent draws")
     else:

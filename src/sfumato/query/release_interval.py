@@ -99,7 +99,8 @@ class ReleaseInterval:
 
     Attributes:
         asked: the question in words.
-        model: the model's answer, with numbers at the middles of their cells; it has no error that is known.
+        model: the model's answer, with numbers at the middles of their cells, or the typical value of an
+            open one; it has no error that is known.
         table: estimate and interval of the protected table's own answer; None where the release cannot tell.
         population: the same, with the same estimate, of whom the rows are a random sample of; None where the unit of
             privacy is not a row, as rows of one unit are no independent draws.
