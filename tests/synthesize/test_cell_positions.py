@@ -81,7 +81,7 @@ def test_nothing_is_asked_where_every_number_has_a_cell():
     assert mst(vault, loss=LOSS, total=PublicTotal(50)).model.positions == {}
 
 
-def test_a_row_counts_by_the_width_of_its_cell_and_the_few_wider_cells_are_a_part_of_their_own():
+def test_a_row_counts_by_the_width_of_its_cell_and_wide_cells_are_another_part():
     counts = np.array([50.0, 100.0, 100.0, 100.0, 99.0, 1.0])
     asked = question(INCOME, counts)
     steps = [high - low for low, high in asked.steps(DOMAIN)]
@@ -94,7 +94,7 @@ def test_a_row_counts_by_the_width_of_its_cell_and_the_few_wider_cells_are_a_par
     assert asked.sensitivity(DOMAIN)[0] <= 1.02 * max(moved) + 2 * max(asked.weights)
 
 
-def test_cells_that_hold_nearly_all_are_one_part_and_the_widest_declared_is_no_overflow():
+def test_cells_that_hold_nearly_all_are_one_part_and_the_widest_do_not_overflow():
     assert question(INCOME, np.full(6, 100.0)).parts is None
     vast = Real(name="x", edges=(-9e15, 0.0, 1e-3, 2e-3, 9e15), unknown=Unknown.CLAMP)
     asked = question(vast, np.array([0.0, 500.0, 500.0, 0.0]))
@@ -166,14 +166,14 @@ def test_numbers_are_drawn_about_their_mean(mean):
     assert abs((integers.mean() - 5499.5) / 4499.5 - mean) < even + 1e-3
 
 
-def test_one_position_of_all_cells_as_older_models_hold_it_is_left_alone_within_its_noise():
+def test_one_position_of_all_cells_of_an_older_model_is_left_within_its_noise():
     assert Position.of_all(0.1, 0.2, 3).cells == (0, 0, 0)
     assert Position.of_all(0.0, 1.0, 1).cells == (0,)
     assert Position.of_all(-0.4, 0.2, 2).cells == pytest.approx((-0.3, -0.3))
     assert Position.of_all(3.0, 0.001, 1).cells == (0.9,)
 
 
-def test_a_model_of_before_is_read_with_its_one_position_and_one_of_now_with_those_of_its_cells():
+def test_an_older_model_is_read_with_its_one_position_and_a_new_one_with_many():
     release = mst(SimulatedVault(people(3000), seed=1), loss=LOSS, total=PublicTotal(3000))
     payload = release.model.payload()
     assert Graphical.restore(DOMAIN, payload).positions == release.model.positions

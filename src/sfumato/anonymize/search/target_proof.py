@@ -104,7 +104,7 @@ class TargetProof:
                     return Proof(bound, node)
 
     def _halves(self, box: TargetBox) -> list[TargetBox]:
-        """The box cut at the middle level of the attribute that then loses most; tuples rolled up if that pays."""
+        """The box cut at the middle level of the attribute that then loses most."""
         low, high, rolled = box.low, box.high, box.rolled
         if sum(low) - sum(rolled.vector) >= ROLLED_STEPS:
             rolled = self._table.roll_up(rolled, low)

@@ -111,6 +111,7 @@ def _run(worker: Service, job_id: str, name: str, key: Key, make: Callable[[Vaul
     with _alive(jobs, job_id), AT_ONCE:
         try:
             jobs.advance(job_id, 0.1, "reading the table")
+            worker.open_to(name, key)  # its owner may have been shut out while it waited
             vault = worker.vault(name, key.name)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
             with explained(worker.loaded(name).ledger, key):
