@@ -115,6 +115,13 @@ def test_a_proof_stopped_at_any_time_is_honest(seed: int, allowed: int, monkeypa
     assert bounds[-1] > bounds[0]
 
 
+def test_what_loses_hardly_less_than_a_target_is_found() -> None:
+    for seed in range(16):
+        task = problem(seed, 3, [8, 20, 60][seed % 3], (2.0, 0.5, 1.0, 3.0))
+        least = float(min(losses(task).values()))
+        assert TargetProof(Lattice(task)).prove(least * (1 + 1e-9), deadline=math.inf).better is not None
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_targets_end_at_the_least_loss_from_a_bad_start(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(seed, 5, 20, (1.0, 2.0, 1.0, 1.0))
