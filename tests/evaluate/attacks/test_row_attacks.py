@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks.row_attacks import Similarity, alone, downcode, matches
+from sfumato.evaluate.attacks import row_attacks
+from sfumato.evaluate.attacks.row_attacks import (
+    RowsByCell,
+    Similarity,
+    alone,
+    downcode,
+    matches,
+    membership_scores,
+    places,
+)
 from sfumato.evaluate.released import Released, Rows, spread
 
 
@@ -63,7 +74,7 @@ def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded):
     random = np.random.default_rng(2)
     rows, used = random.integers(0, 300, 60), random.random((60, len(table.domain))) < 0.5
     used[:, 0] |= ~used.any(axis=1)
-    found = matches(release, (rows, used), table)
+    found = matches(release, (rows, used), RowsByCell.of(table))
     for row, columns, count in zip(rows, used, found, strict=True):
         inside = [
             all(release.cells[c][release.codes[row, c], person[c]] > 0 for c in np.flatnonzero(columns))
@@ -74,9 +85,40 @@ def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded):
 
 
 def test_rows_that_no_other_equals_are_those_of_numpy():
-    values = np.random.default_rng(3).integers(0, 400, 300, dtype=np.uint64)
-    _, places, counts = np.unique(values, return_index=True, return_counts=True)
-    assert alone(values).tolist() == places[counts == 1].tolist()
+    random = np.random.default_rng(3)
+    values = random.integers(0, 400, 300, dtype=np.uint64) * np.uint64(1 << 15)  # many agree in their lowest bits
+    once, first, counts = np.unique(values, return_index=True, return_counts=True)
+    assert alone(values).tolist() == once[counts == 1].tolist()
+    wanted = random.permutation(np.flatnonzero(counts == 1))
+    assert places(values, once[wanted]).tolist() == first[wanted].tolist()
+    assert places(values, once[:0]).tolist() == []
+
+
+@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+def test_membership_is_scored_by_the_nearest_row_and_the_density_of_rows_around(people, recoded):
+    release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
+    similarity = Similarity.to(release)
+    close = similarity.over(targets, range(len(release.domain)))
+    nearest, density = membership_scores(close)
+    assert nearest.tolist() == [max(row) for row in close.tolist()]
+    slow = [math.log(math.fsum(math.exp(3 * value) for value in row)) for row in close.tolist()]
+    np.testing.assert_allclose(density, slow, rtol=1e-6)
+
+
+def test_halves_of_more_columns_than_a_byte_counts_add_up():
+    domain = Domain(tuple(Integer(name=f"n{j}", minimum=0, maximum=1, unknown=Unknown.DROP) for j in range(300)))
+    rows = np.zeros((3, 300), dtype=np.intp)
+    similarity = Similarity.to(Released.of(Rows(domain, rows)))
+    halves = [similarity.over(rows[:1], columns) for columns in (range(150), range(150, 300))]
+    assert (halves[0] + halves[1]).tolist() == [[300, 300, 300]]
+
+
+def test_blocks_of_many_rows_are_compared_as_few_rows_are(people, monkeypatch):
+    release, targets = Released.of(people.population(90, seed=0)), people.population(9, seed=1).codes
+    similarity, columns = Similarity.to(release), range(len(release.domain))
+    whole = similarity.over(targets, columns)
+    monkeypatch.setattr(row_attacks, "_BLOCK", 60)
+    np.testing.assert_array_equal(similarity.over(targets, columns), whole)
 
 
 @pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])

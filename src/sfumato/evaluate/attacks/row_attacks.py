@@ -14,8 +14,10 @@ the class every value is.  An attacker who knows the method takes these values b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,12 @@ from sfumato.errors import TableError
 from sfumato.evaluate.intervals import FEWEST_TESTED, Proportion
 from sfumato.evaluate.released import Codes, Released, Rows, Weights
 
-_CHUNK = 1 << 19  # similarities held at once: few enough for a processor's cache
+Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
+"""Similarities of targets to rows: whole numbers of a narrow type where no cell is generalised."""
+
+_CHUNK = 1 << 19  # similarities held at once where the rows are few
+_TOGETHER = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
+_BLOCK = 1 << 18  # similarities summed over the columns at once: few enough for a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,37 +63,42 @@ class Similarity:
         return len(self.codes[0])
 
     def chunks(self, people: int) -> Iterator[slice]:
-        """Slices of targets whose similarities fit in the cache together."""
-        step = max(1, _CHUNK // self.rows)
+        """Slices of targets that are looked at together."""
+        step = max(_TOGETHER, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
-    def over(self, targets: Codes, columns: Sequence[int]) -> Weights:
-        """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16."""
+    def over(self, targets: Codes, columns: Sequence[int]) -> Closeness:
+        """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
+
+        They are small whole numbers, of a narrow type, where the cells of all these columns are leaves.
+        """
         plain = [column for column in columns if self.cells[column] is None]
-        agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(plain)))
-        same = np.empty(agree.shape, dtype=np.bool_)
-        for column in plain:
-            self._same(targets, column, same)
-            agree += same.view(np.uint8)  # of one type with the sum: several times faster than booleans
+        agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(self.codes)))  # holds the sum of parts
+        step = max(1, _BLOCK // max(1, len(targets)))
+        for start in range(0, self.rows, step):
+            block = agree[:, start : start + step]
+            for column in plain:  # a sum and comparison of one narrow type: several times faster than booleans
+                block += self._same(targets, column, slice(start, start + step))
+        if len(plain) == len(columns):
+            return agree
         close = agree.astype(np.float32)
         for column in columns:
             if self.cells[column] is not None:
                 close += self.of_column(targets, column)
         return close
 
-    def of_column(self, targets: Codes, column: int) -> Weights:
+    def of_column(self, targets: Codes, column: int) -> Closeness:
         """Similarities over one column: shape ``(targets, rows)``."""
         cells = self.cells[column]
         if cells is None:
-            same = np.empty((len(targets), self.rows), dtype=np.bool_)
-            self._same(targets, column, same)
-            return same.astype(np.float32)
+            return self._same(targets, column, slice(None))
         return np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
 
-    def _same(self, targets: Codes, column: int, out: NDArray[np.bool_]) -> None:
-        """Whether the cells of a column are the targets' own; compared in the narrow type, which holds both."""
-        codes = self.codes[column]
-        np.equal(codes, targets[:, [column]].astype(codes.dtype), out=out)
+    def _same(self, targets: Codes, column: int, rows: slice) -> NDArray[np.uint8]:
+        """1 where the cells of a column are the targets' own; compared in the narrow type, which holds both."""
+        codes = self.codes[column][rows]
+        same: NDArray[np.bool_] = np.equal(codes, targets[:, [column]].astype(codes.dtype))
+        return same.view(np.uint8)
 
     def votes(self, chosen: NDArray[np.bool_], column: int) -> NDArray[np.float64]:
         """Weight of each leaf of a column among the ``chosen`` rows, (targets, rows): shape ``(targets, leaves)``."""
@@ -145,16 +157,31 @@ class Roc:
     true_positive: TargetScores
 
 
-def membership_scores(close: Weights) -> tuple[TargetScores, TargetScores]:
+def membership_scores(close: Closeness) -> tuple[TargetScores, TargetScores]:
     """Two scores of each target: its nearest released row, and the density of rows around it.
 
     ``close`` are similarities over all columns, shape ``(targets, rows)``.
     """
     nearest = close.max(axis=1).astype(np.float64)
+    if close.dtype.kind == "u":
+        density = [_density(own, int(most)) for own, most in zip(close, nearest, strict=True)]
+        return nearest, np.log(density) + _BANDWIDTH * nearest
     weight = np.subtract(close, nearest[:, None], dtype=np.float32)
     np.multiply(weight, _BANDWIDTH, out=weight)
     np.exp(weight, out=weight)
     return nearest, np.log(weight.sum(axis=1, dtype=np.float64)) + _BANDWIDTH * nearest
+
+
+def _density(close: NDArray[np.unsignedinteger], nearest: int) -> float:
+    """Rows around one target, each by how much farther than the nearest: rows of one similarity are counted."""
+    density, left = 0.0, len(close)
+    for level in range(nearest, -1, -1):
+        count = int(np.count_nonzero(close == level))
+        density += count * math.exp(_BANDWIDTH * (level - nearest))
+        left -= count
+        if not left:
+            break
+    return density
 
 
 def guess_members(
@@ -192,7 +219,7 @@ def _best_threshold(scores: TargetScores) -> tuple[float, float]:
 LINKAGE_KNOWLEDGE = "two disjoint halves of the target's columns, from two sources that do not share an identifier"
 
 
-def link_chances(first: Weights, second: Weights) -> NDArray[np.float64]:
+def link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
     """Probability that each target is linked: shape ``(targets,)``.
 
     Every source picks one row at random among those nearest on its columns; the target is linked where
@@ -200,16 +227,21 @@ def link_chances(first: Weights, second: Weights) -> NDArray[np.float64]:
     shape ``(targets, rows)``.
     """
     nearest = [close == close.max(axis=1, keepdims=True) for close in (first, second)]
-    together = np.count_nonzero(nearest[0] & nearest[1], axis=1)
-    ways = [np.count_nonzero(rows, axis=1) for rows in nearest]
+    together = _counts(nearest[0] & nearest[1])
+    ways = [_counts(rows) for rows in nearest]
     return np.asarray(together / (ways[0] * ways[1]), dtype=np.float64)
+
+
+def _counts(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """How many rows are chosen for each target, one by one: NumPy widens booleans that it counts along an axis."""
+    return np.array([np.count_nonzero(rows) for rows in chosen], dtype=np.intp)
 
 
 INFERENCE_KNOWLEDGE = "every column of the target but {secret}"
 
 
 def infer(
-    similarity: Similarity, close: Weights, people: Codes, secret: int, *, generator: np.random.Generator
+    similarity: Similarity, close: Closeness, people: Codes, secret: int, *, generator: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Whether the secret of each target was guessed: shape ``(targets,)``.
 
@@ -277,18 +309,12 @@ def test_row_attacks(
     scores, chances = np.empty((2, len(people))), np.empty(len(people))
     inferred = np.empty(len(people), dtype=np.bool_)
     for part in similarity.chunks(len(people)):
-        first, second = (_over(similarity, people[part], half) for half in (order[:middle], order[middle:]))
+        first, second = (similarity.over(people[part], half.tolist()) for half in (order[:middle], order[middle:]))
         chances[part] = link_chances(first, second)
-        first += second
-        scores[:, part] = membership_scores(first)
-        inferred[part] = infer(similarity, first, people[part], secret, generator=generator)
+        close = first + second
+        scores[:, part] = membership_scores(close)
+        inferred[part] = infer(similarity, close, people[part], secret, generator=generator)
     return Tested((scores[0], scores[1]), generator.random(len(people)) < chances, inferred)
-
-
-def _over(similarity: Similarity, people: Codes, columns: NDArray[np.intp]) -> Weights:
-    if not len(columns):  # a domain of one attribute: the second source knows nothing
-        return np.zeros((len(people), similarity.rows), dtype=np.float32)
-    return similarity.over(people, columns.tolist())
 
 
 SINGLING_OUT_KNOWLEDGE = "nothing besides the release"
@@ -308,7 +334,7 @@ def singled_out(
     released row has the same cells there.  Its number of columns is fitted on other conditions.
     """
     people = min(len(members), len(controls))
-    tables = [table.sample(people, generator) for table in (members, controls)]
+    tables = [RowsByCell.of(table.sample(people, generator)) for table in (members, controls)]
     widths = sorted({min(width, len(release.domain)) for width in _WIDTHS})
     gains = []
     for width in widths:
@@ -325,35 +351,67 @@ def _conditions(release: Released, *, count: int, width: int, generator: np.rand
     """Conditions on ``width`` columns, each copied from a row that no other released row equals there."""
     rows, used = [], []
     factors = generator.integers(1, 1 << 62, size=len(release.domain), dtype=np.uint64)
-    hashed = release.codes.astype(np.uint64) * factors  # sums of these are equal for equal rows only, almost surely
+    # sums of these are equal for equal rows only, almost surely
+    hashed = [column.astype(np.uint64) * factor for column, factor in zip(release.codes.T, factors, strict=True)]
     share = -(-count // _SUBSETS)
     for _ in range(_SUBSETS):
         columns = generator.permutation(len(release.domain))[:width]
-        single = generator.permutation(alone(hashed[:, columns].sum(axis=1)))[:share]
+        sums = np.zeros(len(release), dtype=np.uint64)
+        for column in columns:
+            sums += hashed[column]
+        single = places(sums, generator.permutation(alone(sums))[:share])
         rows.append(single)
         used.append(np.tile(np.isin(np.arange(len(release.domain)), columns), (len(single), 1)))
     order = generator.permutation(sum(len(part) for part in rows))[:count]
     return np.concatenate(rows)[order], np.concatenate(used)[order]
 
 
-def alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Places of the values that occur once, in ascending order of the values."""
-    order = np.argsort(values)
-    held = values[order]
+def alone(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The values that occur once, in ascending order: sorting values is several times faster than sorting places."""
+    held = np.sort(values)
     differs = np.concatenate(([True], held[1:] != held[:-1], [True]))
-    return order[differs[:-1] & differs[1:]]
+    return held[differs[:-1] & differs[1:]]
 
 
-def _isolates(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.bool_]:
+_LOW_BITS = 16
+
+
+def places(values: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Where each of a few wanted values lies, all of which occur once."""
+    maybe = np.zeros(1 << _LOW_BITS, dtype=np.bool_)
+    maybe[wanted.astype(np.uint16)] = True
+    near = np.flatnonzero(maybe[values.astype(np.uint16)])  # nearly all others differ in their lowest bits
+    order = np.argsort(values[near])
+    return near[order[np.searchsorted(values[near], wanted, sorter=order)]]
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByCell:
+    """A table ready to be asked who lies in a condition: the rows of every cell of a column stand together."""
+
+    columns: tuple[NDArray[np.unsignedinteger], ...]  # codes, (rows,) each
+    ordered: tuple[NDArray[np.intp], ...]  # rows in the order of their codes
+    counts: tuple[NDArray[np.intp], ...]  # rows of each cell
+    ends: tuple[NDArray[np.intp], ...]  # where the rows of each cell end in that order
+
+    @staticmethod
+    def of(table: Rows) -> RowsByCell:
+        """Sort every column, in a type so narrow that it is sorted by counting."""
+        shape = table.domain.shape
+        narrow = (np.min_scalar_type(size - 1) for size in shape)
+        columns = tuple(column.astype(kind) for column, kind in zip(table.codes.T, narrow, strict=True))
+        counts = tuple(np.bincount(column, minlength=size) for column, size in zip(columns, shape, strict=True))
+        ordered = tuple(np.argsort(column, kind="stable") for column in columns)
+        return RowsByCell(columns, ordered, counts, tuple(np.cumsum(count) for count in counts))
+
+
+def _isolates(release: Released, conditions: Conditions, table: RowsByCell) -> NDArray[np.bool_]:
     return np.asarray(matches(release, conditions, table) == 1)
 
 
-def matches(release: Released, conditions: Conditions, table: Rows) -> NDArray[np.intp]:
+def matches(release: Released, conditions: Conditions, table: RowsByCell) -> NDArray[np.intp]:
     """How many rows of ``table`` lie in each condition: the column that leaves fewest of them is looked at first."""
-    columns = np.ascontiguousarray(table.codes.T)
-    ordered = [np.argsort(column, kind="stable") for column in columns]
-    counts = [np.bincount(column, minlength=size) for column, size in zip(columns, table.domain.shape, strict=True)]
-    ends = [np.cumsum(count) for count in counts]
+    columns, ordered, counts, ends = table.columns, table.ordered, table.counts, table.ends
     found = []
     for row, used in zip(*conditions, strict=True):
         asked = [(column, release.cells[column][release.codes[row, column]] > 0) for column in np.flatnonzero(used)]
