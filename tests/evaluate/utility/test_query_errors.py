@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,18 @@ def test_answers_that_are_kept_are_the_same_for_rows_and_for_marginals(everyone)
         kept = KeptMarginals(source)
         for query in (*queries, *queries):
             assert query.answer(kept) == query.answer(source)
+
+
+def test_conditions_are_read_off_kept_marginals_as_off_the_rows_and_of_few_rows_only_those_of_pairs_are_kept(everyone):
+    source = Released.of(everyone.members)
+    kept, names = KeptMarginals(source), everyone.domain.names
+    cliques = [*((name,) for name in names), *combinations(names, 2), *combinations(names, 3)]
+    for clique in cliques:
+        first = kept.marginal(clique)
+        small = len(clique) < 3 or first.size <= len(source)
+        assert (kept.marginal(clique) is first) == small
+    for query in draw_conjunctions(everyone.domain, count=100, generator=np.random.default_rng(1)):
+        assert query.answer(kept) == pytest.approx(query.answer(source), abs=1e-12)
 
 
 def test_errors_are_zero_on_the_table_itself_and_grow_for_worse_releases(everyone):

@@ -148,9 +148,9 @@ def scorecard(
     distances = _pair_distances(real, seen)
     released, true = associations(seen), associations(real)
     watch("three-way marginals and queries")
-    three = _triples(real, release, distances, seed=seed)
+    three = _triples(real, seen, distances, seed=seed)
     queries = _asked(split.domain, seed)
-    errors = query_errors(real, release, queries)
+    errors = query_errors(real, seen, queries)
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
