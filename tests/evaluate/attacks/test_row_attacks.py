@@ -15,6 +15,7 @@ from sfumato.evaluate.attacks.row_attacks import (
     downcode,
     matches,
     membership_scores,
+    nearby,
     places,
 )
 from sfumato.evaluate.released import Released, Rows, spread
@@ -105,6 +106,19 @@ def test_membership_is_scored_by_the_nearest_row_and_the_density_of_rows_around(
     np.testing.assert_allclose(density, slow, rtol=1e-6)
 
 
+@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+def test_the_rows_nearest_on_all_other_columns_vote(people, recoded):
+    release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
+    similarity, columns = Similarity.to(release), range(len(release.domain))
+    close = similarity.over(targets, columns)
+    for column in columns:
+        others = similarity.over(targets, [other for other in columns if other != column])
+        nearest = others == others.max(axis=1, keepdims=True)
+        slow = nearest @ release.rounded(column)[release.codes[:, column]]
+        found = similarity.votes(close, nearby(close), targets, column)
+        np.testing.assert_allclose(found, slow, rtol=1e-5, atol=1e-5)
+
+
 def test_halves_of_more_columns_than_a_byte_counts_add_up():
     domain = Domain(tuple(Integer(name=f"n{j}", minimum=0, maximum=1, unknown=Unknown.DROP) for j in range(300)))
     rows = np.zeros((3, 300), dtype=np.intp)
@@ -125,14 +139,11 @@ def test_blocks_of_many_rows_are_compared_as_few_rows_are(people, monkeypatch):
 def test_a_similarity_is_the_sum_of_the_cells_that_hold_the_target(people, recoded):
     release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
     similarity = Similarity.to(release)
-    for columns in ([0], [1, 2], range(len(release.domain))):
+    for columns in (*([column] for column in range(len(release.domain))), [1, 2], range(len(release.domain))):
         slow = [
             [sum(release.cells[c][row[c], target[c]] for c in columns) for row in release.codes] for target in targets
         ]
         np.testing.assert_allclose(similarity.over(targets, columns), slow, atol=2**-15)
-    for column in range(len(release.domain)):
-        slow = release.cells[column][release.codes[:, column]][:, targets[:, column]].T
-        np.testing.assert_allclose(similarity.of_column(targets, column), slow, atol=2**-15)
 
 
 def test_a_value_far_above_all_released_ones_is_not_taken_for_one_of_them():
@@ -141,4 +152,3 @@ def test_a_value_far_above_all_released_ones_is_not_taken_for_one_of_them():
     targets = np.array([[3], [3 + 256], [250 + 512], [999]])
     wanted = [[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     np.testing.assert_array_equal(similarity.over(targets, [0]), wanted)
-    np.testing.assert_array_equal(similarity.of_column(targets, 0), wanted)

@@ -32,7 +32,7 @@ Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
 
 _CHUNK = 1 << 19  # similarities held at once where the rows are few
 _TOGETHER = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
-_BLOCK = 1 << 18  # similarities summed over the columns at once: few enough for a processor's cache
+_BLOCK = 1 << 19  # similarities summed over the columns at once: few enough for a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +83,10 @@ class Similarity:
             return agree
         close = agree.astype(np.float32)
         for column in columns:
-            if self.cells[column] is not None:
-                close += self.of_column(targets, column)
+            cells = self.cells[column]
+            if cells is not None:
+                close += np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
         return close
-
-    def of_column(self, targets: Codes, column: int) -> Closeness:
-        """Similarities over one column: shape ``(targets, rows)``."""
-        cells = self.cells[column]
-        if cells is None:
-            return self._same(targets, column, slice(None))
-        return np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
 
     def _same(self, targets: Codes, column: int, rows: slice) -> NDArray[np.uint8]:
         """1 where the cells of a column are the targets' own; compared in the narrow type, which holds both."""
@@ -100,15 +94,31 @@ class Similarity:
         same: NDArray[np.bool_] = np.equal(codes, targets[:, [column]].astype(codes.dtype))
         return same.view(np.uint8)
 
-    def votes(self, chosen: NDArray[np.bool_], column: int) -> NDArray[np.float64]:
-        """Weight of each leaf of a column among the ``chosen`` rows, (targets, rows): shape ``(targets, leaves)``."""
-        cells = self.cells[column]
-        distinct = self.domain.shape[column] if cells is None else len(cells)
-        counts = np.array(
-            [np.bincount(self.codes[column][np.flatnonzero(rows)], minlength=distinct) for rows in chosen],
-            dtype=np.float64,
-        )
+    def votes(self, close: Closeness, near: Nearby, targets: Codes, column: int) -> NDArray[np.float64]:
+        """Weight of each leaf of a column among the rows nearest on all others: shape ``(targets, leaves)``.
+
+        Args:
+            close: similarities over all columns, shape ``(targets, rows)``.
+            near: of each target, the rows within one of its largest similarity, as ``nearby`` finds them.
+            targets: the codes of the targets.
+            column: the one that the others are without.
+        """
+        cells, codes = self.cells[column], self.codes[column]
+        counts = np.empty((len(targets), self.domain.shape[column] if cells is None else len(cells)))
+        for number, (rows, leaf) in enumerate(zip(near, targets[:, column], strict=True)):
+            held = codes[rows]
+            own = (held == leaf).view(np.uint8) if cells is None else cells[held, leaf]
+            others = close[number, rows] - own
+            counts[number] = np.bincount(held[others == others.max()], minlength=counts.shape[1])
         return counts if cells is None else np.asarray(counts @ cells.astype(np.float64))
+
+
+Nearby: TypeAlias = list[NDArray[np.intp]]
+
+
+def nearby(close: Closeness) -> Nearby:
+    """Of each target, the rows within one of its largest similarity: no other is nearest on all columns but one."""
+    return [np.flatnonzero(own >= own.max() - min(1, own.max())) for own in close]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +251,13 @@ INFERENCE_KNOWLEDGE = "every column of the target but {secret}"
 
 
 def infer(
-    similarity: Similarity, close: Closeness, people: Codes, secret: int, *, generator: np.random.Generator
+    similarity: Similarity,
+    close: Closeness,
+    near: Nearby,
+    people: Codes,
+    secret: int,
+    *,
+    generator: np.random.Generator,
 ) -> NDArray[np.bool_]:
     """Whether the secret of each target was guessed: shape ``(targets,)``.
 
@@ -250,12 +266,12 @@ def infer(
     Args:
         similarity: the release.
         close: similarities over all columns, shape ``(targets, rows)``.
+        near: the rows that ``nearby`` finds by them.
         people: the targets.
         secret: position of the column that the attacker does not know.
         generator: breaks ties.
     """
-    others = close - similarity.of_column(people, secret)
-    votes = similarity.votes(others == others.max(axis=1, keepdims=True), secret)  # (targets, values)
+    votes = similarity.votes(close, near, people, secret)  # (targets, values)
     ties = votes == votes.max(axis=1, keepdims=True)
     guess = np.argmax(ties * (1 - generator.random(votes.shape)), axis=1)
     return np.asarray(guess == people[:, secret])
@@ -292,8 +308,9 @@ def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.r
     right = np.empty((len(columns), len(scouts)), dtype=np.bool_)
     for part in similarity.chunks(len(scouts)):
         close = similarity.over(scouts[part], columns)
+        near = nearby(close)
         for column in columns:
-            right[column, part] = infer(similarity, close, scouts[part], column, generator=generator)
+            right[column, part] = infer(similarity, close, near, scouts[part], column, generator=generator)
     half = len(scouts) // 2
     gains = right[:, :half].mean(axis=1) - right[:, half:].mean(axis=1)
     return Fitted((scores[0], scores[1]), int(np.argmax(gains)))
@@ -313,7 +330,7 @@ def test_row_attacks(
         chances[part] = link_chances(first, second)
         close = first + second
         scores[:, part] = membership_scores(close)
-        inferred[part] = infer(similarity, close, people[part], secret, generator=generator)
+        inferred[part] = infer(similarity, close, nearby(close), people[part], secret, generator=generator)
     return Tested((scores[0], scores[1]), generator.random(len(people)) < chances, inferred)
 
 
