@@ -253,9 +253,9 @@ class Released:
         distinct = [len(self.cells[column]) for column in columns]
         if math.prod(distinct) > _DENSE_CELLS:
             return self.marginal_by_rows(columns).reshape(leaves)
-        key = np.zeros(len(self), dtype=np.intp)
-        for column, count in zip(columns, distinct, strict=True):
-            key *= count
+        key = self.codes[:, columns[0]] if columns else np.zeros(len(self), dtype=np.intp)
+        for column, count in zip(columns[1:], distinct[1:], strict=True):
+            key = key * count
             key += self.codes[:, column]
         table = np.bincount(key, minlength=math.prod(distinct)).reshape(distinct) / len(self)
         for axis, column in enumerate(columns):
