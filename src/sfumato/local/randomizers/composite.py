@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from sfumato.privacy.entropy import Entropy
 
 MOST_PARTS = 256
 """The number of a part travels as one byte."""
+
+_WORDS = (1, 2, 4, 8)  # bytes of a word
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class Composite(Randomizer):
 
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
+        longest = self.layout.width - 1
+        if longest in _WORDS:
+            return self._address_words(chosen, codes, entropy)
         reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
         whole = reports.view(np.dtype((np.void, self.layout.width)))[:, 0]  # copied report by report, not byte by byte
         for index, part in enumerate(self.parts):
@@ -69,6 +74,19 @@ class Composite(Randomizer):
                 drawn[:, 1 + place] = body[:, place]
             whole[mine] = drawn.view(whole.dtype)[:, 0]
         return reports
+
+    def _address_words(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
+        """The same where the longest part fills a word: each report is moved as one number."""
+        word = np.dtype(f"<u{self.layout.width - 1}")
+        reports = np.zeros(len(codes), dtype=[("part", np.uint8), ("body", word)])
+        bodies = np.zeros(len(codes), dtype=word)
+        for index, part in enumerate(self.parts):
+            mine = np.flatnonzero(chosen == index)
+            drawn = part.draw(codes[:, index].take(mine), entropy)
+            bodies[mine] = drawn if drawn.ndim == 1 else _as_words(drawn, word)
+        reports["part"] = chosen
+        reports["body"] = bodies
+        return reports.view(np.uint8).reshape(len(codes), self.layout.width)
 
     def possible(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
@@ -101,6 +119,16 @@ class Composite(Randomizer):
         return sum(count for count, _ in self.split(tally)) == reports
 
 
+def _as_words(packed: ReportArray, word: np.dtype[np.unsignedinteger[Any]]) -> ReportArray:
+    """Rows of at most so many little-endian bytes as words."""
+    if packed.shape[1] < word.itemsize:
+        filled = np.zeros((len(packed), word.itemsize), dtype=np.uint8)
+        for place in range(packed.shape[1]):
+            filled[:, place] = packed[:, place]
+        packed = filled
+    return np.ascontiguousarray(packed).view(word)[:, 0]
+
+
 @dataclass(frozen=True)
 class Sampled(Composite):
     """One part, drawn uniformly whatever the values, is reported with its whole epsilon.
@@ -123,7 +151,7 @@ class Sampled(Composite):
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
-        return self.address(below(entropy, len(self.parts), len(codes)), codes, entropy)
+        return self.address(below(entropy, len(self.parts), len(codes)).astype(np.uint8), codes, entropy)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,9 @@ class Sampler:
                 ends[index, output] = min(total, DENOMINATOR) - 1  # the last word of this output
             assert total == DENOMINATOR
         self._ends = ends.ravel()
+        self._row_bits = np.uint64((len(rows) - 1).bit_length())
+        numbers = np.repeat(np.arange(len(rows), dtype=np.uint64), self._outputs)
+        self._keys = self._keyed(numbers, self._ends)
         self._unsure = np.iinfo(smallest(self._outputs + 1)).max
         self._guide = self._guided(ends)
 
@@ -146,19 +149,20 @@ class Sampler:
         if unsure.size:
             low = entropy.words(unsure.size) >> np.uint64(64 - _LOW_BITS)
             words = (word[unsure].astype(np.uint64) << np.uint64(_LOW_BITS)) | low
-            drawn[unsure] = self._search(codes[unsure].astype(np.int64) * self._outputs, words)
+            drawn[unsure] = self._search(codes[unsure].astype(np.uint64), words)
         return drawn
 
-    def _search(self, starts: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """First output of each row whose last word is not below ``words``, by bisection."""
-        low = np.zeros(words.size, dtype=np.int64)
-        high = np.full(words.size, self._outputs - 1)
-        for _ in range(self._outputs.bit_length()):
-            middle = (low + high) >> 1
-            right = self._ends[starts + middle] < words
-            low = np.where(right, np.minimum(middle + 1, high), low)
-            high = np.where(right, high, middle)
-        return low
+    def _search(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """First output of each row whose last word is not below ``words``."""
+        place = np.searchsorted(self._keys, self._keyed(rows, words))
+        while np.any(behind := self._ends[place] < words):  # the bits that the keys leave out decide
+            place += behind
+        found: NDArray[np.int64] = place - rows.astype(np.int64) * self._outputs
+        return found
+
+    def _keyed(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The number of a row above the leading bits of a word: all rows are searched as one."""
+        return (rows << (np.uint64(64) - self._row_bits)) | (words >> self._row_bits)
 
     def _guided(self, ends: NDArray[np.uint64]) -> Unsigned:
         """For every row and leading bits the one possible output, or a mark that more bits must decide."""

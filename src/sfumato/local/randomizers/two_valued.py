@@ -237,12 +237,11 @@ class Subset(Design):
         """A uniform report on the wanted side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
-        others = self._others.draw(inside, entropy)
-        position = codes.astype(np.uint64)
-        low = others & ((np.uint64(1) << position) - np.uint64(1))
-        # make room at the true value's position and fill it where it belongs to the subset
-        word = ((others ^ low) << np.uint64(1)) | low | (inside.astype(np.uint64) << position)
-        packed = word.astype("<u8").view(np.uint8).reshape(-1, 8)
+        word = self._others.draw(inside, entropy)
+        bit = np.uint64(1) << codes.astype(np.uint64)
+        word += word & (~bit + np.uint64(1))  # room at the true value's position: what is above it doubles
+        word |= bit * inside  # and the true value where it belongs to the subset
+        packed = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
     def possible(self, reports: ReportArray) -> bool:

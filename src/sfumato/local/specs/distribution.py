@@ -179,7 +179,7 @@ class Range(Spec):
             InputError: a value outside the domain.
         """
         cells = codes_of(self.size, np.asarray(values))
-        return np.stack([cells // width for width in self.widths], axis=1)
+        return np.stack([cells // width for width in self.widths]).T  # a level's intervals lie side by side
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares of single cells, consistent over all levels.
