@@ -283,7 +283,7 @@ def test_the_journal_says_everything(ledger):
 
 
 def test_a_journal_of_many_pages_is_read_in_order(ledger, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.journal._PAGE", 3)
+    monkeypatch.setattr("sfumato.ledger.journal.PAGE", 3)
     for number in range(8):
         ask(ledger, number, None)
     assert [entry.question.parameters["number"] for entry in ledger.journal()] == list(range(8))

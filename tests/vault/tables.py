@@ -52,6 +52,7 @@ class People(ArrayTable):
         super().__init__(domain, codes, values=values)
         self._persons = [person for person, _ in kept]
         self._beyond = [len(rows) - len(rows[:bound]) for rows in persons]
+        self._sizes = [len(rows) for rows in persons]
 
     def units(self, by, where=None):
         """Distinct persons, one by one."""
@@ -64,6 +65,11 @@ class People(ArrayTable):
         """Rows beyond the bound; without a filter."""
         assert where is None
         return Exact(np.array([sum(min(most, beyond) for beyond in self._beyond)], dtype=np.int64))
+
+    def unit_sizes(self, starts):
+        """Persons by their rows, one by one."""
+        bins = [sum(start <= size for start in starts) - 1 for size in self._sizes]
+        return Exact(np.bincount(bins, minlength=len(starts)).astype(np.int64))
 
 
 def people(most_persons: int, bound: int, most_rows: int) -> list[tuple[People, People]]:

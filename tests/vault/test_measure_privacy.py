@@ -17,6 +17,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.questions import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.unit_sizes import UnitSizes
 from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
 
 QUESTIONS = {
@@ -37,8 +38,10 @@ QUESTIONS = {
     "positions in parts": [Positions("b", Fraction(1), (3, 5), (1, 0))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
     "dropped": [Dropped(2), Dropped(1)],
+    "sizes": [UnitSizes((1, 2)), UnitSizes((1, 3, 4))],
 }
-ROWS_OF_A_UNIT = {name: questions for name, questions in QUESTIONS.items() if name != "dropped"}
+WHOLE_UNITS = ("dropped", "sizes")  # count rows beyond the bound too
+ROWS_OF_A_UNIT = {name: questions for name, questions in QUESTIONS.items() if name not in WHOLE_UNITS}
 BEYOND = 2  # rows of a person beyond the bound
 
 
@@ -69,7 +72,7 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
 def test_every_kind_of_question_is_enumerated() -> None:
     kinds = {*Measurable.__subclasses__(), *ExactTable.__subclasses__()} - {ExactTable}
     assert {type(question) for questions in QUESTIONS.values() for question in questions} == kinds
-    assert len(kinds) == 10
+    assert len(kinds) == 11
 
 
 @pytest.mark.parametrize("name", ROWS_OF_A_UNIT)

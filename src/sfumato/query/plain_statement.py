@@ -68,7 +68,7 @@ def plain_query(text: str, domain: Domain) -> Query | None:
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
     >>> plain_query("SELECT COUNT(*) FROM t WHERE age >= 2", ages).aggregates
-    (Count(attribute=None),)
+    (Count(of=None),)
     >>> plain_query("SELECT COUNT(*) FROM t HAVING age >= 2", ages) is None
     True
     """

@@ -93,7 +93,7 @@ def test_of_several_who_register_one_table_at_once_one_does(url, people, tmp_pat
     assert found == ["registered"] + ["table-registered"] * 3
     with closing(service.Service(url)) as opened:
         assert len(opened.registry.datasets()) == 1
-        (left,) = opened.all()
+        (left,) = (opened.loaded(each.name) for each in opened.registry.datasets())
         assert left.ledger.unit == Unit.row()
 
 
