@@ -56,7 +56,7 @@ def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN
     at = _start(node)
     words = [token.start for token in tokenize(text, read="duckdb") if token.text.upper() == keyword]
     place = _at(text, max((start for start in words if start <= at), default=at))
-    reason = "ask one table, without JOIN" if clause == "joins" else f"{keyword} is no clause of the subset"
+    reason = "ask one table, without JOIN" if clause == "joins" else f"{keyword} is no part of what can be asked"
     return QueryError(f"{place}: {reason}", culprit=place)
 
 

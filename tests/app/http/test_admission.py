@@ -124,6 +124,28 @@ def test_a_server_refuses_tables_of_other_places_and_too_many_requests(folders):
         server.stop()
 
 
+def test_a_table_that_lies_elsewhere_by_now_is_not_read_again(folders):
+    where = ("--tables", str(folders / "in"))
+    server = Server(f"sqlite:///{folders}/s.ledger", workers=1, more=where).start()
+    people = folders / "in" / "people.parquet"
+    try:
+        with server.client("stew", Scope.STEWARD) as steward:
+            steward.register("people", source=str(people), domain=DOMAIN, limit="1")
+            people.unlink()
+            people.symlink_to(folders / "out" / "people.parquet")  # with the same rows
+            with pytest.raises(ServerError) as refused:
+                steward.read_again("people")
+            assert refused.value.kind == "place-refused"
+            with server.client("ana") as analyst, pytest.raises(ServerError) as unread:
+                analyst.ask("people", "SELECT COUNT(*) FROM people", epsilon="0.1")
+            assert unread.value.kind == "data-unavailable"
+            assert str(folders) not in str(unread.value.problem)
+        with server.ledger("people") as ledger:
+            assert ledger.remaining().spent.epsilon == 0
+    finally:
+        server.stop()
+
+
 def test_a_file_that_is_no_table_starts_no_spark(tmp_path, monkeypatch):
     from sfumato.engine.spark import spark_table
     from sfumato.errors import TableError

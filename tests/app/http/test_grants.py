@@ -94,7 +94,9 @@ def test_new_analysts_get_the_default_cap_and_others_keep_theirs(server, steward
     steward.cap("people", "bob", epsilon="2")
     steward.set_terms("people", default_cap="0.3")
     time.sleep(2.5)  # until both workers follow
+    assert cleo.budget("people")["yours"] == "epsilon = 0.3 from the first question on"
     cleo.ask("people", COUNT, epsilon="0.2")
+    assert cleo.budget("people")["yours"] == "epsilon = 0.1 left of epsilon = 0.3"
     assert refusal(cleo.ask, "people", "SELECT SUM(age) FROM people", epsilon="0.2") == "budget-exceeded"
     ana.ask("people", "SELECT SUM(age) FROM people", epsilon="0.4")
     bob.ask("people", "SELECT SUM(age) FROM people", epsilon="0.4")

@@ -344,6 +344,7 @@ def serve(
         if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
             remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
     entrance = first_link(url, f"http://{host}:{port}") if link else None
+    remark(f"Serving at http://{host}:{port}")
     if entrance is not None:
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:

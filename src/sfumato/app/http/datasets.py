@@ -13,6 +13,7 @@ from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.tables import Loaded
+from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.privacy.loss import decimals, plain
 
@@ -36,7 +37,9 @@ def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 @router.get("/{name}/budget")
 def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     """What is left of the dataset, and of the asker's cap; for stewards of everybody's."""
-    return budgets(worker.open_to(name, key), key)
+    loaded, coming = worker.open_to(name, key), limit_of(worker.grants.terms(name).default_cap)
+    new = coming is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
+    return budgets(loaded, key, str(coming) if new else None)
 
 
 @router.post("/{name}/cost")
@@ -77,13 +80,13 @@ def summary(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def budgets(loaded: Loaded, key: Key) -> dict[str, Any]:
-    """Accounts that a key may see."""
-    account = loaded.ledger.remaining()
+def budgets(loaded: Loaded, key: Key, coming: str | None = None) -> dict[str, Any]:
+    """Accounts that a key may see; ``coming`` is the cap that an analyst gets who has not asked yet."""
+    account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
     found: dict[str, Any] = {
         "dataset": str(account),
         "left": None if account.left is None else decimals(account.left, up=False),
-        "yours": str(loaded.ledger.remaining(key.name)),
+        "yours": str(own) if own.limit is not None or coming is None else f"{coming} from the first question on",
     }
     if key.scope is Scope.STEWARD:
         found["analysts"] = {name: str(each) for name, each in loaded.ledger.caps().items()}

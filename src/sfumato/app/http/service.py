@@ -51,8 +51,8 @@ class Service:
         self.registry = Registry(self._store, lease=lease)
         self.sessions = Sessions(self._store)
         self.grants = Grants(self._store)
-        self.tables = ServedTables(TableVersions(self._store))
         self._places = TablePlaces() if places is None else places
+        self.tables = ServedTables(TableVersions(self._store), self._places)
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
 

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
+from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.app.http.registry import Dataset, Read, Reading, TableVersions
 from sfumato.domain import Categorical, Domain, Unknown
@@ -67,8 +68,9 @@ class Fresh:
 class ServedTables:
     """The tables of one worker."""
 
-    def __init__(self, versions: TableVersions) -> None:
+    def __init__(self, versions: TableVersions, places: TablePlaces) -> None:
         self._versions = versions
+        self._places = places
         self._held: dict[str, Held] = {}
         self._confirmed: dict[str, tuple[float, Reading]] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -99,9 +101,11 @@ class ServedTables:
         """Read the table and confirm what it holds now; also tells whether it had changed.
 
         Raises:
-            RefusalError: the table cannot be read, or does not fit its domain; the last version stays confirmed.
+            RefusalError: the table cannot be read, does not fit its domain, or lies where none is served by now; the
+                last version stays confirmed.
         """
         name = loaded.dataset.name
+        self._places.refuse(loaded.dataset.source)
         with self._locks[name]:
             before = self._versions.confirmed(name)
             try:
@@ -128,17 +132,14 @@ class ServedTables:
         held, confirmed = self._held.get(name), self._versions.confirmed(name)
         number = 0 if confirmed is None else confirmed.number
         if held is None or confirmed is None or self._outdated(held, loaded.dataset, confirmed):
+            if not self._places.admits(loaded.dataset.source):
+                raise _unread()
             try:
                 fresh = read(loaded.dataset, loaded.domain)
                 if confirmed is None:
                     confirmed = self._versions.first(name, whole(fresh, loaded.dataset))
             except (TableError, EngineError) as error:
-                raise RefusalError(
-                    "data-unavailable",
-                    "The data cannot be read now",
-                    503,
-                    "ask later; a steward learns the reason by having the table read again",
-                ) from error
+                raise _unread() from error
             held = self._holding(loaded, fresh, number)
         self._keep(name, held, confirmed)
         if held.version != confirmed.version:
@@ -200,6 +201,11 @@ def whole(fresh: Fresh, dataset: Dataset) -> Read:
     if stamps(dataset.source) != fresh.files:
         raise EngineError("the table was written while it was read; have it read again later")
     return Read(fresh.versions, content)
+
+
+def _unread() -> RefusalError:
+    reason = "ask later; a steward learns the reason by having the table read again"
+    return RefusalError("data-unavailable", "The data cannot be read now", 503, reason)
 
 
 def _answers(held: Held) -> bool:
