@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from tests.app.http.serving import serving, write_people
+from tests.app.http.serving import Server, serving, write_people
 from tests.app.test_cli import sfumato
 
 from sfumato.app.client import HttpClient, ServerError
@@ -114,6 +114,18 @@ def test_a_form_of_another_port_of_this_host_is_refused(server, browse):
     foreign = {"Origin": "http://127.0.0.1:1"}
     assert browser.post("/steward/sessions/end", headers=foreign).status_code == 403
     assert browser.get("/steward").status_code == 200
+
+
+def test_an_address_tries_only_so_many_keys(tmp_path):
+    started = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1).start()
+    try:
+        with httpx.Client(base_url=started.address, trust_env=False) as browser:
+            replies = [browser.post("/enter", data={"key": f"wrong {number}"}) for number in range(80)]
+        assert [reply.status_code for reply in replies[:50]] == [403] * 50
+        assert replies[-1].status_code == 429
+        assert int(replies[-1].headers["Retry-After"]) >= 1
+    finally:
+        started.stop()
 
 
 def until_forgotten(happened):

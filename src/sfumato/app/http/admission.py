@@ -127,6 +127,6 @@ class Pace:
             "too-many-requests",
             "Too many requests",
             429,
-            f"this key sent more than the server takes of one key; come again in {wait} s",
+            f"this is more than the server takes at a time; come again in {wait} s",
             after=wait,
         )

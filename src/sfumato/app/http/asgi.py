@@ -24,6 +24,7 @@ from sfumato.app.http.service import Service
 
 LEDGER, PLACES, RATE = "SFUMATO_LEDGER", "SFUMATO_TABLES", "SFUMATO_RATE"
 MOST_BYTES = 1 << 18
+_ENTRANCES = 300  # keys and links a minute that one address may try, a sixth of them at once
 _FRAMES = 8  # of the place of an error
 _LENGTHS = {b"content-length", b"transfer-encoding"}
 
@@ -51,6 +52,7 @@ def create(service: Service, *, a_minute: int = 0) -> FastAPI:
     app.state.service = service
     app.state.key_lookup = KeyLookup(service)
     app.state.pace = Pace(a_minute)
+    app.state.entrance = Pace(_ENTRANCES)
     problems.install(app)
     for router in (datasets.router, stewards.router, release_jobs.router):
         app.include_router(router)

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Worker, secret_of
+from sfumato.app.http.admission import Pace
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
@@ -67,6 +68,7 @@ def arrive(link: Annotated[str, Query(max_length=200)], worker: Worker) -> Respo
 @router.post("/enter/link")
 def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
     """Trade a steward's link, once, for a session."""
+    _take(request)
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
         return page("enter.html.j2", key=None, wrong=True, status=403)
@@ -76,6 +78,7 @@ def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker:
 @router.post("/enter")
 def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
     """Begin a session with a key."""
+    _take(request)
     key_lookup: KeyLookup = request.app.state.key_lookup
     try:
         if is_session(key.strip()):
@@ -99,6 +102,16 @@ def leave_everywhere(request: Request, key: Anyone, worker: Worker) -> Response:
     """End all sessions of whoever asks, on every machine."""
     worker.sessions.end_all(key.name)
     return _left(request)
+
+
+def _take(request: Request) -> None:
+    """Let one attempt of an address in.
+
+    Raises:
+        RefusalError: too many came before it.
+    """
+    entrance: Pace = request.app.state.entrance
+    entrance.take("" if request.client is None else request.client.host)
 
 
 def _left(request: Request) -> Response:
