@@ -122,6 +122,26 @@ def test_what_loses_hardly_less_than_a_target_is_found() -> None:
         assert TargetProof(Lattice(task)).prove(least * (1 + 1e-9), deadline=math.inf).better is not None
 
 
+@pytest.mark.parametrize("allowed", [1, 2, 5])
+def test_a_recoding_that_suppresses_as_many_rows_as_may_be_is_found(allowed: int) -> None:
+    """Three kinds of forty rows, and others each of its own: the least is to suppress these and raise nothing."""
+    kinds, alone = [(0, 0), (2, 2), (4, 4)], [(7, place) for place in range(allowed)]
+    task = Problem(
+        data=Microdata(
+            quasi=("a", "b"), codes=np.array([*kinds, *alone]), counts=np.array([40] * len(kinds) + [1] * allowed)
+        ),
+        hierarchies=tuple(order(name, [str(code) for code in range(8)], fanout=2) for name in ("a", "b")),
+        criteria=(KAnonymity(3),),
+        allowed=allowed,
+        weights=(1.0, 1.0),
+    )
+    least = losses(task)[0, 0]
+    assert least == min(losses(task).values())
+    found = TargetProof(Lattice(task)).prove(float(least) * (1 + 1e-9), deadline=math.inf).better
+    assert found is not None
+    assert found.vector == (0, 0)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_targets_end_at_the_least_loss_from_a_bad_start(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(seed, 5, 20, (1.0, 2.0, 1.0, 1.0))
