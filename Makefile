@@ -5,6 +5,9 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compiles all modules again
 
+# browsers, servers and Spark share the machine: what fails is run once more, and listed as RERUN
+AGAIN := --reruns 1 --reruns-delay 5 -rR
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types structure bench slow mutants docs frontier clean
 
@@ -22,7 +25,7 @@ demo: setup ## release two bundled tables under epsilon 1, a million children an
 
 test: setup ## linters, types, contracts, figures of the structure and the tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint structure
-	pytest -n 2 --dist loadgroup -m "not slow"
+	pytest -n 2 --dist loadgroup -m "not slow" $(AGAIN)
 
 lint: setup ## ruff and the import contracts
 	ruff check .
@@ -36,7 +39,7 @@ structure: setup ## sizes, names and imports of the packages, and the way of one
 	scripts/structure
 
 slow: setup ## statistical runs, long kill loops and audits that take minutes
-	pytest -m slow
+	pytest -m slow $(AGAIN)
 
 mutants: setup ## plant wrong changes one by one, and run the tests that must catch them
 	scripts/mutants
