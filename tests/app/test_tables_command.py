@@ -86,3 +86,76 @@ def test_a_draft_is_refused(hospital: Path) -> None:
         "query", "hospital", BY_REGION, "--schema", "hospital.yaml", "--epsilon", "1", cwd=hospital, code=2
     )
     assert "this schema is a draft" in refused.stderr
+
+
+VIEW = ("--schema", "hospital.yaml", "--view", "view.sql")
+
+
+@pytest.fixture
+def viewed(hospital: Path) -> Path:
+    """The same, with a file of a view of visits."""
+    (hospital / "view.sql").write_text("SELECT * FROM visits JOIN patients USING (patient_id);\n")
+    return hospital
+
+
+def test_a_view_is_synthesised_like_a_table(viewed: Path) -> None:
+    asked = ("--rho", "1/2", "--method", "histogram", "--marginals", "kind,sex", "--create", "--json")
+    said = json.loads(sfumato("synthesize", "hospital", *VIEW, "--out", "rows.csv", *asked, cwd=viewed).stdout)
+    assert "one patient_id of hospital, in all its tables (at most 6" in said["guarantee"]
+    assert (viewed / "rows.csv").read_text().splitlines()[0].replace('"', "") == "kind,sex"
+    assert (viewed / "hospital.ledger").exists()
+
+
+def test_a_view_is_bounded_otherwise_where_the_command_says_so(viewed: Path) -> None:
+    bounds = ("--unit-rows", "3", "--per", "month(admitted)=1", "--epsilon", "2", "--create", "--json")
+    found = sfumato("regress", "hospital", "region", "--by", "kind = 1", *VIEW, *bounds, cwd=viewed)
+    assert "(at most 3, at most 1 in one month(admitted))" in json.loads(found.stdout)["guarantee"]
+    asked = ("query", "hospital", BY_REGION, "--schema", "hospital.yaml", "--unit-rows", "2", "--epsilon", "1")
+    expected = json.loads(sfumato(*asked, "--accuracy", "--json", cwd=viewed).stdout)["expected"][0]
+    own = json.loads(sfumato(*asked[:5], *asked[7:], "--accuracy", "--json", cwd=viewed).stdout)["expected"][0]
+    assert own["standard_error"] / expected["standard_error"] == pytest.approx(3, rel=0.05)  # 6 rows, and 2
+
+
+def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
+    asked = ("anonymize", "hospital", *VIEW, "--quasi", "sex,region", "--k", "2", "--suppression", "1", "--create")
+    refused = sfumato(*asked, "--keep", "kind", "--out", "rows.csv", "--limit", "1", cwd=viewed, code=2)
+    assert "rows of a view hold cells only" in refused.stderr
+    assert not (viewed / "hospital.ledger").exists()
+    sfumato(*asked, "--out", "rows.csv", "--recoding", "recoding.json", "--limit", "1", cwd=viewed)
+    assert (viewed / "rows.csv").read_text().splitlines()[0].replace('"', "") == "sex,region"
+    sfumato("apply", "recoding.json", "hospital", *VIEW, "--out", "again.csv", cwd=viewed)
+    assert (viewed / "again.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--domain", "x.yaml", "--view", "view.sql"), "--view is about several tables: name their schema by --schema"),
+        (("--domain", "x.yaml", "--unit-rows", "2", "--per", "kind=1"), "--unit-rows and --per are about several"),
+        (("--schema", "hospital.yaml"), "say which rows of the tables are meant: --view FILE"),
+        ((*VIEW, "--domain", "x.yaml"), "not both"),
+        ((*VIEW[:3], "nowhere.sql"), "cannot read the view nowhere.sql"),
+        ((*VIEW, "--per", "kind"), "--per takes GROUPING=ROWS"),
+        ((*VIEW, "--per", "kind=0"), "at least one row in a cell"),
+        ((*VIEW, "--per", "colour=2"), "colour"),
+        ((*VIEW, "--unit-rows", "0"), "--unit-rows"),
+        (("--domain", "hospital.yaml"), "this describes several tables, a schema"),
+        ((*VIEW[:3], "wrong.sql"), "line 1, column 47: LIMIT inside"),
+    ],
+)
+def test_a_wrong_view_is_refused_before_anything_is_made(viewed: Path, options: tuple[str, ...], words: str) -> None:
+    (viewed / "wrong.sql").write_text("SELECT * FROM visits WHERE kind = 1     LIMIT 5")
+    asked = ("synthesize", "hospital", *options, "--out", "rows.csv", "--epsilon", "1", "--create")
+    assert words in sfumato(*asked, cwd=viewed, code=2).stderr
+    assert not (viewed / "rows.csv").exists()
+    assert not (viewed / "hospital.ledger").exists()
+
+
+def test_a_file_in_place_of_a_folder_is_refused_and_the_reverse(viewed: Path) -> None:
+    asked = ("query", "hospital/visits.csv", BY_REGION, "--schema", "hospital.yaml", "--epsilon", "1", "--create")
+    assert "visits.csv is a file; a schema is of several tables" in sfumato(*asked, cwd=viewed, code=2).stderr
+    (viewed / "domain.yaml").write_text(
+        "sfumato: 1\nunit: row\nattributes:\n  kind: {type: integer, minimum: 0, maximum: 2, unknown: drop}\n"
+    )
+    asked = ("query", "hospital", "SELECT COUNT(*) FROM t", "--domain", "domain.yaml", "--epsilon", "1", "--create")
+    assert "of a folder of several tables name the schema" in sfumato(*asked, cwd=viewed, code=2).stderr

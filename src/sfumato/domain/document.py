@@ -115,6 +115,8 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
             "draft one with sfumato domain draft TABLE",
             culprit=document,
         )
+    if document["sfumato"] == 2 and "tables" in document:  # noqa: PLR2004 - the version of schemas
+        raise DomainError("this describes several tables, a schema, and no domain of one; name it by --schema")
     document = _with_days(document)
     error = None if fits(document, schema()) else _first_error(document)
     if error is not None:

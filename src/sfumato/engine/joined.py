@@ -157,6 +157,11 @@ def _place(table: SchemaTable, source: object) -> object:
             raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
         return f"{place}?{options}{'&' if mark and options else ''}table={table.name}"
     folder = Path(source)
+    if folder.is_file():
+        raise TableError(
+            f"{source} is a file; a schema is of several tables: name their folder, or the URL of their database",
+            culprit=source,
+        )
     if not folder.is_dir():
         raise TableError(f"there is no folder {source}", culprit=source)
     files = [folder / f"{table.name}{suffix}" for suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES)]

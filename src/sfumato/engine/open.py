@@ -115,7 +115,10 @@ def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | Par
     try:
         if path.is_dir():
             if not any(path.glob("*.parquet")):
-                raise TableError(f"{text} is a directory without .parquet files", culprit=path)
+                raise TableError(
+                    f"{text} is a directory without .parquet files; of a folder of several tables name the schema",
+                    culprit=path,
+                )
             return parquet_files(f"{literal_path(path)}/*.parquet")
         if path.is_file():
             path.open("rb").close()

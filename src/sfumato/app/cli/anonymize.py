@@ -28,12 +28,14 @@ from sfumato.app.cli.conventions import (
     ThousandsOption,
     TrimOption,
     columns,
+    domain_or_schema,
     folder,
     refuse_clashes,
     remark,
     result,
     working,
 )
+from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
 from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues
 from sfumato.errors import InputError, counted
 
@@ -73,6 +75,10 @@ def anonymize(
     ] = MissingValues.CATEGORY,
     recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None,
     domain: NearDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None,
     cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
@@ -93,11 +99,18 @@ def anonymize(
     from sfumato.domain.hierarchy.levels import read_folder
 
     ready(out, overwrite=overwrite)
-    described = beside_table(table, domain)
+    refuse_raw(view, keep)
     source = Source(
-        table=table, domain=described, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=described_by(table, domain, schema),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
+        view=read_view(schema, view, rows=unit_rows, per=per),
     )
-    refuse_clashes([out, recoding], inputs=source.files(), overwrite=overwrite)
+    refuse_clashes([out, recoding], inputs=[*source.files(), view], overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {
@@ -133,6 +146,19 @@ def ready(out: Path, *, overwrite: bool) -> None:
 def names(text: str) -> tuple[str, ...]:
     """Comma-separated names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def described_by(table: str, domain: Path | None, schema: Path | None) -> Path:
+    """The file that describes what is anonymised: a schema, a domain, or the YAML file named like the table."""
+    return beside_table(table, domain) if schema is None else domain_or_schema(domain, schema)
+
+
+def refuse_raw(view: Path | None, keep: str) -> None:
+    """Refuse columns of a view as they lie in its tables: its rows hold cells only."""
+    if view is not None and names(keep):
+        raise InputError(
+            "--keep publishes columns as they lie in a table; rows of a view hold cells only: leave it out"
+        )
 
 
 def beside_table(table: str, domain: Path | None) -> Path:
@@ -205,6 +231,10 @@ def apply(
     out: RecodedRowsOption,
     keep: KeepOption = "",
     domain: NearDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
@@ -217,11 +247,18 @@ def apply(
     from sfumato import anonymize as methods
 
     ready(out, overwrite=overwrite)
-    described = beside_table(table, domain)
+    refuse_raw(view, keep)
     source = Source(
-        table=table, domain=described, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=described_by(table, domain, schema),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
+        view=read_view(schema, view, rows=unit_rows, per=per),
     )
-    refuse_clashes([out], inputs=[recoding, *source.files()], overwrite=overwrite)
+    refuse_clashes([out], inputs=[recoding, view, *source.files()], overwrite=overwrite)
     saved = methods.load_recoding(recoding)
     vault = source.vault(first=None)
     with working("Rewriting"):

@@ -19,13 +19,14 @@ import typer
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
+    from sfumato.app.cli.schema_options import TableView
     from sfumato.domain import Domain
     from sfumato.domain.table_schema import Schema
-    from sfumato.domain.view import BoundedView
     from sfumato.engine.csv_file import Written
     from sfumato.engine.port import ProtectedTable
     from sfumato.ledger import DeferredLedger, Ledger
     from sfumato.privacy.loss import Loss
+    from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
 
 EpsilonOption = Annotated[
@@ -48,10 +49,6 @@ TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the 
 DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of the table, a YAML file.")]
 OneDomainOption = Annotated[
     Path | None, typer.Option("--domain", help="Accepted domain of the table, a YAML file; or --schema.")
-]
-SchemaOption = Annotated[
-    Path | None,
-    typer.Option("--schema", help="Schema of several tables, a YAML file; the table then is their folder or database."),
 ]
 LedgerOption = Annotated[
     str | None, typer.Option("--ledger", help="Ledger, a SQLite file or a database URL; beside the domain without.")
@@ -125,7 +122,10 @@ class CsvOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A table with its domain, and the ledger that its releases go to, as a command names them."""
+    """A table with its domain, and the ledger that its releases go to, as a command names them.
+
+    With ``view`` the rows are those of a view of several tables, and ``domain`` is the file of their schema.
+    """
 
     table: str
     domain: Path
@@ -134,6 +134,7 @@ class Source:
     limit: str | None
     create: bool
     analyst: str | None
+    view: TableView | None = None
 
     def files(self) -> tuple[str | Path, ...]:
         """What no output may take the place of."""
@@ -149,12 +150,14 @@ class Source:
         from sfumato.engine.table_files import shown
         from sfumato.vault.vault import open_vault_later
 
+        if self.view is not None:
+            return self.schema(self.view.schema, first=first).over(self.view.view)
         deferred = self._ledger(first)
         with working(f"Reading {shown(self.table)}"):
             return open_vault_later(self.table, domain=described or self.domain, ledger=deferred, analyst=self.analyst)
 
-    def view(self, view: BoundedView, schema: Schema, *, first: Loss | None) -> Vault:
-        """Open a view of several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
+    def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
+        """Open several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
         from sfumato.engine.joined import open_tables
         from sfumato.engine.table_files import shown
         from sfumato.vault.schema_vault import SchemaVault
@@ -162,7 +165,7 @@ class Source:
         schema.refuse_draft()
         deferred = self._ledger(first)
         with working(f"Reading {shown(self.table)}"):
-            return SchemaVault(open_tables(schema, self.table), deferred, analyst=self.analyst).over(view)
+            return SchemaVault(open_tables(schema, self.table), deferred, analyst=self.analyst)
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
         """The ledger, which the first release opens, and makes if need be."""

@@ -14,7 +14,6 @@ from sfumato.app.cli.conventions import (
     CreateOption,
     DatasetOption,
     DeltaOption,
-    DomainOption,
     EpsilonOption,
     JsonOption,
     LedgerOption,
@@ -22,7 +21,6 @@ from sfumato.app.cli.conventions import (
     OneDomainOption,
     OverwriteOption,
     RhoOption,
-    SchemaOption,
     Source,
     TableArgument,
     columns,
@@ -33,6 +31,16 @@ from sfumato.app.cli.conventions import (
     remark_log,
     result,
     working,
+)
+from sfumato.app.cli.schema_options import (
+    PerOption,
+    SchemaOption,
+    UnitRowsOption,
+    ViewOption,
+    other_bounds,
+    read_schema,
+    read_view,
+    refuse_without_schema,
 )
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
@@ -74,6 +82,8 @@ def query(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows to suppose in each group, for the error of means and variances.")
     ] = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     confidence: Annotated[str, typer.Option(help="Confidence of the intervals.")] = "0.95",
     discover: Annotated[
         list[str] | None,
@@ -111,7 +121,8 @@ def query(
     from sfumato.query import drowned_queries
     from sfumato.vault.release import ReleasedRows, writable
 
-    tables = None if schema is None else _of_tables(schema, statement, discover)
+    refuse_without_schema(schema, unit_rows=unit_rows is not None, per=bool(per))
+    tables = None if schema is None else _of_tables(schema, statement, discover, rows=unit_rows, per=per)
     described = _domain(domain, schema) if tables is None else tables.asked.view.domain
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
     asked = {"sql": statement, "confidence": confidence, "truncation": truncation}
@@ -191,7 +202,7 @@ class _Tables:
 
     def vault(self, source: Source, first: Loss) -> Vault:
         """Of the view."""
-        return source.view(self.asked.view, self.schema, first=first)
+        return source.schema(self.schema, first=first).over(self.asked.view)
 
 
 def _domain(domain: Path | None, schema: Path | None) -> Domain:
@@ -206,16 +217,18 @@ def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
     return answer if tables is None else tables.asked.arranged.of(answer)
 
 
-def _of_tables(schema: Path, statement: str, discover: list[str] | None) -> _Tables:
-    """Read a statement over the tables of a schema."""
-    from sfumato.domain.table_schema import load_schema
+def _of_tables(
+    schema: Path, statement: str, discover: list[str] | None, *, rows: int | None, per: list[str] | None
+) -> _Tables:
+    """Read a statement over the tables of a schema, under its bounds or others."""
     from sfumato.query.table_statement import parse_tables
 
     if discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
-    described = load_schema(schema)
-    described.refuse_draft()
-    return _Tables(described, parse_tables(statement, described))
+    described = read_schema(schema)
+    asked = parse_tables(statement, described)
+    bounds = other_bounds(asked.view.unit, rows=rows, per=per)
+    return _Tables(described, asked if bounds == asked.view.unit else parse_tables(statement, described, bounds=bounds))
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
@@ -262,7 +275,11 @@ def regress(
     by: Annotated[
         list[str], typer.Option(help="An attribute of numbers, or a condition such as \"sex = 'F'\"; several times.")
     ],
-    domain: DomainOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
@@ -284,7 +301,14 @@ def regress(
 
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()
     source = Source(
-        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=domain_or_schema(domain, schema),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
+        view=read_view(schema, view, rows=unit_rows, per=per),
     )
     vault = source.vault(first=loss)
     with working("Measuring"):

@@ -15,21 +15,23 @@ from sfumato.app.cli.conventions import (
     CreateOption,
     DatasetOption,
     DeltaOption,
-    DomainOption,
     EpsilonOption,
     JsonOption,
     LedgerOption,
     LimitOption,
+    OneDomainOption,
     OverwriteOption,
     RhoOption,
     Source,
     TableArgument,
     columns,
+    domain_or_schema,
     refuse_clashes,
     remark,
     result,
     working,
 )
+from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
 from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
@@ -52,8 +54,12 @@ MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; au
 
 def synthesize(
     table: TableArgument,
-    domain: DomainOption,
     out: SyntheticRowsOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
@@ -118,10 +124,17 @@ def synthesize(
     request.refuse_unused()
     writable(out, overwrite=overwrite)
     source = Source(
-        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=domain_or_schema(domain, schema),
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
+        view=read_view(schema, view, rows=unit_rows, per=per),
     )
     outputs = [out, codebook_path(out), html, model]
-    refuse_clashes(outputs, inputs=[*source.files(), zeros], overwrite=overwrite)
+    refuse_clashes(outputs, inputs=[*source.files(), zeros, view], overwrite=overwrite)
     vault = source.vault(first=loss)
     if rows is not None:
         refuse_large(rows, len(vault.domain))
