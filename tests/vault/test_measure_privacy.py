@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.vault.tables import TINY, neighbours, people, table
+from tests.vault.test_derived_privacy import DERIVED
 
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
@@ -71,8 +72,8 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
 
 def test_every_kind_of_question_is_enumerated() -> None:
     kinds = {*Measurable.__subclasses__(), *ExactTable.__subclasses__()} - {ExactTable}
-    assert {type(question) for questions in QUESTIONS.values() for question in questions} == kinds
-    assert len(kinds) == 11
+    assert {type(question) for questions in [*QUESTIONS.values(), DERIVED] for question in questions} == kinds
+    assert len(kinds) == 13
 
 
 @pytest.mark.parametrize("name", ROWS_OF_A_UNIT)

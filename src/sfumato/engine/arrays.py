@@ -26,7 +26,7 @@ from sfumato.domain.predicate import Predicate, holds, named
 from sfumato.engine.cell_statements import even_width, fixed_bounds
 from sfumato.engine.contingency import CoverCounts, CoverPlan, totals
 from sfumato.engine.exact import Exact
-from sfumato.engine.port import Counts, SparseTable
+from sfumato.engine.port import Counts, Encoded, SparseTable
 from sfumato.errors import QueryError, TableError
 
 _Codes = NDArray[np.unsignedinteger[Any]]
@@ -387,6 +387,10 @@ class ArrayTable:
     def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.unit_sizes`; here nobody knows whose the rows are."""
         raise TableError("rows in memory carry no ids, so their units have no size", culprit=starts)
+
+    def derived(self, name: str) -> Encoded:
+        """See :meth:`sfumato.engine.port.Encoded.derived`: nothing is derived of rows without ids."""
+        raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""

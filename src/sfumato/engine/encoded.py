@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,7 +24,7 @@ from sfumato.engine.cell_statements import CellStatements, condition, fixed_boun
 from sfumato.engine.contingency import TOTAL_CELLS, CoverPlan, plan_covers
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal
-from sfumato.engine.port import Column, ColumnKind, Counts, ProtectedTable, Recode, SparseTable
+from sfumato.engine.port import Column, ColumnKind, Counts, Encoded, ProtectedTable, Recode, SparseTable
 from sfumato.errors import QueryError, SizeError, TableError
 
 _Words = NDArray[np.uint64]
@@ -203,8 +203,16 @@ class EncodedStore(Protocol):
 class EncodedRows:
     """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
 
-    def __init__(self, store: EncodedStore, table: ProtectedTable, columns: KeptColumns | None = None) -> None:
+    def __init__(
+        self,
+        store: EncodedStore,
+        table: ProtectedTable,
+        columns: KeptColumns | None = None,
+        *,
+        derived: Mapping[str, Encoded] | None = None,
+    ) -> None:
         self.store = store
+        self._derived = derived or {}
         self._table = table
         self._columns = columns
         self._contents: dict[tuple[str, ...], str] = {}
@@ -228,7 +236,25 @@ class EncodedRows:
 
     @cached_property
     def _fingerprint(self) -> str:
-        return self.store.fingerprint()
+        own = self.store.fingerprint()
+        if not self._derived:
+            return own
+        parts = [own, *(table.version for _, table in sorted(self._derived.items()))]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+    def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
+        """The same rows, with tables derived of the same units, which are part of what the version names."""
+        return EncodedRows(self.store, self._table, self._columns, derived=tables)
+
+    def derived(self, name: str) -> Encoded:
+        """The rows of a table that was derived of the same units.
+
+        Raises:
+            TableError: none was.
+        """
+        if name not in self._derived:
+            raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
+        return self._derived[name]
 
     def version_with(self, columns: tuple[str, ...]) -> str:
         """Names the content with raw columns, and with the rows beyond the bound of a unit.

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import BoundedView
 from sfumato.engine.csv_file import CSV_SUFFIXES
+from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Recodable
+from sfumato.engine.related_sql import DerivedEncoding
 from sfumato.engine.table_files import PARQUET_SUFFIXES, shown
 from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
 from sfumato.engine.view_table import JoinEngine
@@ -63,6 +66,16 @@ class JoinedTables:
     def encode(self, view: BoundedView) -> Recodable:
         """The rows of a view, bounded per unit: what is counted."""
         return self._engine.encoded(ViewEncoding(view, self._relations, self._engine.dialect))
+
+    def derive(self, related: RelatedTables) -> EncodedRows:
+        """The head of related tables, with the tails of all child tables derived of the same units."""
+        encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
+        tails = {
+            tail.name: self._engine.encoded(encode(child))
+            for child in related.children
+            if (tail := related.tail(child)) is not None
+        }
+        return self._engine.encoded(encode(None)).deriving(tails)
 
     def _owners_of(self, name: str) -> str:
         """Units by the keys of a table, found through others where need be."""

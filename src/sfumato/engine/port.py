@@ -262,6 +262,14 @@ class Encoded(Protocol):
         """
         ...
 
+    def derived(self, name: str) -> Encoded:
+        """The rows of a table that was derived of the same units, by its name.
+
+        Raises:
+            TableError: none was.
+        """
+        ...
+
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns that need not be in the domain, as text, with column ``units``: the
         number of distinct units of each, a unit counting for at most ``domain.unit.rows`` of them (chosen

@@ -11,6 +11,8 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.domain.view import BoundedView
 from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column, Profile, Recodable
 from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import TableError
@@ -46,8 +48,8 @@ class JoinEngine(Protocol):
         """The rows of a small result."""
         ...
 
-    def encoded(self, encoding: ViewEncoding) -> Recodable:
-        """The rows of a view, bounded."""
+    def encoded(self, encoding: RowEncoding) -> EncodedRows:
+        """The rows of a view, or of a derived table, bounded."""
         ...
 
 
@@ -56,7 +58,7 @@ class ViewTable:
     """Implements :class:`sfumato.engine.port.ProtectedTable` over a view: it has no raw columns, only encoded rows."""
 
     engine: JoinEngine
-    encoding: ViewEncoding
+    encoding: RowEncoding
 
     def schema(self) -> tuple[Column, ...]:
         """None."""
@@ -77,6 +79,8 @@ class ViewTable:
 
     def encode(self, domain: Domain) -> Recodable:
         """All rows of the view under the unit of a domain; without one no bound takes any of them away."""
+        if not isinstance(self.encoding, ViewEncoding):
+            raise TableError("a derived table is encoded once, by the related tables that it belongs to")
         bounded = self.encoding.bounded
         bounds = domain.unit if domain.unit.column is not None else bounded.unit.bounded(rows=_UNBOUNDED, per=())
         return self.engine.encoded(replace(self.encoding, bounded=BoundedView(bounded.view, bounds)))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
+from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, load_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.joined import JoinedTables, open_tables
@@ -68,6 +69,19 @@ class SchemaVault:
                 self._views.popitem(last=False)
         self._views.move_to_end(view.hash)
         return Vault(encoded, self.ledger, analyst=self.analyst, view=view)
+
+    def of_units(self, related: RelatedTables) -> Vault:
+        """The vault of whole units: one row each, with the tables derived of them.
+
+        What releases of it are charged, all views of the schema are charged too.
+
+        Raises:
+            QueryError: the related tables are of another schema.
+            EngineError: the tables can no longer be read.
+        """
+        if related.schema.hash != self.schema.hash:
+            raise QueryError("these related tables are of a schema that is described otherwise")
+        return Vault(self.tables.derive(related), self.ledger, analyst=self.analyst)
 
     def asked_by(self, analyst: str) -> SchemaVault:
         """The same tables, charging what is released of them to the analyst's cap as well."""

@@ -13,9 +13,9 @@ from sfumato.engine.dialect import Dialect
 from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.port import Column, Recodable
+from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.port import Column
 from sfumato.engine.table_files import Stamps
-from sfumato.engine.view_sql import ViewEncoding
 from sfumato.engine.view_table import ViewTable
 from sfumato.errors import EngineError
 
@@ -55,7 +55,7 @@ class DuckJoin:
         with self._session.cursor(self.title) as cursor:
             return list(cursor.sql(statement).fetchall())
 
-    def encoded(self, encoding: ViewEncoding) -> Recodable:
+    def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """One more table of the database, dropped with the result."""
         self._refuse_written()
         table = DuckTable.joined(self, self._session)

@@ -11,10 +11,9 @@ from typing import Any
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column, Recodable
+from sfumato.engine.port import Column
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable, kept_rows
-from sfumato.engine.view_sql import ViewEncoding
 from sfumato.engine.view_table import ViewTable
 from sfumato.errors import TableError
 
@@ -57,7 +56,7 @@ class SqlJoin:
         """Fetched at once."""
         return self._session.rows(statement)
 
-    def encoded(self, encoding: ViewEncoding) -> Recodable:
+    def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """One more temporary table, which is dropped some time after the result is gone."""
         unused = list(self._unused)
         del self._unused[: len(unused)]

@@ -1,0 +1,272 @@
+"""A parent table and its children as tables of one row a unit and of one row a child: what is publicly known of them.
+
+Of each child table the first ``most`` rows of a unit in a public order are kept.  The *head* has one row a unit: the
+parent's attributes and, of every child table, the number of children and the first child.  The *tail* of a child table
+has one row for each further child: the parent, the number of children, where the child stands, the child before it and
+itself.  Both are made of one unit at a time: its rows in them depend on no other unit.
+
+A row of a tail weighs ``floor(WHOLE / max(tau, number - 1))``: all rows of a unit together at most ``WHOLE``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from sfumato.arguments import expect_all
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Unknown
+from sfumato.domain.domain import Domain
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.unit import Unit
+from sfumato.errors import DomainError
+
+WHOLE = math.lcm(*range(1, 17))
+"""What the rows of a unit in a tail weigh together, at most: 720720, which each number up to 16 divides."""
+
+PLACES = 4
+"""Places of a child that a tail tells apart: second, third, fourth, fifth and later."""
+
+_MOST_CHILDREN = 1 << 10
+_MEMORIES = (1, 2)
+
+
+@dataclass(frozen=True)
+class DerivedTable:
+    """Weighted rows that are made of one unit at a time.
+
+    Attributes:
+        name: as the journal calls it.
+        domain: of its rows; its unit has ``whole`` rows, as a row of weight w counts as w equal rows.
+        number: the attribute that says how many rows the unit of a row has in the table.
+        rows: of a unit, by the code of that attribute.
+        weights: of each of these rows, by the same code.
+        whole: what the rows of a unit weigh together, at most.
+        described: as JSON values, what makes its rows: order, bounds, weights.
+    """
+
+    name: str
+    domain: Domain
+    number: str
+    rows: tuple[int, ...]
+    weights: tuple[int, ...]
+    whole: int
+    described: str
+
+    def __post_init__(self) -> None:
+        fitting = len(self.rows) == len(self.weights) == self.domain[self.number].size
+        if not fitting or min(self.weights) < 0 or self.domain.unit.rows != self.whole:
+            raise DomainError("a derived table has a weight for each number of rows of its unit", culprit=self.name)
+        if any(rows * weight > self.whole for rows, weight in zip(self.rows, self.weights, strict=True)):
+            raise DomainError(f"the rows of a unit would weigh more than {self.whole} together", culprit=self.name)
+
+    @property
+    def counted(self) -> Domain:
+        """Of the rows as they are counted, each once."""
+        return Domain(self.domain.attributes, unit=self.domain.unit.bounded(rows=max(self.rows), per=()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildTable:
+    """A table of which a unit has several rows, in an order that everybody may know.
+
+    Attributes:
+        table: of a schema.
+        order: attribute by whose cells the rows of a unit are ordered, missing ones last; None: by a hash of the row.
+            Rows of one cell are ordered by that hash.
+        falling: whether the greatest comes first.
+        most: rows of a unit that are kept, the first in order.
+        memory: rows before it that a row is drawn by: 1 or 2.
+    """
+
+    table: SchemaTable
+    order: str | None = None
+    falling: bool = False
+    most: int
+    memory: int = 1
+
+    def __post_init__(self) -> None:
+        name = self.table.name
+        if self.table.public or not self.table.attributes:
+            raise DomainError(f"{name} has no private attributes to synthesize", culprit=name)
+        if self.order is not None and self.order not in {each.name for each in self.table.attributes}:
+            raise DomainError(f"{name} is to be ordered by {self.order!r}, which is none of its attributes")
+        if self.order is not None and isinstance(self.attribute(self.order), Categorical):
+            raise DomainError(f"{name} is to be ordered by {self.order!r}, which is no number and no date")
+        if self.order is None and self.falling:
+            raise DomainError(f"{name} falls by nothing: name the attribute that orders its rows", culprit=name)
+        if type(self.most) is not int or not 1 <= self.most <= _MOST_CHILDREN:
+            raise DomainError(f"of {name} 1 to {_MOST_CHILDREN} rows of a unit are kept, not {self.most}", culprit=name)
+        if self.memory not in _MEMORIES:
+            raise DomainError(f"a row of {name} is drawn by one or two rows before it, not {self.memory}", culprit=name)
+
+    def attribute(self, name: str) -> Attribute:
+        """One of its attributes."""
+        return next(each for each in self.table.attributes if each.name == name)
+
+    @property
+    def number(self) -> str:
+        """What the number of rows of a unit is called in heads and tails."""
+        return f"{self.table.name}.number"
+
+    def named(self, where: str, name: str) -> str:
+        """What an attribute of the ``first``, ``this``, ``previous`` or ``before`` row is called."""
+        return f"{self.table.name}.{where}.{name}"
+
+    def describe(self) -> dict[str, Any]:
+        """What makes its rows, as JSON values."""
+        order = None if self.order is None else {"by": self.order, "falling": self.falling}
+        return {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelatedTables:
+    """A parent table and its children, as far as everybody may know them.
+
+    Attributes:
+        schema: accepted.
+        children: child tables, in the order in which they are synthesized.
+        tau: rows of a tail up to which the rows of a unit weigh the same.
+    """
+
+    schema: Schema
+    children: tuple[ChildTable, ...]
+    tau: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "children", tuple(self.children))
+        expect_all(self.children, ChildTable, "child tables are a list of ChildTable")
+        if not self.children:
+            raise DomainError("name at least one child table: of the parent alone a flat method makes rows")
+        if len({child.table.name for child in self.children}) != len(self.children):
+            raise DomainError("a child table is named twice", culprit=self.children)
+        if type(self.tau) is not int or not 1 <= self.tau <= WHOLE:
+            raise DomainError(f"tau is a whole number from 1, not {self.tau}", culprit=self.tau)
+        if self.parent is None and len(self.children) > 1:
+            raise DomainError("several child tables need a table that lists all units, which the schema does not name")
+        for child in self.children:
+            self._check(child)
+
+    def _check(self, child: ChildTable) -> None:
+        table = child.table
+        if self.schema[table.name] != table:
+            raise DomainError(f"{table.name} is described otherwise than in the schema", culprit=table.name)
+        if table.name == self.schema.units:
+            raise DomainError(f"{table.name} lists the units: each has one row there", culprit=table.name)
+        if table.unit is None and (table.through is None or table.through.table != self.schema.units):
+            raise DomainError(
+                f"{table.name} belongs to {self.schema.id} through another table: only children of a unit are "
+                "synthesized, not children of children; leave it out",
+                culprit=table.name,
+            )
+
+    @property
+    def parent(self) -> SchemaTable | None:
+        """The table that lists all units; None: units are those with a child."""
+        return None if self.schema.units is None else self.schema[self.schema.units]
+
+    @property
+    def unit(self) -> Unit:
+        """Of a head: one row."""
+        return Unit(self.schema.id, rows=1, schema=self.schema.name)
+
+    def least(self) -> int:
+        """The least number of children that a unit can have."""
+        return 1 if self.parent is None else 0
+
+    @cached_property
+    def head(self) -> Domain:
+        """Of the table with one row a unit: the first child has one more code where there may be none, the last."""
+        found = list(self._parents)
+        none = self.least() == 0
+        for child in self.children:
+            found.append(Integer(name=child.number, minimum=self.least(), maximum=child.most, unknown=Unknown.CLAMP))
+            found += [coded(each, child.named("first", each.name), none=none) for each in child.table.attributes]
+        return Domain(tuple(found), unit=self.unit)
+
+    def tail(self, child: ChildTable) -> DerivedTable | None:
+        """Of the table with one row for each child after the first; None where a unit has one child at most."""
+        if child.most == 1:
+            return None
+        attributes = child.table.attributes
+        last = min(child.most, PLACES + 1)
+        found = [
+            *self._parents,
+            Integer(name=child.number, minimum=2, maximum=child.most, unknown=Unknown.CLAMP),
+            Integer(name=f"{child.table.name}.place", minimum=2, maximum=last, unknown=Unknown.CLAMP),
+            Integer(name=f"{child.table.name}.last", minimum=0, maximum=1, unknown=Unknown.CLAMP),
+            *(coded(each, child.named("previous", each.name), none=False) for each in attributes),
+            *(coded(each, child.named("before", each.name), none=True) for each in attributes if child.memory > 1),
+            *(coded(each, child.named("this", each.name), none=False) for each in attributes),
+        ]
+        rows = tuple(number - 1 for number in range(2, child.most + 1))
+        return DerivedTable(
+            name=f"{child.table.name}.tail",
+            domain=Domain(tuple(found), unit=self.unit.bounded(rows=WHOLE, per=())),
+            number=child.number,
+            rows=rows,
+            weights=tuple(WHOLE // max(self.tau, further) for further in rows),
+            whole=WHOLE,
+            described=json.dumps(self.describe(), sort_keys=True),
+        )
+
+    @property
+    def tails(self) -> tuple[DerivedTable, ...]:
+        """Of all child tables of which a unit may have more than one row."""
+        return tuple(tail for child in self.children if (tail := self.tail(child)) is not None)
+
+    def describe(self) -> dict[str, Any]:
+        """Order, bounds and weights, as JSON values for the journal."""
+        return {
+            "schema": self.schema.hash,
+            "parent": None if self.parent is None else self.parent.name,
+            "children": [child.describe() for child in self.children],
+            "tau": self.tau,
+            "whole": WHOLE,
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the description, hexadecimal."""
+        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def _parents(self) -> tuple[Attribute, ...]:
+        if self.parent is None:
+            return ()
+        name = self.parent.name
+        return tuple(coded(each, f"{name}.{each.name}", none=False) for each in self.parent.attributes)
+
+
+def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
+    """An attribute with the cells of another, by their codes, and at the end a cell for "there is none".
+
+    >>> from sfumato.domain import Real
+    >>> coded(Real(name="dose", edges=(0.0, 1.0, 5.0), unknown=Unknown.CLAMP), "first.dose", none=True).labels()
+    ('0', '1', '(missing)')
+    """
+    more = attribute.size - attribute.declared + none
+    if isinstance(attribute, Categorical) or more > 2:  # noqa: PLR2004  (missing and other)
+        labels = tuple(f"{code} {label}" for code, label in enumerate(attribute.labels()))
+        return Categorical(name=name, values=(*labels, *(("none",) if none else ())), unknown=Unknown.DROP)
+    kept = Integer(name=name, minimum=0, maximum=attribute.declared - 1, unknown=Unknown.CLAMP)
+    return replace(kept, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
+
+
+def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> RelatedTables:
+    """The related tables of a schema; without ``children`` all private tables that belong to a unit directly.
+
+    Of these, rows are in no order, and as many are kept as the schema bounds.
+
+    Raises:
+        DomainError: no such tables.
+    """
+    schema.refuse_draft()
+    if not children:
+        found = [table for table in schema if not table.public and table.name != schema.units]
+        children = [ChildTable(table=table, most=schema.bounds(table.name).rows) for table in found]
+    return RelatedTables(schema=schema, children=tuple(children), tau=tau)
