@@ -23,6 +23,7 @@ from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timest
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
+from sfumato.evaluate.stated_claims import claim_of_file
 
 Leaves = frozenset[int]
 
@@ -396,7 +397,7 @@ def submissions(
     found = []
     for name, claim, path in zip(names, parsed, releases, strict=True):
         release = read_release(path, domain, hierarchies=labels)
-        found.append(Submitted(name, claim, release, oddities(path, domain, release)))
+        found.append(Submitted(name, claim_of_file(path, claim), release, oddities(path, domain, release)))
     return tuple(found)
 
 

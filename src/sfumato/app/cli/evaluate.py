@@ -15,8 +15,10 @@ from sfumato.app.cli.conventions import (
     DomainOption,
     EpsilonOption,
     JsonOption,
+    OneDomainOption,
     OverwriteOption,
     RhoOption,
+    SchemaOption,
     columns,
     existing,
     refuse_clashes,
@@ -65,10 +67,35 @@ JournalOption = Annotated[
 def evaluate(
     real: RealArgument,
     releases: ReleasesArgument,
-    domain: DomainOption,
-    holdout: HoldoutOption,
-    out: PageOption,
-    claim: ClaimOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(
+            "--holdout",
+            help="People of the same population who are not in the protected table; with --schema optional, for "
+            "attacks: a folder.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--html", help="Where to write the page; optional with --schema.")
+    ] = None,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim",
+            help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like. It may "
+            "not contradict what a release says of itself; with --schema that is taken without.",
+        ),
+    ] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order",
+            help="TABLE=COLUMN or TABLE=COLUMN:falling: how children follow each other; without, as the release says, "
+            "or by their first date. With --schema.",
+        ),
+    ] = None,
     hierarchy: HierarchyOption = None,
     target: TargetOption = None,
     seed: SeedOption = 0,
@@ -80,8 +107,35 @@ def evaluate(
 ) -> None:
     """Score and attack releases, and write one page with ten pictures that works offline.
 
-    The results are computed from the protected table without noise: they are as secret as the table.
+    The results are computed from the protected table without noise: they are as secret as the table.  With --schema the
+    table is a folder with a file for each table, the release another: parents, children and what ties them are scored,
+    beside the same units drawn again and perfect tables whose children are dealt at random.
     """
+    if schema is not None:
+        from sfumato.app.cli.evaluate_tables import TablesToJudge, evaluate_tables
+
+        if domain is not None or hierarchy or target or ledger is not None:
+            raise InputError("--schema judges linked tables: it takes no --domain, --hierarchy, --target or --ledger")
+        judged = TablesToJudge(
+            real=real,
+            releases=releases,
+            schema=schema,
+            holdout=holdout,
+            claims=claim or (),
+            orders=order or (),
+            out=out,
+            seed=seed,
+            internal=internal,
+        )
+        evaluate_tables(judged, overwrite=overwrite, as_json=as_json)
+        return
+    if order:
+        raise InputError("--order is how children follow each other: it needs --schema")
+    if domain is None or holdout is None or out is None or not claim:
+        raise InputError(
+            "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
+            "page; several linked tables with their --schema"
+        )
     from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, told

@@ -1,0 +1,119 @@
+"""``sfumato evaluate --schema``: a release of linked tables judged beside those it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.app.cli.conventions import columns, refuse_clashes, remark, result, working
+from sfumato.errors import InputError, counted
+from sfumato.extras import require
+
+if TYPE_CHECKING:
+    from sfumato.evaluate.families.family_evaluation import FamilyResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesToJudge:
+    """What the command was given."""
+
+    real: str
+    releases: Sequence[Path]
+    schema: Path
+    holdout: str | None
+    claims: Sequence[str]
+    orders: Sequence[str]
+    out: Path | None
+    seed: int
+    internal: bool
+
+
+def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> None:
+    """Judge one release of linked tables, a folder, and write a page where one is asked for."""
+    from sfumato.domain.table_schema import load_schema
+    from sfumato.evaluate.families.family_evaluation import judge_families
+    from sfumato.evaluate.families.family_tables import orders, read_families
+    from sfumato.evaluate.released import parse_claim
+    from sfumato.evaluate.stated_claims import claim_of_folder, stated_orders
+    from sfumato.report.family_page import family_page
+    from sfumato.report.page import render_interactive
+    from sfumato.vault.release import save_text
+
+    if len(given.releases) != 1 or len(given.claims) > 1:
+        raise InputError("with --schema one release is judged at a time: a folder with a file for each table")
+    (folder,) = given.releases
+    if given.out is not None:
+        require("plots", "the page")
+    refuse_clashes([given.out], inputs=[given.real, folder, given.schema, given.holdout], overwrite=overwrite)
+    schema = load_schema(given.schema)
+    claim = claim_of_folder(folder, parse_claim(given.claims[0]) if given.claims else None)
+    order = orders(schema, stated_orders(folder) | _given(given.orders))
+    with working("Reading the tables"):
+        release = read_families(folder, schema, orders=order, only_files=True)
+        names = [level.name for level in release.levels]
+        real = read_families(given.real, schema, orders=order, tables=names)
+        controls = None if given.holdout is None else read_families(given.holdout, schema, orders=order, tables=names)
+    with working("Scoring"):
+        found = judge_families(real, release, claim=claim, controls=controls, seed=given.seed)
+    for table, read in found.released.items():
+        if read.kept < read.rows:
+            remark(f"{folder.name}/{table}: {_left_out(asdict(read))} of {counted(read.rows, 'row')} are not judged.")
+    page = "" if given.out is None else f"\n\nPage: {given.out}"
+    if given.out is not None:
+        title = f"Evaluation of {folder.name}"
+        save_text(
+            given.out, render_interactive(family_page(title, found, internal=given.internal)), overwrite=overwrite
+        )
+    value = found.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
+    result(value, _told(found) + page, as_json=as_json)
+
+
+def _given(orders: Sequence[str]) -> dict[str, str]:
+    parts = [text.partition("=")[::2] for text in orders]
+    for text, (name, by) in zip(orders, parts, strict=True):
+        if not name or "=" not in text:
+            raise InputError(f"{text!r} is no order: say TABLE=COLUMN, or TABLE=COLUMN:falling", culprit=by)
+    return dict(parts)
+
+
+def _left_out(read: dict[str, int]) -> str:
+    words = {
+        "undeclared": "with a cell that is not declared",
+        "repeated": "with a key that was seen before",
+        "ownerless": "without a parent",
+        "beyond": "beyond the most of a parent",
+    }
+    return ", ".join(f"{read[name]:,} {said}" for name, said in words.items() if read[name])
+
+
+def _told(found: FamilyResult) -> str:
+    lines = []
+    for edge in found.edges:
+        rows: list[dict[str, Any]] = [{"families": name, **asdict(each.scores)} for name, each in edge.compared.items()]
+        said = f"{edge.parents} with {edge.children}: share in a wrong cell, on average\n{columns(rows)}"
+        if edge.copies is not None:
+            said += (
+                f"\nOf families of three or more, {edge.copies[0]:.1%} equal one of half of the real ones; of the real "
+                f"ones of the other half {edge.copies[1]:.1%} do."
+            )
+        lines.append(said)
+    if found.attacks:
+        rows = [
+            {
+                "attack": each.attack,
+                "members": each.members.value,
+                "controls": each.controls.value,
+                "advantage": each.value,
+                "low": each.interval.low,
+                "high": each.interval.high,
+                "bound": each.bound,
+            }
+            for each in found.attacks
+        ]
+        lines.append(columns(rows))
+    else:
+        lines.append("No attacks were made: they need others of the same population, by --holdout.")
+    stated = "no guarantee is stated" if found.claim is None else f"guarantee: {found.claim}"
+    return "\n\n".join([*lines, f"Of the release: {stated}."])

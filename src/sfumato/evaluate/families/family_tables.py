@@ -1,0 +1,452 @@
+"""Linked tables as an evaluator reads them: rows of each table in families, children in their order.
+
+All of it is read here, from files, once: no code is shared with what made the release.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Attribute, CsvFormat, Date, Integer, Real, Timestamp
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.errors import InputError, TableError
+from sfumato.evaluate.release_files import compatible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Places = NDArray[np.int64]
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class ChildOrder:
+    """How the children of a parent follow each other: by a column, rising or falling; by none where it is None."""
+
+    by: str | None = None
+    falling: bool = False
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """What became of the rows of one table.
+
+    Attributes:
+        rows: of the file.
+        undeclared: left out, as a cell is none that the schema declares.
+        repeated: left out, as their key was seen before.
+        ownerless: left out, as no row that is kept has the key that they name.
+        beyond: left out, as their parent has more than the schema keeps.
+    """
+
+    rows: int
+    undeclared: int = 0
+    repeated: int = 0
+    ownerless: int = 0
+    beyond: int = 0
+
+    @property
+    def kept(self) -> int:
+        """What is judged."""
+        return self.rows - self.undeclared - self.repeated - self.ownerless - self.beyond
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyTable:
+    """The rows of one table that are kept.
+
+    Attributes:
+        name: of the table.
+        attributes: of its rows.
+        codes: one array an attribute, each of shape ``(rows,)``.
+        read: what became of the rows of its file.
+        above: the table of the parents; None for the units themselves.
+        owner: the row of the parent, ascending, shape ``(rows,)``; rows of one parent are in their order.
+        most: children of one parent that are kept.
+        order: of the children of a parent.
+        days: of each row the day that orders it, where one does.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    codes: tuple[Places, ...] = field(repr=False)
+    read: RowsRead
+    above: str | None = None
+    owner: Places = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    most: int = 1
+    order: ChildOrder = ChildOrder()
+    days: Places | None = field(default=None, repr=False)
+    length: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """Linked tables, the units first, every other table after that of its parents."""
+
+    levels: tuple[FamilyTable, ...]
+
+    def __getitem__(self, name: str) -> FamilyTable:
+        return next(level for level in self.levels if level.name == name)
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return self.levels[0].length
+
+    def edges(self) -> Iterator[tuple[FamilyTable, FamilyTable]]:
+        """Each table of children, with that of their parents."""
+        for level in self.levels:
+            if level.above is not None:
+                yield self[level.above], level
+
+    def taken(self, units: Places) -> Families:
+        """These units with all that is theirs, each as often as it is named."""
+        places = {self.levels[0].name: units}
+        found = [_chosen(self.levels[0], units, None)]
+        for parent, level in self.edges():
+            chosen = places[parent.name]
+            count = np.bincount(level.owner, minlength=parent.length)
+            start = np.cumsum(count) - count
+            each = count[chosen]
+            first = np.cumsum(each) - each
+            owner = np.repeat(np.arange(len(chosen)), each)
+            rows = np.repeat(start[chosen] - first, each) + np.arange(len(owner))
+            places[level.name] = rows
+            found.append(_chosen(level, rows, owner))
+        return Families(tuple(found))
+
+
+def _chosen(level: FamilyTable, rows: Places, owner: Places | None) -> FamilyTable:
+    return FamilyTable(
+        name=level.name,
+        attributes=level.attributes,
+        codes=tuple(codes[rows] for codes in level.codes),
+        read=level.read,
+        above=level.above,
+        owner=level.owner if owner is None else owner,
+        most=level.most,
+        order=level.order,
+        days=None if level.days is None else level.days[rows],
+        length=len(rows),
+    )
+
+
+def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, ChildOrder]:
+    """The order of the children of a parent in every table.
+
+    Args:
+        schema: of the tables.
+        given: columns by table, with ``:falling`` behind those that fall; a table that is not named is ordered by its
+            first date, where it has one.
+
+    Raises:
+        InputError: a table or column that is not there.
+    """
+    dated = {
+        table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
+        for table in schema
+    }
+    found = {name: ChildOrder(by) for name, by in dated.items()}
+    for name, text in (given or {}).items():
+        table = schema[name]
+        by, _, way = text.partition(":")
+        if way not in ("", "falling", "rising") or (by and _attribute(table, by) is None):
+            raise InputError(f"{name}={text} is no order: say TABLE=COLUMN or TABLE=COLUMN:falling", culprit=text)
+        found[table.name] = ChildOrder(by or None, falling=way == "falling")
+    return found
+
+
+def read_families(
+    folder: str | Path,
+    schema: Schema,
+    *,
+    orders: Mapping[str, ChildOrder],
+    tables: Sequence[str] | None = None,
+    only_files: bool = False,
+) -> Families:
+    """Tables of a folder, a file each, as families.
+
+    Args:
+        folder: with files called by the tables' names, as ``visits.csv`` or ``visits.parquet``.
+        schema: what the tables hold, and whose each row is.
+        orders: of the children of a parent, by table; none where none is named.
+        tables: names; None: all private ones that are linked to the units.
+        only_files: leave out tables of which there is no file.
+
+    Raises:
+        TableError: a file is missing or cannot be read, or lacks a column.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise TableError(f"there is no folder {place}", culprit=place)
+    chosen = [
+        name
+        for name in linked(schema)
+        if (tables is None or name in tables) and not (only_files and not _files(place, name))
+    ]
+    for name in chosen:
+        above = parent_of(schema, name)
+        if above is not None and schema.units is not None and above[0] not in chosen:
+            raise TableError(f"{place} has {name}, and no {above[0]}, to which its rows belong", culprit=name)
+    raw = {name: _RawTable.of(schema[name], place) for name in chosen}
+    levels: list[FamilyTable] = []
+    keys: dict[str, pa.Array] = {}
+    for name in chosen:
+        table, above = schema[name], parent_of(schema, name)
+        if above is None:
+            level, keys[name] = _units(table, raw[name], schema)
+            levels.append(level)
+            continue
+        parent, column = above
+        if not levels:  # no table lists the units: they are those that have rows
+            keys[parent] = _distinct_ids([raw[each] for each in chosen])
+            levels.append(FamilyTable(parent, (), (), RowsRead(len(keys[parent])), length=len(keys[parent])))
+        level, keys[name] = _children(table, raw[name], (parent, column), keys[parent], orders.get(name, ChildOrder()))
+        levels.append(level)
+    return Families(tuple(levels))
+
+
+def linked(schema: Schema) -> tuple[str, ...]:
+    """Private tables that belong to the units, every one after that of its parents."""
+    waiting = [table.name for table in schema if not table.public]
+    found: list[str] = []
+    while waiting:
+        ready = [name for name in waiting if (above := parent_of(schema, name)) is None or above[0] not in waiting]
+        found += ready
+        waiting = [name for name in waiting if name not in ready]
+    return tuple(found)
+
+
+def parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
+    """The table of a row's parent and the column that names it; None for the table of the units.
+
+    Where no table lists the units, the parent is called as the unit's id.
+    """
+    table = schema[name]
+    if table.name == schema.units:
+        return None
+    if table.through is not None:
+        return schema[table.through.table].name, table.through.column
+    assert table.unit is not None
+    return (schema.units or schema.id), table.unit
+
+
+@dataclass(frozen=True, eq=False)
+class _RawTable:
+    """The columns of a file, as text or as they are stored, and the codes of its attributes."""
+
+    table: SchemaTable
+    columns: Any  # pa.Table
+
+    @staticmethod
+    def of(table: SchemaTable, folder: Path) -> _RawTable:
+        files = _files(folder, table.name)
+        if len(files) != 1:
+            said = f"both {files[0].name} and {files[1].name}" if files else f"no {table.name}.csv or .parquet"
+            raise TableError(f"{folder} has {said}", culprit=table.name)
+        return _RawTable(table, _stored(files[0], table.csv or CsvFormat()))
+
+    def column(self, name: str) -> pa.Array:
+        """One of them, in one piece."""
+        if name not in self.columns.column_names:
+            raise TableError(
+                f"{self.table.name} has no column {name!r}; it has {', '.join(self.columns.column_names)}", culprit=name
+            )
+        return self.columns[name].combine_chunks()
+
+    def keys(self, name: str) -> pa.Array:
+        """A column of keys as text; a whole number is written as one, however it is stored."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found = self.column(name)
+        if pa.types.is_floating(found.type):
+            found = pc.cast(found, pa.int64(), safe=False)
+        text = pc.utf8_trim_whitespace(pc.cast(found, pa.string()))
+        return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+    def codes(self) -> tuple[list[Places], NDArray[np.bool_]]:
+        """Codes of all attributes, and which rows have a declared cell in each."""
+        fits = np.ones(len(self.columns), dtype=np.bool_)
+        found = []
+        for attribute in self.table.attributes:
+            values, places = _distinct(self.column(attribute.name))
+            codes = np.array([_code(attribute, value, self.table.csv) for value in values], dtype=np.int64)[places]
+            fits &= codes >= 0
+            found.append(codes)
+        return found, fits
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    found = [folder / f"{name}{suffix}" for suffix in (*_CSV, *_PARQUET)]
+    return [file for file in found if file.is_file()]
+
+
+def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
+    """The cell of a value; -1 where none is declared, or several could be meant."""
+    leaves = compatible(attribute, _text(attribute, value, written), {})
+    return next(iter(leaves)) if leaves is not None and len(leaves) == 1 else -1
+
+
+def _text(attribute: Attribute, value: object, written: CsvFormat | None) -> str | None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value)
+    if written is not None and isinstance(attribute, Integer | Real):
+        if written.thousands:
+            text = text.replace(written.thousands, "")
+        text = text.replace(written.decimal, ".")
+    return text
+
+
+def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[FamilyTable, pa.Array]:
+    codes, fits = raw.codes()
+    column = schema.unit_column(table.name)
+    assert column is not None
+    ids = raw.keys(column)
+    kept, read = _first_of_each(ids, fits)
+    level = FamilyTable(table.name, table.attributes, tuple(each[kept] for each in codes), read, length=len(kept))
+    return level, ids.take(kept)
+
+
+def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, RowsRead]:
+    """Rows that have a key of their own: of several with one key the first."""
+    named = fits & ids.is_valid().to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(named)
+    numbers = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[places]
+    kept = np.sort(places[np.unique(numbers, return_index=True)[1]])
+    undeclared = int((~fits).sum())
+    unnamed = int((fits & ~named).sum())
+    return kept, RowsRead(len(ids), undeclared=undeclared, repeated=len(places) - len(kept), ownerless=unnamed)
+
+
+def _children(
+    table: SchemaTable, raw: _RawTable, above: tuple[str, str], parents: pa.Array, order: ChildOrder
+) -> tuple[FamilyTable, pa.Array]:
+    import pyarrow.compute as pc
+
+    codes, fits = raw.codes()
+    repeated = np.zeros(len(fits), dtype=np.bool_)
+    own = raw.keys(table.key) if table.key is not None and table.key in raw.columns.column_names else None
+    if own is not None:
+        first, _ = _first_of_each(own, fits)
+        repeated = fits.copy()
+        repeated[first] = False
+    found = pc.index_in(raw.keys(above[1]), value_set=parents, skip_nulls=True)
+    owner = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    places = np.flatnonzero(fits & ~repeated & (owner >= 0))
+    by = np.zeros(len(fits)) if order.by is None else _rank(raw, order.by)
+    luck = np.random.default_rng(0).permutation(len(fits))  # of equals, as of rows without an order, the file says none
+    ranked = places[np.lexsort((luck[places], -by[places] if order.falling else by[places], owner[places]))]
+    count = np.bincount(owner[ranked], minlength=len(parents))
+    at = np.arange(len(ranked)) - np.repeat(np.cumsum(count) - count, count)
+    most = table.rows or int(count.max(initial=1))
+    kept = ranked[at < most]
+    read = RowsRead(
+        len(fits),
+        undeclared=int((~fits).sum()),
+        repeated=int(repeated.sum()),
+        ownerless=int((fits & ~repeated & (owner < 0)).sum()),
+        beyond=len(ranked) - len(kept),
+    )
+    dated = order.by is not None and isinstance(_attribute(table, order.by), Date | Timestamp)
+    level = FamilyTable(
+        table.name,
+        table.attributes,
+        tuple(each[kept] for each in codes),
+        read,
+        above=above[0],
+        owner=owner[kept],
+        most=most,
+        order=order,
+        days=np.floor(by[kept]).astype(np.int64) if dated else None,
+        length=len(kept),
+    )
+    import pyarrow as pa
+
+    return level, pa.nulls(len(kept), pa.string()) if own is None else own.take(kept)
+
+
+def _attribute(table: SchemaTable, name: str) -> Attribute | None:
+    return next((each for each in table.attributes if each.name == name), None)
+
+
+def _rank(raw: _RawTable, name: str) -> NDArray[np.float64]:
+    """A number for each row that rises with a column: of a date its day, of what is missing more than any other."""
+    values, places = _distinct(raw.column(name))
+    attribute = _attribute(raw.table, name)
+    return np.array([_number(attribute, value, raw.table.csv) for value in values])[places]
+
+
+_LAST = 1e15
+
+
+def _number(attribute: Attribute | None, value: object, written: CsvFormat | None) -> float:
+    if value is None or value == "":
+        return _LAST
+    if isinstance(attribute, Date | Timestamp) or isinstance(value, date):
+        from datetime import datetime
+
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            return _LAST
+        return moment.toordinal() + (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
+    try:
+        number = float(str(value) if attribute is None else _text(attribute, value, written) or "nan")
+    except ValueError:
+        return _LAST
+    return number if math.isfinite(number) else _LAST
+
+
+def _distinct(column: pa.Array) -> tuple[list[object], Places]:
+    """Distinct values, and for each row the place of its own among them."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _distinct_ids(raw: Sequence[_RawTable]) -> pa.Array:
+    import pyarrow as pa
+
+    named = [each.keys(each.table.unit) for each in raw if each.table.unit is not None]
+    return pa.chunked_array(named or [pa.array([], pa.string())]).unique().drop_null()
+
+
+def _stored(path: Path, written: CsvFormat) -> pa.Table:
+    """A file as it is stored; of a CSV every column as text."""
+    import pyarrow as pa
+    import pyarrow.csv as text
+    from pyarrow import parquet
+
+    try:
+        if path.suffix.lower() in _PARQUET:
+            return parquet.read_table(path)
+        delimiter = written.delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
+        encoding = "utf8" if codecs.lookup(written.encoding).name == "utf-8" else written.encoding
+        read = text.ReadOptions(encoding=encoding)
+        parse = text.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        with (
+            pa.input_stream(str(path), compression="detect") as stream,
+            text.open_csv(stream, read_options=read, parse_options=parse) as reader,
+        ):
+            names = reader.schema.names
+        convert = text.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
+        )
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return text.read_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    except (OSError, ValueError, pa.ArrowException):
+        raise TableError(f"cannot read {path} as CSV or Parquet", culprit=path) from None
