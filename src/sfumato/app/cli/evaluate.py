@@ -18,7 +18,6 @@ from sfumato.app.cli.conventions import (
     OneDomainOption,
     OverwriteOption,
     RhoOption,
-    SchemaOption,
     columns,
     existing,
     refuse_clashes,
@@ -26,6 +25,7 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
+from sfumato.app.cli.schema_options import SchemaOption
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
