@@ -1,7 +1,7 @@
 """Integer noise with its loss: discrete Laplace under pure epsilon, discrete Gaussian under zCDP.
 
-Both are sampled exactly (:mod:`sfumato.privacy.sampler`), know their exact tails, and are added so that no sum
-overflows.
+Both are sampled exactly (many at a time by :mod:`sfumato.privacy.sampler`, few by
+:mod:`sfumato.privacy.single_draws`), know their exact tails, and are added so that no sum overflows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from sfumato.errors import InputError, LossError, SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact
 from sfumato.privacy.sampler import Exponent, NoiseTable, exp_enclosure, exp_sequence, first_number
+from sfumato.privacy.single_draws import GaussianTries, LaplaceDigits
 
 _LARGEST_WIDTH = 1 << 50  # the noise then stays below 2^62 but for one draw in exp(4096)
 _LARGEST = 1 << 62
@@ -31,9 +33,15 @@ _SMOOTH_VARIANCE = 100  # from here the variance is sigma^2 to double precision:
 class IntegerNoise(ABC):
     """Noise on integers, symmetric around zero: how it is drawn and added, and how far it reaches."""
 
+    few: ClassVar[int]  # up to so many draws a new scale is not worth a table
+
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
-        """Independent noise, shape ``(count,)``, exactly distributed."""
-        return self._table().draw(count, entropy)
+        """Independent noise, shape ``(count,)``, exactly distributed.
+
+        How it is drawn depends on ``count`` alone, so that the same words give the same noise, whatever came before.
+        """
+        source = self._table() if count > self.few else self._single()
+        return source.draw(count, entropy)
 
     def add(self, counts: NDArray[np.int64], entropy: Entropy) -> NDArray[np.int64]:
         """``counts`` plus independent noise, of the same shape, int64.
@@ -80,7 +88,11 @@ class IntegerNoise(ABC):
 
     @abstractmethod
     def _table(self) -> NoiseTable:
-        """The table that draws are looked up in."""
+        """The table that many draws are looked up in."""
+
+    @abstractmethod
+    def _single(self) -> LaplaceDigits | GaussianTries:
+        """What few draws are made by."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,7 @@ class DiscreteLaplace(IntegerNoise):
     Fraction(4, 1)
     """
 
+    few = 256
     scale: Fraction
 
     def __init__(self, scale: Number) -> None:
@@ -156,6 +169,9 @@ class DiscreteLaplace(IntegerNoise):
     def _table(self) -> NoiseTable:
         return _table(self.scale.denominator, 0, self.scale.numerator, int(self.scale))
 
+    def _single(self) -> LaplaceDigits:
+        return _digits(self.scale.numerator, self.scale.denominator)
+
 
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerNoise):
@@ -178,6 +194,7 @@ class DiscreteGaussian(IntegerNoise):
     Fraction(1, 1)
     """
 
+    few = 32
     sigma_squared: Fraction
 
     def __init__(self, variance: Number) -> None:
@@ -257,6 +274,9 @@ class DiscreteGaussian(IntegerNoise):
         squared = self.sigma_squared
         return _table(0, squared.denominator, 2 * squared.numerator, math.isqrt(int(squared)))
 
+    def _single(self) -> GaussianTries:
+        return _tries(self.sigma_squared.numerator, self.sigma_squared.denominator)
+
 
 class _Tails:
     """Sums of exp(-j^2 / (2 sigma^2)) from above, times 2^_GAUSSIAN_BITS, and the normalising sum from both sides."""
@@ -293,6 +313,17 @@ def _tails(sigma_squared: Fraction) -> _Tails:
 @lru_cache(maxsize=64)  # by whole numbers, which hash in no time: a loop looks its table up for every draw
 def _table(linear: int, quadratic: int, denominator: int, width: int) -> NoiseTable:
     return NoiseTable.build(Exponent(linear, quadratic, denominator), width)
+
+
+@lru_cache(maxsize=64)
+def _digits(numerator: int, denominator: int) -> LaplaceDigits:
+    return LaplaceDigits.of(Fraction(numerator, denominator))
+
+
+@lru_cache(maxsize=64)
+def _tries(numerator: int, denominator: int) -> GaussianTries:
+    squared = Fraction(numerator, denominator)
+    return GaussianTries.of(squared, math.isqrt(int(squared)) + 1)
 
 
 def as_sensitivity(value: int) -> Fraction:
