@@ -9,7 +9,7 @@ from sfumato.errors import MissingExtraError
 EXTRAS: dict[str, tuple[str, ...]] = {
     "plots": ("altair", "vl_convert", "jinja2"),
     "evaluate": ("sklearn",),
-    "server": ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "jinja2"),
+    "server": ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "jinja2", "authlib", "joserfc", "httpx"),
     "client": ("httpx", "pydantic"),
     "postgres": ("psycopg",),
     "mysql": ("pymysql",),

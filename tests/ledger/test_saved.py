@@ -12,7 +12,9 @@ from tests.ledger.conftest import SAVED
 
 import sfumato as sf
 from sfumato import query, synthesize
+from sfumato.app.http.grants import Terms
 from sfumato.app.http.registry import Registry
+from sfumato.app.http.service import Service
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
@@ -21,7 +23,7 @@ from sfumato.privacy.loss import Epsilon, Rho
 
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
 UNIT = Unit("person", rows=2)
-REVISIONS = ("first_revision", "third_revision", "fourth_revision", "fifth_revision")
+REVISIONS = ("first_revision", "third_revision", "fourth_revision", "fifth_revision", "sixth_revision")
 LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
 
 
@@ -146,3 +148,19 @@ def test_what_a_server_kept_in_postgresql(saved_in_postgres):
         assert ledger.verify() == told["server"]
         assert ledger.reserve(question(1), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         ledger.verify()
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"])
+def test_what_a_server_with_sessions_and_terms_kept(request, place):
+    if place == "sqlite":
+        url, told = request.getfixturevalue("saved")("fifth_server"), TOLD["fifth_server"]
+    else:
+        url, told = request.getfixturevalue("saved_in_postgres")("fifth_server"), TOLD["postgres"]["fifth_server"]
+    with closing(Service(url)) as service:
+        assert service.registry.key(told["key"]).valid
+        assert not service.registry.key(told["gone"]).valid
+        assert service.sessions.holder(told["session"]).name == "ann"
+        assert service.grants.terms("people") == Terms(granted_only=True, default_cap="1", most="0.5")
+        assert dict(service.grants.named("people")) == {"ann": True, "bob": False}
+        assert service.registry.jobs.rows(told["job"]) == b"rows"
+        assert service.loaded("people").ledger.verify() == told["head"]

@@ -6,14 +6,15 @@ Triggers keep the journal append-only, limits and units fixed, and what was spen
 
 Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
 is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
-of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end.
+of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
+who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told.
 """
 
 from __future__ import annotations
 
 from sfumato.ledger.dbapi import Driver
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
@@ -124,6 +125,7 @@ _SESSIONS = """CREATE TABLE service_session (
     begun TEXT NOT NULL,
     expires TEXT NOT NULL,
     ended TEXT,
+    identity TEXT,
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
 )"""
@@ -132,6 +134,7 @@ _TERMS = """CREATE TABLE service_terms (
     granted_only INTEGER NOT NULL,
     default_cap TEXT,
     most TEXT,
+    approval_above TEXT,
     PRIMARY KEY (dataset)
 )"""
 _GRANTS = """CREATE TABLE service_grant (
@@ -140,7 +143,57 @@ _GRANTS = """CREATE TABLE service_grant (
     shut_out INTEGER NOT NULL,
     PRIMARY KEY (dataset, analyst)
 )"""
+_NAMES = """CREATE TABLE service_name (
+    name TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    PRIMARY KEY (name)
+)"""
+_IDENTITIES = """CREATE TABLE service_identity (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    first TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (name)
+)"""
+_LOGINS = """CREATE TABLE service_login (
+    state TEXT NOT NULL,
+    browser TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    verifier TEXT NOT NULL,
+    begun TEXT NOT NULL,
+    PRIMARY KEY (state)
+)"""
+_APPROVALS = """CREATE TABLE service_approval (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    release TEXT NOT NULL,
+    asked_by TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    question TEXT NOT NULL,
+    cost TEXT NOT NULL,
+    approved_by TEXT,
+    approved TEXT,
+    key_id TEXT,
+    expires TEXT,
+    closed TEXT,
+    PRIMARY KEY (id)
+)"""
+_APPROVALS_FOUND = "CREATE INDEX service_approval_found ON service_approval (dataset, release)"
+_NOTICES = """CREATE TABLE service_notice (
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state TEXT NOT NULL,
+    told TEXT NOT NULL,
+    PRIMARY KEY (kind, subject)
+)"""
+_PROBES = """CREATE TABLE service_probe (
+    id TEXT NOT NULL,
+    written TEXT NOT NULL,
+    PRIMARY KEY (id)
+)"""
+_OPERATION = (_NAMES, _IDENTITIES, _LOGINS, _APPROVALS, _APPROVALS_FOUND, _NOTICES, _PROBES)
 SERVER_TABLES = (  # what a server keeps beside its journals
+    # name: of its ledger, which stays; called: null where that is what it is called
     """CREATE TABLE service_dataset (
     name TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -149,6 +202,8 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     rows INTEGER,
     discoverable TEXT NOT NULL,
     registered TEXT NOT NULL,
+    called TEXT,
+    retired TEXT,
     PRIMARY KEY (name)
 )""",
     # content: of the whole table, however its domain is spelled; null where old code read it
@@ -168,6 +223,7 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     issued TEXT NOT NULL,
     expires TEXT NOT NULL,
     revoked TEXT,
+    used TEXT,
     PRIMARY KEY (id),
     UNIQUE (hash)
 )""",
@@ -184,9 +240,10 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     rows BLOB,
     PRIMARY KEY (id)
 )""",
-    _SESSIONS,  # key_id: null where the session was begun by a link
+    _SESSIONS,  # key_id: null where the session was begun by a link, or an identity that a provider vouched for
     _TERMS,  # limits are spelled as limits of ledgers are
     _GRANTS,
+    *_OPERATION,  # the names that a dataset has or had; of a login, until it is over; approvals of one release each
 )
 
 _FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry")
@@ -263,10 +320,9 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
     if found < "0002":
         make_tables(driver, *SERVER_TABLES)
     else:
-        make_tables(driver, _SESSIONS, _TERMS, _GRANTS)
-        if found < "0004":
-            _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
-    make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
+        _bring_server_up_to_date(driver, found)
+    if found < "0005":
+        make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
     if found < "0003":
         _run(driver, "DROP INDEX ledger_release")
     if found < "0004":
@@ -274,6 +330,24 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
         _run(driver, _UNIT_TRIGGER[driver.database])
     say_revision(driver)
+
+
+def _bring_server_up_to_date(driver: Driver, found: str) -> None:
+    if found < "0004":
+        _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
+    if found < "0005":
+        make_tables(driver, _SESSIONS, _TERMS, _GRANTS)
+    else:
+        _run(driver, "ALTER TABLE service_session ADD COLUMN identity TEXT")
+        _run(driver, "ALTER TABLE service_terms ADD COLUMN approval_above TEXT")
+    for column in (
+        "service_dataset ADD COLUMN called",
+        "service_dataset ADD COLUMN retired",
+        "service_key ADD COLUMN used",
+    ):
+        _run(driver, f"ALTER TABLE {column} TEXT")
+    make_tables(driver, *_OPERATION)
+    _run(driver, "INSERT INTO service_name (name, dataset) SELECT name, name FROM service_dataset")
 
 
 def make_tables(driver: Driver, *tables: str) -> None:

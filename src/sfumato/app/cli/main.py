@@ -35,7 +35,7 @@ COMMANDS = {  # in the order of --help: the module of each, and what it is calle
     "query": "query:query",
     "regress": "query:regress",
     "bound": "bound:bound",
-    "serve": "query:serve",
+    "serve": "serve:serve",
     "synthesize": "synthesize:synthesize",
     "sample": "synthesize:sample",
     "describe": "synthesize:describe",

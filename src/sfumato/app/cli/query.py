@@ -1,8 +1,7 @@
-"""Commands that answer questions: ``sfumato query`` of one table in SQL, ``sfumato serve`` over HTTP and on a page."""
+"""Commands that answer questions: ``sfumato query`` in SQL, ``sfumato regress``."""
 
 from __future__ import annotations
 
-import socket
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,11 +23,9 @@ from sfumato.app.cli.conventions import (
     Source,
     TableArgument,
     columns,
-    database,
     domain_or_schema,
     refuse_clashes,
     remark,
-    remark_log,
     result,
     working,
 )
@@ -43,7 +40,6 @@ from sfumato.app.cli.schema_options import (
     refuse_without_schema,
 )
 from sfumato.errors import InputError, counted
-from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
@@ -54,9 +50,6 @@ if TYPE_CHECKING:
     from sfumato.query.question import Query
     from sfumato.query.table_statement import TableStatement
     from sfumato.vault.vault import Vault
-
-_SAMPLE = "children"
-_SAMPLE_LIMIT = "10"
 
 Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
 
@@ -321,77 +314,3 @@ def regress(
     notes = "".join(f"\nNote: {each}" for each in found.remarks)
     text = f"{columns(lines)}\n\n{sure}\nGuarantee: {found.guarantee}\nCost: {found.cost}{notes}"
     result(found.to_json(), text, as_json=as_json)
-
-
-def serve(
-    ledger: Annotated[str, typer.Option(help="Ledger: a SQLite file, or a database URL.")] = "sfumato.ledger",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
-    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
-    sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True,
-    link: Annotated[
-        bool, typer.Option("--link/--no-link", help="Print a steward's link where there is no steward.")
-    ] = True,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A folder, or HOST or HOST:PORT of a database, whose tables may be registered; several times. "
-            "Without, anything that this server can read may."
-        ),
-    ] = None,
-    rate: Annotated[
-        int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
-    ] = 3000,
-) -> None:
-    """Serve datasets: HTTP, and a page for stewards and analysts.
-
-    While nobody holds a steward's key, it prints a link that opens the page for a steward, once and within an hour;
-    links that were printed before end.  'sfumato key issue' makes keys without the page.
-    """
-    require("server", "the server")
-    import os
-    import tempfile
-
-    from sfumato.app.http.admission import TablePlaces
-    from sfumato.app.http.asgi import LEDGER, PLACES, RATE
-    from sfumato.app.http.processes import SHARED, run
-    from sfumato.app.http.service import begin, first_link, register_sample
-
-    port = _free(host, port)  # before anything is made or shown that would be of no use
-    url = database(ledger)
-    if create:
-        begin(url)
-    remark_log(url)
-    if sample:
-        folder = Path(ledger).parent if "://" not in ledger else Path()
-        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
-            remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
-    entrance = first_link(url, f"http://{host}:{port}") if link else None
-    remark(f"Serving at http://{host}:{port}")
-    if entrance is not None:
-        remark(f"Steward, once and within an hour: {entrance}")
-    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
-        os.environ |= {LEDGER: url, PLACES: TablePlaces(tuple(tables or ())).to_json(), RATE: str(rate)}
-        if workers > 1:  # a single worker is this process, which counts in its own memory
-            os.environ[SHARED] = shared
-        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)
-
-
-def _free(host: str, port: int) -> int:
-    """The port, or any free one for 0.
-
-    Raises:
-        InputError: this machine has no such address, or another program listens there.
-    """
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as found:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-            found.bind(address)
-            return int(found.getsockname()[1])
-    except OSError as error:
-        reason = error.strerror or "the address cannot be used"
-        raise InputError(
-            f"cannot listen on {host} port {port}: {reason}; choose another by --port", culprit=port
-        ) from None

@@ -7,7 +7,6 @@ network are not all for release.
 from __future__ import annotations
 
 import glob
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,15 +37,6 @@ class TablePlaces:
     """
 
     named: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, text: str) -> TablePlaces:
-        """Read what :meth:`to_json` wrote."""
-        return cls(tuple(json.loads(text)))
-
-    def to_json(self) -> str:
-        """One line of text, for the environment of workers."""
-        return json.dumps(self.named)
 
     def refuse(self, source: str) -> None:
         """Refuse a table that lies elsewhere, before anything of it is looked at.

@@ -165,8 +165,7 @@ class Registry:
         Raises:
             InputError: a name that is not 1 to 200 printable characters, or a lifetime that is not positive.
         """
-        if not name or len(name) > _LONGEST or not name.isprintable():
-            raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
+        refuse_holder(name)
         if not timedelta(0) < lifetime <= timedelta(days=3660):
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
         name = spelled(name, self.names())
@@ -210,9 +209,9 @@ class Registry:
         return tuple(_as_key(row) for row in rows)
 
     def names(self) -> tuple[str, ...]:
-        """Who holds or held a key, by name."""
+        """Who holds or held a key, or was vouched for by a provider of identities, by name."""
         with self._store.reading() as driver:
-            rows = driver.rows("SELECT DISTINCT name FROM service_key ORDER BY name")
+            rows = driver.rows("SELECT name FROM service_key UNION SELECT name FROM service_identity ORDER BY name")
         return tuple(name for (name,) in rows)
 
     def revoke(self, key_id: str) -> bool:
@@ -308,6 +307,16 @@ def _folded(name: str) -> str:
     """Equal for names that are one; folding the case of a compatible form may leave one that has another."""
     plain = unicodedata.normalize("NFKC", name).strip()
     return unicodedata.normalize("NFKC", plain.casefold()).casefold()
+
+
+def refuse_holder(name: str) -> None:
+    """Refuse what is no name of anybody.
+
+    Raises:
+        InputError: it is not 1 to 200 printable characters, not all of them blanks.
+    """
+    if not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
 
 
 def refuse_name(name: str) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.grants import Grants
+from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.registry import Dataset, Key, Registration, Registry, Scope, TableVersions, refuse_name, spelled
@@ -50,6 +51,7 @@ class Service:
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)
         self.sessions = Sessions(self._store)
+        self.identities = Identities(self._store)
         self.grants = Grants(self._store)
         self._places = TablePlaces() if places is None else places
         self.tables = ServedTables(TableVersions(self._store), self._places)

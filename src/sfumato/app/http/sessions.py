@@ -24,10 +24,11 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def begin(self, holder: Key) -> str:
+    def begin(self, holder: Key, *, identity: str | None = None) -> str:
         """Begin a session for whoever holds a key, or followed a steward's link, and return its secret.
 
-        It lasts half a day, and no longer than its key.
+        It lasts half a day, and no longer than its key.  With the ``identity`` that a provider vouched for, the holder
+        is nobody's key.
         """
         secret = _PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         begun = datetime.now(UTC)
@@ -37,7 +38,8 @@ class Sessions:
             "id": secrets.token_hex(6),
             "name": holder.name,
             "scope": (Scope.STEWARD if by_link else holder.scope).value,
-            "key_id": None if by_link else holder.id,
+            "key_id": None if by_link or identity is not None else holder.id,
+            "identity": identity,
             "begun": begun.isoformat(),
             "expires": (begun + LONGEST).isoformat(),
         }
@@ -88,5 +90,5 @@ def _as_key(row: Mapping[str, Any]) -> Key:
     begun, expires = (datetime.fromisoformat(row[name]) for name in ("begun", "expires"))
     if row["key_expires"] is not None:
         expires = min(expires, datetime.fromisoformat(row["key_expires"]))
-    of = row["key_id"] or row["id"]
+    of = row["key_id"] or row["identity"] or row["id"]
     return Key(of, row["name"], Scope(row["scope"]), begun, expires, revoked=row["key_revoked"] is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from importlib import resources
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -13,13 +14,19 @@ from fastapi.staticfiles import StaticFiles
 from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Worker, secret_of
 from sfumato.app.http.admission import Pace
 from sfumato.app.http.datasets import summary
+from sfumato.app.http.identities import LOGIN_LASTS
+from sfumato.app.http.openid import Provider
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.registry import Scope
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LONGEST, is_session
 from sfumato.app.ui import dataset_pages, steward_pages
-from sfumato.app.ui.rendering import gauge, known, page, show_errors
+from sfumato.app.ui.rendering import entrance, gauge, known, page, show_errors
 
-Text = Annotated[str, Form(max_length=20_000)]
+BACK = "/login/back"
+"""Where a provider of identities sends browsers back to."""
+
+_LOGIN_COOKIE = "sfumato_login"
+_LOGIN = "/login"
 
 
 def same_site(request: Request) -> None:
@@ -51,17 +58,17 @@ def home(request: Request, worker: Worker) -> Response:
     """Datasets, or the form that asks for a key."""
     key = known(request)
     if key is None:
-        return page("enter.html.j2", key=None, wrong=secret_of(request) is not None)
+        return entrance(request, wrong=secret_of(request) is not None)
     shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
     return page("datasets.html.j2", key=key, datasets=shown)
 
 
 @router.get("/enter")
-def arrive(link: Annotated[str, Query(max_length=200)], worker: Worker) -> Response:
+def arrive(link: Annotated[str, Query(max_length=200)], request: Request, worker: Worker) -> Response:
     """Show a steward's link as a button: whatever merely looks at the address must not use it up."""
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid:
-        return page("enter.html.j2", key=None, wrong=True, status=403)
+        return entrance(request, wrong=True, status=403)
     return page("arrive.html.j2", key=None, link=link)
 
 
@@ -71,7 +78,7 @@ def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker:
     _take(request)
     found = worker.registry.key(link)
     if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
-        return page("enter.html.j2", key=None, wrong=True, status=403)
+        return entrance(request, wrong=True, status=403)
     return _entered(request, worker.sessions.begin(found))
 
 
@@ -82,10 +89,63 @@ def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: W
     key_lookup: KeyLookup = request.app.state.key_lookup
     try:
         if is_session(key.strip()):
-            return page("enter.html.j2", key=None, wrong=True, status=403)
+            return entrance(request, wrong=True, status=403)
         return _entered(request, worker.sessions.begin(key_lookup.key(key.strip())))
     except RefusalError:
-        return page("enter.html.j2", key=None, wrong=True, status=403)
+        return entrance(request, wrong=True, status=403)
+
+
+@router.get(_LOGIN)
+def log_in(request: Request, worker: Worker) -> Response:
+    """Send a browser to the provider of identities."""
+    _take(request)
+    provider, login = _provider(request), worker.identities.begin()
+    response = RedirectResponse(provider.address(login), 303)
+    lasting = int(LOGIN_LASTS.total_seconds())
+    # lax, as the browser comes back from another site
+    response.set_cookie(
+        _LOGIN_COOKIE,
+        login.browser,
+        httponly=True,
+        samesite="lax",
+        secure=_secure(request),
+        max_age=lasting,
+        path=_LOGIN,
+    )
+    return response
+
+
+@router.get(BACK, response_class=HTMLResponse)
+def come_back(
+    request: Request,
+    worker: Worker,
+    state: Annotated[str, Query(max_length=200)] = "",
+    code: Annotated[str, Query(max_length=4000)] = "",
+    iss: Annotated[str | None, Query(max_length=500)] = None,
+) -> Response:
+    """Begin a session for whom the provider vouches; what it refused has no code."""
+    _take(request)
+    provider = _provider(request)
+    login = worker.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
+    if login is None or not code:
+        reason = "it is over, or not of this browser, or the provider refused it; begin anew"
+        raise RefusalError("login-refused", "The login was refused", 403, reason)
+    found = provider.identified(code, login, issuer=iss)
+    name = worker.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
+    now = datetime.now(UTC)
+    holder = Key(found.id, name, found.scope, now, now + LONGEST, revoked=False)
+    # a page and no redirect: browsers send a strict cookie only with what this site led them to
+    response = page("entered.html.j2", key=None)
+    _keep_session(request, response, worker.sessions.begin(holder, identity=found.id))
+    response.delete_cookie(_LOGIN_COOKIE, path=_LOGIN)
+    return response
+
+
+def _provider(request: Request) -> Provider:
+    found: Provider | None = request.app.state.provider
+    if found is None:
+        raise RefusalError("no-provider", "Nobody logs in here that way", 404, "enter with a key")
+    return found
 
 
 @router.post("/leave")
@@ -110,8 +170,8 @@ def _take(request: Request) -> None:
     Raises:
         RefusalError: too many came before it.
     """
-    entrance: Pace = request.app.state.entrance
-    entrance.take("" if request.client is None else request.client.host)
+    tries: Pace = request.app.state.entrance
+    tries.take("" if request.client is None else request.client.host)
 
 
 def _left(request: Request) -> Response:
@@ -124,7 +184,16 @@ def _left(request: Request) -> Response:
 
 def _entered(request: Request, session: str) -> Response:
     response = RedirectResponse("/", 303)
-    secure = request.url.scheme == "https"
-    lasting = int(LONGEST.total_seconds())
-    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure, max_age=lasting)
+    _keep_session(request, response, session)
     return response
+
+
+def _keep_session(request: Request, response: Response, session: str) -> None:
+    lasting = int(LONGEST.total_seconds())
+    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=_secure(request), max_age=lasting)
+
+
+def _secure(request: Request) -> bool:
+    """Whether browsers reach this server by TLS, which may end before it."""
+    base: str | None = request.app.state.base_url
+    return request.url.scheme == "https" or (base is not None and base.startswith("https:"))

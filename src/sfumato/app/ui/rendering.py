@@ -37,6 +37,11 @@ def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noq
     return HTMLResponse(_environment().get_template(name).render(**shown), status)
 
 
+def entrance(request: Request, *, status: int = 200, **said: bool) -> HTMLResponse:
+    """The page that asks for a key, or sends people to the provider of identities where there is one."""
+    return page("enter.html.j2", key=None, provider=request.app.state.provider is not None, status=status, **said)
+
+
 def fragment(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
     """A part of a page, for htmx to put in its place."""
     return HTMLResponse(_environment().get_template(name).render(**values), status)
@@ -93,7 +98,7 @@ def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noq
     if in_place:
         return fragment("problem.html.j2", problem=found, status=reply.status_code)
     if reply.status_code == HTTPStatus.UNAUTHORIZED:
-        return page("enter.html.j2", key=None, first=True, status=reply.status_code)
+        return entrance(request, first=True, status=reply.status_code)
     try:
         key = known(request)
     except SfumatoError:  # a ledger that does not answer knows nobody

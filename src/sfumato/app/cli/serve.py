@@ -1,0 +1,102 @@
+"""``sfumato serve``: HTTP, and a page for stewards and analysts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.app.cli.conventions import database, remark, remark_log
+from sfumato.errors import InputError
+from sfumato.extras import require
+
+_SAMPLE = "children"
+_SAMPLE_LIMIT = "10"
+
+
+def serve(
+    ledger: Annotated[str, typer.Option(help="Ledger: a SQLite file, or a database URL.")] = "sfumato.ledger",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
+    sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True,
+    link: Annotated[
+        bool, typer.Option("--link/--no-link", help="Print a steward's link where there is no steward.")
+    ] = True,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A folder, or HOST or HOST:PORT of a database, whose tables may be registered; several times. "
+            "Without, anything that this server can read may."
+        ),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
+    ] = 3000,
+    base_url: Annotated[
+        str | None,
+        typer.Option(help="The address under which people reach the server, where that is another: https://HOST."),
+    ] = None,
+    openid: Annotated[
+        Path | None, typer.Option(help="A YAML file that names the provider of identities by which people log in.")
+    ] = None,
+) -> None:
+    """Serve datasets: HTTP, and a page for stewards and analysts.
+
+    While nobody holds a steward's key, it prints a link that opens the page for a steward, once and within an hour;
+    links that were printed before end.  'sfumato key issue' makes keys without the page.
+    """
+    require("server", "the server")
+    import os
+    import tempfile
+
+    from sfumato.app.http.asgi import LEDGER
+    from sfumato.app.http.openid import OpenIdSettings
+    from sfumato.app.http.processes import SHARED, run
+    from sfumato.app.http.service import begin, first_link, register_sample
+    from sfumato.app.http.settings import Settings, refuse_base
+
+    base = None if base_url is None else refuse_base(base_url)
+    provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
+    port = _free(host, port)  # before anything is made or shown that would be of no use
+    url = database(ledger)
+    if create:
+        begin(url)
+    remark_log(url)
+    if sample:
+        folder = Path(ledger).parent if "://" not in ledger else Path()
+        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
+            remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
+    address = f"http://{host}:{port}" if base is None else base
+    entrance = first_link(url, address) if link else None
+    remark(f"Serving at {address}")
+    if entrance is not None:
+        remark(f"Steward, once and within an hour: {entrance}")
+    with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
+        os.environ[LEDGER] = url
+        Settings(tuple(tables or ()), rate, address, provider).to_environment()
+        if workers > 1:  # a single worker is this process, which counts in its own memory
+            os.environ[SHARED] = shared
+        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)
+
+
+def _free(host: str, port: int) -> int:
+    """The port, or any free one for 0.
+
+    Raises:
+        InputError: this machine has no such address, or another program listens there.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            found.bind(address)
+            return int(found.getsockname()[1])
+    except OSError as error:
+        reason = error.strerror or "the address cannot be used"
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; choose another by --port", culprit=port
+        ) from None

@@ -1,0 +1,119 @@
+"""What every request passes on its way in and out: bodies are bounded, replies get headers of safety, all is logged."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from pathlib import Path
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sfumato.app.http import problems
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.processes import REQUESTS, log
+
+MOST_BYTES = 1 << 18
+_FRAMES = 8  # of the place of an error
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+
+
+class Porter:
+    """Counts and logs requests, refuses large bodies, and adds headers of safety."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, started = time.perf_counter(), 500, False
+
+        async def noted(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                message["headers"] = [*message["headers"], *_HEADERS, *parting]
+            await send(message)
+
+        # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.
+        doubtful = {name for name, _ in scope["headers"]} >= _LENGTHS
+        parting = [(b"connection", b"close")] if doubtful else []
+        try:
+            body = None if doubtful else await _body(receive)
+        except ClientDisconnect:
+            log("request left", method=scope["method"])
+            return
+        if body is None:
+            await problems.reply(_two_lengths() if doubtful else _too_large())(scope, receive, noted)
+        else:
+            try:
+                await self._app(scope, _replayed(body, receive), noted)
+            except Exception as error:
+                if started:
+                    raise
+                # what it says may quote the table, so it goes no further; whoever mends it needs the place
+                log("broken", error=type(error).__name__, at=_place(error))
+                await problems.reply(error)(scope, receive, noted)
+        REQUESTS.labels(f"{status // 100}xx").inc()
+        log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
+
+
+def _two_lengths() -> RefusalError:
+    title = "Content-Length and Transfer-Encoding cannot both say where a body ends"
+    return RefusalError("two-lengths", title, 400, "send one of the two headers")
+
+
+def _too_large() -> RefusalError:
+    return RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
+
+
+def _place(error: Exception) -> str:
+    """Where an error arose, innermost last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return " ".join(f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in list(frames)[-_FRAMES:])
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body, or None where it is too large.
+
+    Raises:
+        ClientDisconnect: it did not arrive in full.  What did arrive may be another question: of 30 years, 3.
+    """
+    parts, taken = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        taken += len(parts[-1])
+        if taken > MOST_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body once, and then whatever comes: the end of the connection."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+            b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        ),
+    ),
+]

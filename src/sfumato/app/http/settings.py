@@ -1,0 +1,70 @@
+"""What an operator settles for a server when it starts, in one line of text for the environment of its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sfumato.app.http.admission import TablePlaces
+from sfumato.app.http.openid import OpenIdSettings
+from sfumato.errors import InputError
+
+_SETTINGS = "SFUMATO_SETTINGS"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all workers.
+
+    Attributes:
+        tables: folders and hosts whose tables may be registered; anything where none is named.
+        a_minute: requests that a worker takes of one key in a minute; 0 for any number.
+        base_url: the address under which people reach the server, without a slash at its end.
+        openid: the provider of identities, as a document; None where people enter by keys alone.
+    """
+
+    tables: tuple[str, ...] = ()
+    a_minute: int = 0
+    base_url: str | None = None
+    openid: dict[str, Any] | None = None
+
+    @classmethod
+    def of_environment(cls) -> Settings:
+        """What the process that started this worker settled."""
+        found = json.loads(os.environ.get(_SETTINGS, "{}"))
+        return cls(**found | {"tables": tuple(found.get("tables", ()))})
+
+    def to_environment(self) -> None:
+        """Settle them for processes that this one starts."""
+        os.environ[_SETTINGS] = json.dumps(asdict(self))
+
+    @property
+    def places(self) -> TablePlaces:
+        """Where tables may lie."""
+        return TablePlaces(self.tables)
+
+    @property
+    def provider(self) -> OpenIdSettings | None:
+        """The provider of identities."""
+        return None if self.openid is None else OpenIdSettings(**self.openid)
+
+
+def refuse_base(address: str) -> str:
+    """The address under which people reach a server, without a slash at its end.
+
+    Raises:
+        InputError: it is not one of a whole host.
+    """
+    parts = urlsplit(address)
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.netloc
+        or parts.path.strip("/")
+        or parts.query
+        or parts.fragment
+    ):
+        raise InputError("a server is reached at http(s)://HOST[:PORT], not below a path", culprit=address)
+    return f"{parts.scheme}://{parts.netloc}"
