@@ -21,6 +21,7 @@ from sfumato.privacy.selection import Exponential, PermuteAndFlip, StabilityThre
 
 _COUNTS = 10  # cells of the vector that one person moves in one place
 _CANDIDATES = 8
+_CHILDREN = 9  # of the unit that is put into linked tables
 _VALUES = 6  # of the attribute that a local randomizer reports
 
 
@@ -76,6 +77,7 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
     fine = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=100)
     sides = _added(fine, 0, entropy), _added(fine, 10, entropy)
     yield Subject("gaussian-sensitivity-10", Rho("0.5"), *sides, mu=tightest_mu(fine, 10))
+    yield _further_children(entropy)
     up, down = np.array([1] + [0] * _CANDIDATES), np.array([0] + [1] * _CANDIDATES)
     for name, mechanism in (
         ("exponential", Exponential(Epsilon(1), sensitivity=1, monotone=False)),
@@ -92,6 +94,38 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
     claim = EpsilonDelta(1, "0.01")
     yield Subject("stability-new-key", claim, _shown(threshold, [9, 1], entropy), _shown(threshold, [9], entropy))
     yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
+
+
+def _further_children(entropy: Entropy) -> Subject:
+    """Weighted rows of the further children of a unit, all of them in one cell, which is the worst case."""
+    from sfumato.domain.related_tables import ChildTable, RelatedTables
+    from sfumato.domain.table_schema import parse_schema
+    from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject
+    from sfumato.vault.derived_questions import DerivedMarginal
+
+    schema = parse_schema(
+        {
+            "sfumato": 2,
+            "schema": "audited",
+            "unit": {"id": "id", "table": "parents"},
+            "tables": {
+                "parents": {"key": "id", "attributes": {}},
+                "children": {
+                    "unit": "id",
+                    "rows": _CHILDREN,
+                    "attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 1, "unknown": "clamp"}},
+                },
+            },
+        }
+    )
+    related = RelatedTables(schema=schema, children=(ChildTable(table=schema["children"], most=_CHILDREN),))
+    (tail,) = related.tails
+    question = DerivedMarginal(tail, ("children.this.a",))
+    added = (_CHILDREN - 1) * tail.weights[-1]  # a unit of the most children
+    counts = np.array([0, 0]), np.array([added, 0])
+    squared = question.sensitivity(related.head)[1]
+    claim = Rho("0.5")
+    return gaussian_unit_subject("related-children", counts, squared_sensitivity=squared, claim=claim, entropy=entropy)
 
 
 def _local(entropy: Entropy) -> Iterator[Subject]:
