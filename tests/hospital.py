@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pyarrow as pa
@@ -90,6 +91,27 @@ DOCUMENT: dict[str, Any] = {
         },
     },
 }
+DERIVED: dict[str, Any] = {
+    "gap": {"days_since_previous": "admitted", "minimum": 0, "maximum": 90, "nullable": True},
+    "price": {"case": [{"when": "cost >= 500", "then": "dear"}], "else": "cheap"},
+    "soon": {
+        "case": [
+            {"when": "gap <= 7 AND price = 'dear'", "then": "both"},
+            {"when": "gap <= 7", "then": "soon"},
+        ],
+        "else": "no",
+    },
+}
+OF_UNIT: dict[str, Any] = {
+    "visits_n": {"count": "visits", "maximum": 5},
+    "late_n": {"count": "visits", "where": "gap > 30"},
+    "ever_i0": {"any": "diagnoses", "where": "code = 'I0'"},
+    "spend": {"sum": "visits.cost", "minimum": 0, "maximum": 2500},
+    "doses": {"sum": "drugs.dose", "minimum": 1, "maximum": 20},
+    "last_kind": {"last": "visits.kind", "by": "admitted"},
+    "seen": {"first": "visits.admitted"},
+    "dearest": {"max": "visits.cost"},
+}
 TYPES: dict[str, dict[str, pa.DataType]] = {
     "patients": {"patient_id": pa.int64(), "sex": pa.string(), "region": pa.int64()},
     "visits": {
@@ -115,6 +137,17 @@ OUTSIDE = 99  # a unit that is always there, so that no table is ever empty
 
 def schema() -> Schema:
     return parse_schema(DOCUMENT)
+
+
+def derived_document() -> dict[str, Any]:
+    """The same with derived columns of visits, and facts about patients."""
+    document = deepcopy(DOCUMENT)
+    document["tables"]["visits"]["derived"] = deepcopy(DERIVED)
+    return document | {"of_unit": deepcopy(OF_UNIT)}
+
+
+def derived_schema() -> Schema:
+    return parse_schema(derived_document())
 
 
 def database(random_seed: int) -> Rows:

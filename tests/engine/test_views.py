@@ -21,6 +21,7 @@ from sfumato.domain import Real, Unit, Unknown
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Field, Labels, Operator
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import Schema, parse_schema
+from sfumato.domain.unit_views import WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -85,6 +86,24 @@ VIEWS: dict[str, View] = {
     ),
     "per unit, of doses": PerUnit(DRUGS, ("drug",), (("dose", UnitSum("dose", Fraction(0), Fraction(20))),)),
 }
+VIEWS["since the row before"] = WithGap(VISITS, "gap", "admitted", 0, 90)
+VIEWS["since the row before, of a key"] = Join(DRUGS, VIEWS["since the row before"], ((1, 0),))
+VIEWS["beside facts"] = WithFacts(
+    PATIENTS,
+    PerUnit(
+        VIEWS["since the row before"],
+        (),
+        (
+            ("n", RowCount(5)),
+            ("ever", AnyRow(DEAR)),
+            ("spend", UnitSum("cost", Fraction(10), Fraction(2500))),
+            ("longest", Taken(Pick.GREATEST, "gap")),
+        ),
+    ),
+)
+VIEWS["beside sums of doses"] = WithFacts(
+    VISITS, PerUnit(DRUGS, (), (("doses", UnitSum("dose", Fraction(1), Fraction(20))),))
+)
 VIEWS["per unit, joined"] = Join(VISITS, PerUnit(DRUGS, (), (("drugs", RowCount(20)),)), (), outer=True)
 
 

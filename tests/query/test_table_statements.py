@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from tests.hospital import DOCUMENT, UNITS, Rows, database, frames, schema, without
+from tests.hospital import DOCUMENT, UNITS, Rows, database, derived_schema, frames, schema, without
 
 import sfumato as sf
 from sfumato.domain import Unit
@@ -27,6 +27,7 @@ from sfumato.query.table_statement import TableStatement, parse_tables
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 
 HOSPITAL = schema()
+WITH_DERIVED = derived_schema()
 BY_VISITS = "FROM visits v JOIN patients p USING (patient_id)"
 
 
@@ -109,13 +110,18 @@ STATEMENTS: list[tuple[int, str, Unit | None, int, int]] = [
         6,
         36,
     ),
+    (28, "SELECT COUNT(*) FROM visits WHERE gap <= 30", unit(5), 5, 25),
+    (29, "SELECT soon, COUNT(*) FROM visits GROUP BY soon", unit(5), 5, 25),
+    (30, "SELECT visits_n, COUNT(*) FROM patients GROUP BY visits_n", None, 1, 1),
+    (31, "SELECT SUM(spend) FROM patients WHERE ever_i0", None, 2500, 6_250_000),
+    (32, "SELECT last_kind, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY last_kind", None, 6, 36),
 ]
 IDS = [str(number) for number, *_ in STATEMENTS]
 
 
 @cache
 def read(text: str, bounds: Unit | None) -> TableStatement:
-    return parse_tables(text, HOSPITAL, bounds=bounds)
+    return parse_tables(text, WITH_DERIVED, bounds=bounds)
 
 
 def exact(tables: JoinedTables, asked: TableStatement) -> np.ndarray:

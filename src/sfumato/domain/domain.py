@@ -387,4 +387,6 @@ def numeric(domain: Domain, name: str) -> Numeric:
     if isinstance(attribute, Integer | Real):
         return attribute
     held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
-    raise QueryError(f"{name!r} {held}: it can be counted, but has no sum, mean or quantile", culprit=name)
+    raise QueryError(
+        f"{name!r} {held}: it can be counted, but has no sum, mean, MIN, MAX, MEDIAN or quantile", culprit=name
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Any
 from sfumato.arguments import expect_all
 from sfumato.domain import document as single
 from sfumato.domain.attribute import Attribute
+from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
 from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
+from sfumato.domain.schema_places import expect_at, mapping_at, only_at, text_at
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
@@ -52,6 +54,7 @@ class SchemaTable:
         public: everybody may know all of it; no row of it is anybody's.
         hierarchies: of its attributes.
         csv: how its file is written.
+        derived: columns that are computed of it.
     """
 
     name: str
@@ -65,6 +68,7 @@ class SchemaTable:
     public: bool = False
     hierarchies: tuple[Hierarchy, ...] = ()
     csv: CsvFormat | None = None
+    derived: tuple[Derived, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -82,8 +86,19 @@ class SchemaTable:
         linked = [*self.references, *([] if self.through is None else [self.through])]
         if len({link.column for link in linked}) != len(linked) or self.unit in {link.column for link in linked}:
             raise DomainError(f"a column of {self.name} is said to hold keys of two tables", culprit=self)
+        self._check_derived()
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
             raise DomainError(f"of {self.name} at least one row of a unit is kept, not {self.rows}", culprit=self)
+
+    def _check_derived(self) -> None:
+        expect_all(self.derived, Derived, "derived columns are a list of Derived")
+        if len({each.name.casefold() for each in self.derived}) != len(self.derived):
+            raise DomainError(f"two columns that are derived from {self.name} have one name", culprit=self)
+        attributes = {attribute.name: attribute for attribute in self.attributes}
+        for each in self.derived:
+            each.check(self.name, attributes)
+            if self.public and isinstance(each.what, SincePrevious):
+                raise DomainError(f"{self.name} is public: its rows have no unit whose row before they follow")
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -109,7 +124,8 @@ class SchemaTable:
         if self.attributes:
             described = Domain(self.attributes, hierarchies=self.hierarchies, csv=self.csv).describe()
         own |= {part: described[part] for part in ("csv", "hierarchies") if part in described}
-        return own | {"attributes": described.get("attributes", {})}
+        own |= {"attributes": described.get("attributes", {})}
+        return own | ({"derived": {each.name: each.describe() for each in self.derived}} if self.derived else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +138,7 @@ class Schema:
         tables: private and public ones.
         units: the table that lists all units, by its key; None: no table does.
         draft: whether nobody has accepted it yet.
+        of_unit: what is computed of all rows of each unit, as attributes of the table that lists the units.
     """
 
     name: str
@@ -129,6 +146,7 @@ class Schema:
     tables: tuple[SchemaTable, ...]
     units: str | None = None
     draft: bool = False
+    of_unit: tuple[OfUnit, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or not _NAME.fullmatch(self.id):
@@ -145,6 +163,26 @@ class Schema:
                 raise DomainError(f"{self.units} lists the units, so it is private and its key is their id")
         for table in self.tables:
             self._check(table)
+        self._check_of_unit()
+
+    def _check_of_unit(self) -> None:
+        expect_all(self.of_unit, OfUnit, "of_unit is a list of OfUnit")
+        if self.of_unit and self.units is None:
+            raise DomainError("of_unit is about every unit, so a table lists them all: declare unit.table")
+        taken = [each.name for each in (*self[self.units].attributes, *self[self.units].derived)] if self.units else []
+        for each in self.of_unit:
+            if each.name.casefold() in {name.casefold() for name in taken}:
+                raise DomainError(f"{self.units} has two attributes called {each.name!r}", culprit=each)
+            taken.append(each.name)
+            table = self[each.table]
+            if table.public or table.name == self.units:
+                raise DomainError(f"of_unit.{each.name} is of a private table with rows of units", culprit=each)
+            held = {column.name for column in (*table.attributes, *table.derived)}
+            for column in (each.column, each.by):
+                if column is not None and column not in held:
+                    raise DomainError(f"of_unit.{each.name}: {table.name} has no attribute {column!r}", culprit=each)
+            if each.how is FactOfUnit.COUNT and each.maximum is None and table.rows is None and not self.draft:
+                raise DomainError(f"of_unit.{each.name}: a count says its maximum", culprit=each)
 
     def _check(self, table: SchemaTable) -> None:
         if not table.public and table.name != self.units and table.unit is None and table.through is None:
@@ -234,6 +272,7 @@ class Schema:
             "draft": self.draft,
             "unit": {"id": self.id, **({} if self.units is None else {"table": self.units})},
             "tables": {table.name: table.describe() for table in self},
+            **({"of_unit": {each.name: each.describe() for each in self.of_unit}} if self.of_unit else {}),
         }
 
     @cached_property
@@ -250,8 +289,10 @@ def _two_owners(name: str) -> DomainError:
 
 # --- the document -----------------------------------------------------------------------------------------------------
 
-_TOP = {"$schema", "sfumato", "schema", "draft", "unit", "tables"}
-_OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "attributes", "hierarchies", "csv"}
+_TOP = {"$schema", "sfumato", "schema", "draft", "unit", "tables", "of_unit"}
+_OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "attributes", "hierarchies", "csv"} | {
+    "derived"
+}
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -293,52 +334,56 @@ def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
         raise DomainError(
             "this describes no schema of several tables, which begins with 'sfumato: 2'; of one table it is a domain"
         )
-    _only(document, _TOP, "the top", required={"schema", "unit", "tables"})
-    unit = _mapping(document["unit"], "unit")
-    _only(unit, {"id", "table"}, "unit", required={"id"})
+    only_at(document, _TOP, "the top", required={"schema", "unit", "tables"})
+    unit = mapping_at(document["unit"], "unit")
+    only_at(unit, {"id", "table"}, "unit", required={"id"})
     draft = document.get("draft", False)
-    _expect(draft, bool, "draft", "true or false")
-    tables = _mapping(document["tables"], "tables")
+    expect_at(draft, bool, "draft", "true or false")
+    tables = mapping_at(document["tables"], "tables")
     return Schema(
-        name=_text(document["schema"], "schema"),
-        id=_text(unit["id"], "unit.id"),
-        units=_text(unit["table"], "unit.table") if "table" in unit else None,
+        name=text_at(document["schema"], "schema"),
+        id=text_at(unit["id"], "unit.id"),
+        units=text_at(unit["table"], "unit.table") if "table" in unit else None,
         draft=draft,
-        tables=tuple(_table(_text(name, "tables"), body, folder, draft=draft) for name, body in tables.items()),
+        of_unit=read_of_unit(document.get("of_unit", {})),
+        tables=tuple(_table(text_at(name, "tables"), body, folder, draft=draft) for name, body in tables.items()),
     )
 
 
 def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> SchemaTable:
     at = f"tables.{name}"
-    said = _mapping(body, at)
-    _only(said, _OF_TABLE, at, required={"attributes"})
+    said = mapping_at(body, at)
+    only_at(said, _OF_TABLE, at, required={"attributes"})
     through = _links(said.get("through", {}), f"{at}.through")
     if len(through) > 1:
         raise _two_owners(name)
     public = said.get("public", False)
-    _expect(public, bool, f"{at}.public", "true or false")
+    expect_at(public, bool, f"{at}.public", "true or false")
     rows = said.get("rows")
     if rows is not None:
-        _expect(rows, int, f"{at}.rows", "a whole number")
+        expect_at(rows, int, f"{at}.rows", "a whole number")
     domain = _described(said, at, folder, draft=draft)
     return SchemaTable(
         name=name,
         attributes=() if domain is None else domain.attributes,
         hierarchies=() if domain is None else domain.hierarchies,
         csv=None if domain is None else domain.csv,
-        key=_text(said["key"], f"{at}.key") if "key" in said else None,
-        unit=_text(said["unit"], f"{at}.unit") if "unit" in said else None,
+        key=text_at(said["key"], f"{at}.key") if "key" in said else None,
+        unit=text_at(said["unit"], f"{at}.unit") if "unit" in said else None,
         through=next(iter(through), None),
         references=tuple(_links(said.get("references", {}), f"{at}.references")),
         rows=rows,
-        per=tuple(_bound(each, most, f"{at}.per") for each, most in _mapping(said.get("per", {}), f"{at}.per").items()),
+        per=tuple(
+            _bound(each, most, f"{at}.per") for each, most in mapping_at(said.get("per", {}), f"{at}.per").items()
+        ),
         public=public,
+        derived=read_derived(said.get("derived", {}), f"{at}.derived"),
     )
 
 
 def _described(said: Mapping[str, Any], at: str, folder: Path | None, *, draft: bool) -> Domain | None:
     """Attributes, hierarchies and format of the file, as a domain of one table has them; None without attributes."""
-    if not _mapping(said["attributes"], f"{at}.attributes"):
+    if not mapping_at(said["attributes"], f"{at}.attributes"):
         return None
     parts = {part: said[part] for part in ("attributes", "hierarchies", "csv") if part in said}
     try:
@@ -349,40 +394,13 @@ def _described(said: Mapping[str, Any], at: str, folder: Path | None, *, draft: 
 
 def _bound(name: object, said: object, at: str) -> GroupBound:
     if isinstance(said, int) and not isinstance(said, bool):
-        return GroupBound.named(_text(name, at), rows=said)
-    most = _mapping(said, f"{at}.{name}")
-    _only(most, {"rows", "groups"}, f"{at}.{name}", required={"rows"})
-    return GroupBound.named(_text(name, at), rows=most["rows"], groups=most.get("groups"))
+        return GroupBound.named(text_at(name, at), rows=said)
+    most = mapping_at(said, f"{at}.{name}")
+    only_at(most, {"rows", "groups"}, f"{at}.{name}", required={"rows"})
+    return GroupBound.named(text_at(name, at), rows=most["rows"], groups=most.get("groups"))
 
 
 def _links(said: object, at: str) -> list[Link]:
-    return [Link(_text(column, at), _text(table, f"{at}.{column}")) for column, table in _mapping(said, at).items()]
-
-
-def _mapping(said: object, at: str) -> dict[Any, Any]:
-    _expect(said, dict, at, "a mapping")
-    assert isinstance(said, dict)
-    return said
-
-
-def _text(said: object, at: str) -> str:
-    if not isinstance(said, str) or not said or said != said.strip():
-        raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=said)
-    return said
-
-
-def _expect(said: object, kind: type, at: str, words: str) -> None:
-    if not isinstance(said, kind) or (kind is int and isinstance(said, bool)):
-        raise DomainError(f"the schema is wrong at {at}: {words} stands there", culprit=said)
-
-
-def _only(said: Mapping[Any, Any], known: set[str], at: str, *, required: Sequence[str] | set[str]) -> None:
-    for name in said:
-        if name not in known:
-            raise DomainError(
-                f"the schema is wrong at {at}: {str(name)[:60]!r} is not known there; {', '.join(sorted(known))} are",
-                culprit=name,
-            )
-    for name in sorted(required):
-        if name not in said:
-            raise DomainError(f"the schema is wrong at {at}: {name!r} is missing", culprit=name)
+    return [
+        Link(text_at(column, at), text_at(table, f"{at}.{column}")) for column, table in mapping_at(said, at).items()
+    ]

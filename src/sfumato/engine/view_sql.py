@@ -27,6 +27,7 @@ from sfumato.domain.expression import (
     Operator,
 )
 from sfumato.domain.table_schema import SchemaTable
+from sfumato.domain.unit_views import WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -116,6 +117,10 @@ class ViewEncoding:
                 return self._computed(view)
             case PerUnit():
                 return self._per_unit(view)
+            case WithGap():
+                return self._with_gap(view)
+            case WithFacts():
+                return self._with_facts(view)
             case _:
                 raise TypeError(view)  # the tree is closed
 
@@ -221,6 +226,41 @@ class ViewEncoding:
 
     def _literal(self, attribute: Integer | Real, end: float) -> str:
         return self._end(Fraction(end), whole=isinstance(attribute, Integer))
+
+    # --- more of a row's unit -----------------------------------------------------------------------------------------
+
+    def _with_gap(self, view: WithGap) -> str:
+        source, domain = view.source, view.source.domain
+        listed, day = ", ".join(columns(source)), number_of(self.dialect, domain, view.date)
+        # keys as text, as the order is the same on every engine then, whatever type they are kept in
+        keys = [f"COALESCE({self.dialect.text(f'k{place}')}, '')" for place in range(len(source.keys))]
+        cells = [
+            name if name.startswith("c") else f"COALESCE({name}, 0)" for name in columns(source) if name[0] in "cv"
+        ]
+        order = ", ".join(["day", *keys, *cells])
+        # rows without a date are before and behind nobody: they are a part of their own
+        before = f"LAG(day) OVER (PARTITION BY u, CASE WHEN day IS NULL THEN 1 ELSE 0 END ORDER BY {order})"
+        inner = f"SELECT {listed}, {day} AS day FROM {self._relation(source)}"
+        inner = f"SELECT {listed}, day - {before} AS x FROM ({inner}) AS dated_rows"
+        inner = f"SELECT {listed}, {_clamped('x', str(view.low), str(view.high))} AS x FROM ({inner}) AS gaps"
+        coded = ", ".join(self._coded("x", view.added, len(source.attributes)))
+        return f"SELECT {listed}, {coded} FROM ({inner}) AS clamped_rows"
+
+    def _with_facts(self, view: WithFacts) -> str:
+        before, stored = len(view.source.attributes), set(stored_values(view.facts.attributes))
+        listed = [f"l.{name}" for name in columns(view.source)]
+        for place, attribute in enumerate(view.facts.attributes):
+            code, number = view.of_no_rows(place)
+            listed.append(f"COALESCE(r.c{place}, {code}) AS c{before + place}")
+            if place in stored:
+                other = f"r.v{place}"
+                if isinstance(attribute, Integer | Real) and number is not None:
+                    other = f"COALESCE({other}, {self._literal(attribute, number)})"
+                listed.append(f"{other} AS v{before + place}")
+        return (
+            f"SELECT {', '.join(listed)} FROM ({self._selected(view.source)}) AS l LEFT JOIN "
+            f"({self._selected(view.facts)}) AS r ON l.u = r.u"
+        )
 
     # --- one row of each unit -----------------------------------------------------------------------------------------
 

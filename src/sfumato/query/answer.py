@@ -92,6 +92,7 @@ class Answer(Release):
         confidence: with which an interval holds the exact answer, each on its own.
         remarks: of which table the intervals are, and what was done to the estimates after they were released.
         truncation: what the bound on rows of a unit left out, where it was asked for.
+        called: what the grouping attributes are called in place of their names, where a statement says so.
     """
 
     query: Query
@@ -101,11 +102,12 @@ class Answer(Release):
     remarks: tuple[str, ...] = ()
     truncation: CountedTruncation | None = None
     integers: frozenset[str] = frozenset()
+    called: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the grouping attributes."""
-        return self.query.by or self.query.discovered
+        """Names of the grouping attributes, or what they are called."""
+        return self.called or self.query.by or self.query.discovered
 
     @cached_property
     def keys(self) -> tuple[tuple[str, ...], ...]:

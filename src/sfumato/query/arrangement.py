@@ -42,15 +42,20 @@ class Arrangement:
         having: all of which a group meets.
         order: first by the first.
         limit: how many groups; None: all.
+        called: what groups are called, in order; nothing: as what they are by.
     """
 
     having: tuple[Kept, ...] = ()
     order: tuple[Order, ...] = ()
     limit: int | None = None
+    called: tuple[str, ...] = ()
 
     def of(self, answer: Answer) -> Answer:
         """The answer as it is asked to be shown."""
-        if self == Arrangement():
+        if self.called:
+            whole = {name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers}
+            answer = replace(answer, called=self.called, integers=frozenset(whole))
+        if not (self.having or self.order or self.limit is not None):
             return answer
         places = np.arange(len(answer))
         for each in self.having:
@@ -89,8 +94,13 @@ def _order(answer: Answer, by: Order, places: NDArray[np.intp]) -> NDArray[np.in
     return np.argsort(-codes if by.descending else codes, kind="stable")
 
 
-def arrangement(text: str, select: Any) -> Arrangement:  # noqa: ANN401  (sqlglot's own)
+def arrangement(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Arrangement:  # noqa: ANN401  (sqlglot's own)
     """What HAVING, ORDER BY and LIMIT of a parsed statement ask.
+
+    Args:
+        text: the statement.
+        select: as it was parsed.
+        called: what its groups are called, in order.
 
     Raises:
         QueryError: something else than answers, groups and numbers, with its place.
@@ -103,7 +113,8 @@ def arrangement(text: str, select: Any) -> Arrangement:  # noqa: ANN401  (sqlglo
         most = number(text, limit.expression) if isinstance(limit.expression, exp.Literal) else None
         if most is None or most.denominator != 1:
             raise refuse(text, limit, "LIMIT takes a whole number")
-    return Arrangement(tuple(_having(text, select)), tuple(_ordered(text, select)), None if most is None else int(most))
+    having, order = tuple(_having(text, select)), tuple(_ordered(text, select, called))
+    return Arrangement(having, order, None if most is None else int(most), called)
 
 
 def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
@@ -119,14 +130,17 @@ def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
         yield Kept(place, signs[type(part)], number(text, part.expression))
 
 
-def _ordered(text: str, select: Any) -> Iterator[Order]:  # noqa: ANN401
+def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[Order]:  # noqa: ANN401
     order, group = select.args.get("order"), select.args.get("group")
     keys = [] if group is None else group.expressions
     for each in [] if order is None else order.expressions:
         place = _answer(select, each.this)
         if place is None:
             names = _names(select, each.this)
-            at = next((n for n, key in enumerate(keys) if key == each.this or names & _names(select, key)), None)
+            own = [{name.casefold()} for name in called] or [set()] * len(keys)
+            at = next(
+                (n for n, key in enumerate(keys) if key == each.this or names & (_names(select, key) | own[n])), None
+            )
             if at is None:
                 raise refuse(text, each, "ORDER BY names what is selected, or what is grouped by")
             place = -1 - at

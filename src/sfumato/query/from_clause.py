@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import Join, Key, OfUnits, Scan
+from sfumato.query.derived_columns import further_names, wanted, with_derived, words_of
 from sfumato.query.sql_condition import refuse
 from sfumato.query.unit_rows import Inner, Part, UnitRows, built
 
 _OUTSIDE = {"limit": "LIMIT", "order": "ORDER BY", "distinct": "DISTINCT", "having": "HAVING", "offset": "OFFSET"}
 _CLAUSES = {"expressions", "from_", "joins", "where", "group"}
+_WORDS = re.compile(r"\w+")
 
 
 def refuse_inside(text: str, select: Any) -> None:  # noqa: ANN401
@@ -67,11 +71,17 @@ def unit_rows(
     drafts = [_drafted(text, node, schema, known, inner) for node in nodes]
     if len({part.alias.casefold() for part in drafts}) != len(drafts):
         raise refuse(text, source, "two tables have one name; give one of them another by AS")
+    words = words_of(select)
+    whole = any(isinstance(item, exp.Star) for item in select.expressions)
+    further = [_further(schema, part, words, whole=whole) for part in drafts]
     taken: dict[str, int] = {}
-    for part in drafts:
-        for name in part.view.names:
+    for part, more in zip(drafts, further, strict=True):
+        for name in (*part.view.names, *more):
             taken[name.casefold()] = taken.get(name.casefold(), 0) + 1
-    parts = [_named_apart(part, taken) for part in drafts]
+    parts = [
+        built(text, node, partial(_named_apart, schema, part, more, taken))
+        for node, part, more in zip(nodes, drafts, further, strict=True)
+    ]
     if not parts[0].view.private:
         raise refuse(text, source.this, "begin FROM a private table: a public row belongs to no unit")
     rows = UnitRows(text, schema, parts[:1], parts[0].view, known, inner)
@@ -113,13 +123,27 @@ def _table(schema: Schema, name: str) -> SchemaTable | None:
     return next((each for each in schema if each.name.casefold() == name.casefold()), None)
 
 
-def _named_apart(part: Part, taken: Mapping[str, int]) -> Part:
+def _further(schema: Schema, part: Part, words: frozenset[str], *, whole: bool) -> tuple[str, ...]:
+    """The derived columns and facts of a table that a statement names, or its bounds; all of them under ``*``."""
+    if part.table is None or not isinstance(part.view, Scan):
+        return ()
+    if whole:
+        return further_names(schema, part.table)
+    per = () if part.bounds is None else part.bounds.per
+    bounded = {word.casefold() for bound in per for name in bound.by for word in _WORDS.findall(name)}
+    return wanted(schema, part.table, words | bounded)
+
+
+def _named_apart(schema: Schema, part: Part, further: Sequence[str], taken: Mapping[str, int]) -> Part:
     """Attributes that several tables have under one name are called by the table's name and theirs."""
     if not isinstance(part.view, Scan):
         return part
-    called = [f"{part.alias}.{name}" if taken[name.casefold()] > 1 else name for name in part.view.names]
-    view = Scan(part.view.table, part.alias, tuple(called))
-    names = {name.casefold(): new for name, new in zip(part.view.names, called, strict=True)}
+    called = {
+        name: f"{part.alias}.{name}" if taken[name.casefold()] > 1 else name for name in (*part.view.names, *further)
+    }
+    scan = Scan(part.view.table, part.alias, tuple(called[name] for name in part.view.names))
+    view = with_derived(schema, scan, called)
+    names = {name.casefold(): new for name, new in called.items()}
     return Part(part.alias, view, names, part.keys, part.unit, part.table, part.bounds)
 
 

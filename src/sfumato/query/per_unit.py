@@ -32,6 +32,8 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     Raises:
         QueryError: what looks at rows of other units, or no such statement.
     """
+    from sqlglot import exp
+
     refuse_inside(text, select)
     rows = unit_rows(text, select, schema, per_unit, known=known)
     where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
@@ -43,19 +45,24 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
         raise refuse(text, group or select, f"a SELECT in FROM groups by the unit, {schema.id}")
     named = {each.alias.casefold(): each.this for each in select.expressions if _is_named(each)}
     by = tuple(_key(rows, key, named) for key in keys if not rows.is_unit(key))
+    called: dict[str, str] = {}
     unit, values = schema.id, []
     for item in select.expressions:
         node, name = (item.this, item.alias) if _is_named(item) else (item, "")
         if rows.is_unit(node):
             unit = name or node.name
-        elif not _is_key(rows, node, name, by):
+        elif _is_key(rows, node, name, by):
+            if name and isinstance(node, exp.Column) and rows.has(node):
+                called[name.casefold()] = rows.attribute(node)
+        else:
             if not name:
                 raise refuse(text, node, "name what is computed of a unit, by AS")
             values.append((name, _aggregate(rows, node)))
     if not values and not by:
         values.append(("rows", RowCount(_most(rows, None))))
     view = built(text, select, lambda: PerUnit(rows.view, by, tuple(values)))
-    names = {name.casefold(): name for name in view.names}
+    named_again = {attribute.casefold() for attribute in called.values()}
+    names = {name.casefold(): name for name in view.names if name.casefold() not in named_again} | called
     loose = Unit(schema.id, rows=_most(rows, None), schema=schema.name)
     return Part(alias, view, names, {}, unit, None, one_row_bounds(loose, view))
 
@@ -94,8 +101,6 @@ def _is_key(rows: UnitRows, node: Any, name: str, by: tuple[str, ...]) -> bool: 
         found = rows.attribute(node)
         if found not in by:
             raise refuse(rows.text, node, "a plain attribute in SELECT also stands in GROUP BY")
-        if name and name != found:
-            raise refuse(rows.text, node, "an attribute that is a key keeps its name")
         return True
     held = {each.casefold() for each in by}
     return (name or node.name).casefold() in held or node.sql(dialect="duckdb").casefold() in held
@@ -157,7 +162,7 @@ def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:
             raise refuse(rows.text, node, "count a key or an attribute of the joined table")
         if of is None:
             rows.attribute(node.this)  # refuses
-    elif not isinstance(node.this, exp.Star):
+    elif not isinstance(node.this, exp.Star | exp.Literal):  # COUNT(1) counts rows, as COUNT(*) does
         of = _attribute(rows, node.this)
     most = int(ends["high"]) if "high" in ends else _most(rows, node.this)
     return built(rows.text, node, lambda: RowCount(most, of))

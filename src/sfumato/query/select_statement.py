@@ -230,8 +230,8 @@ class _Columns:
         if node.expressions:
             raise refuse(self.text, node, "count one thing")
         match node.this:
-            case exp.Star():
-                return Count()
+            case exp.Star() | exp.Literal(is_string=False):
+                return Count()  # COUNT(1) counts rows, as COUNT(*) does
             case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
                 unit = self.domain.unit.column
                 if unit is None or name_of(column, [unit]) != unit:

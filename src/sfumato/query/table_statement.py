@@ -95,11 +95,33 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
     query = read_select(text, asked, domain)
-    return TableStatement(
-        view,
-        query,
-        arrangement(text, select),
-    )
+    return TableStatement(view, query, arrangement(text, select, called=_called(rows, select, query.by)))
+
+
+def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401
+    """What groups are called by AS, in order; nothing where none is."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    if len(keys) != len(by):
+        return ()
+    items = [item for item in select.expressions if isinstance(item, exp.Alias)]
+    found = []
+    for key, name in zip(keys, by, strict=True):
+        own = key.name.casefold() if isinstance(key, exp.Column) and not key.table and not rows.has(key) else None
+        same = (item.alias for item in items if _named_alike(rows, item, key) or item.alias.casefold() == own)
+        found.append(next(same, name))
+    return () if tuple(found) == tuple(by) or len(set(found)) < len(found) else tuple(found)
+
+
+def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401
+    """Whether what is selected is what a key is."""
+    from sqlglot import exp
+
+    if isinstance(key, exp.Column) and isinstance(item.this, exp.Column) and rows.has(key) and rows.has(item.this):
+        return rows.attribute(item.this) == rows.attribute(key)
+    return bool(item.this == key)
 
 
 def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401

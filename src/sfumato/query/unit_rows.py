@@ -330,6 +330,7 @@ def bounds_of(rows: UnitRows) -> Unit:
         for name in bound.by:
             level, _, of = name.rstrip(")").partition("(")
             named = first.names.get(name.casefold())  # an attribute may be called anything
+            named = name if named is None and name in first.view.names else named
             by.append(named or f"{level}({first.names[of.strip().casefold()]})")
         per.append(GroupBound(tuple(by), rows=bound.rows, groups=bound.groups))
     return first.bounds.bounded(rows=first.bounds.rows, per=per)

@@ -1,0 +1,297 @@
+"""What a schema derives from its tables: columns of a table, and facts about each unit.
+
+A derived column is computed of a row and of the rows of the same unit, so that it depends on that unit alone; a fact
+about a unit is computed of all its rows in another table, before any bound cuts them.  Neither leaves out a row:
+numbers are moved to the bounds that are declared (``unknown: clamp``), and what is missing is in a cell of its own, for
+which the column says ``nullable: true``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from sfumato.domain.attribute import Attribute, Date
+from sfumato.domain.calendar import Grain
+from sfumato.domain.schema_places import expect_at, mapping_at, only_at, text_at
+from sfumato.errors import DomainError
+
+
+@dataclass(frozen=True)
+class BetweenDates:
+    """The days from one date of a row to another; negative where the other is earlier, unless ``minimum`` says more."""
+
+    start: str
+    end: str
+    minimum: int | None
+    maximum: int | None
+
+
+@dataclass(frozen=True)
+class SincePrevious:
+    """The days since the row before, of the same unit by a date; missing in the first, and where there is no date.
+
+    Of rows of one date the one with the least key comes first; those after it are 0 days behind it.
+    """
+
+    date: str
+    minimum: int | None
+    maximum: int | None
+
+
+@dataclass(frozen=True)
+class FirstCase:
+    """The label of the first condition that a row meets; missing where it meets none and nothing else is said."""
+
+    cases: tuple[tuple[str, str], ...]
+    otherwise: str | None
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A derived column.
+
+    Attributes:
+        name: by which it is asked for.
+        what: it is.
+        nullable: whether it may be missing, in a cell of its own.
+    """
+
+    name: str
+    what: BetweenDates | SincePrevious | FirstCase
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        what = self.what
+        if isinstance(what, FirstCase):
+            lacking = what.otherwise is None
+        else:
+            lacking = isinstance(what, SincePrevious)
+            if what.minimum is not None and what.maximum is not None and what.minimum > what.maximum:
+                raise DomainError(f"{self.name} has minimum above maximum", culprit=self)
+        if lacking and not self.nullable:
+            why = (
+                "the first row of a unit has none before it" if isinstance(what, SincePrevious) else "else is not said"
+            )
+            raise DomainError(f"{self.name} may be missing, as {why}: say nullable: true", culprit=self)
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The dates that it is computed of."""
+        match self.what:
+            case BetweenDates(start, end):
+                return (start, end)
+            case SincePrevious(date):
+                return (date,)
+            case _:
+                return ()
+
+    def check(self, table: str, attributes: Mapping[str, Attribute]) -> None:
+        """Refuse what the table has no days for.
+
+        Raises:
+            DomainError: a column is no attribute, no date whose cells are days, or may be missing where this may not.
+        """
+        if self.name in attributes:
+            raise DomainError(f"{table} has an attribute {self.name!r}, so nothing else is derived by that name")
+        for name in self.dates:
+            date = attributes.get(name)
+            if not isinstance(date, Date) or date.by is not Grain.DAY:
+                raise DomainError(
+                    f"{table}.{self.name} counts days, so {name!r} is a date of the table whose cells are days",
+                    culprit=self,
+                )
+            if (date.nullable or date.unknown.value == "category") and not self.nullable:
+                raise DomainError(
+                    f"{table}.{self.name} may be missing, as {name} may be: say nullable: true", culprit=self
+                )
+
+    def describe(self) -> dict[str, Any]:
+        """What the document says of it."""
+        rest: dict[str, Any] = {"nullable": True} if self.nullable else {}
+        match self.what:
+            case BetweenDates(start, end):
+                return {"days": [start, end], **_ends(self.what), **rest, "unknown": "clamp"}
+            case SincePrevious(date):
+                return {"days_since_previous": date, **_ends(self.what), **rest, "unknown": "clamp"}
+            case FirstCase(cases, otherwise):
+                listed = [{"when": when, "then": then} for when, then in cases]
+                return {"case": listed, **({} if otherwise is None else {"else": otherwise}), **rest}
+        raise TypeError(self.what)
+
+
+class FactOfUnit(StrEnum):
+    """What is computed of all rows of a unit in a table."""
+
+    COUNT = "count"
+    ANY = "any"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True)
+class OfUnit:
+    """A fact about each unit: an attribute of the table that lists the units.
+
+    Attributes:
+        name: by which it is asked for.
+        how: it is computed.
+        table: of whose rows.
+        column: of these; None: of the rows themselves.
+        by: the date by which rows are first or last; None: the column is one.
+        where: the condition that rows meet, as it stands after WHERE.
+        minimum: to which numbers are moved.
+        maximum: to which numbers are moved.
+    """
+
+    name: str
+    how: FactOfUnit
+    table: str
+    column: str | None = None
+    by: str | None = None
+    where: str | None = None
+    minimum: Fraction | None = None
+    maximum: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        of_rows = self.how in (FactOfUnit.COUNT, FactOfUnit.ANY)
+        if of_rows is not (self.column is None):
+            wanted = "a table" if of_rows else "table.column"
+            raise DomainError(f"of_unit.{self.name}: {self.how.value} is of {wanted}", culprit=self)
+        if self.by is not None and self.how not in (FactOfUnit.FIRST, FactOfUnit.LAST):
+            raise DomainError(f"of_unit.{self.name}: only first and last are by a date", culprit=self)
+        summed = self.how is FactOfUnit.SUM
+        if summed and (self.minimum is None or self.maximum is None):
+            raise DomainError(f"of_unit.{self.name}: a sum says its minimum and maximum", culprit=self)
+        if not summed and (self.minimum is not None or (self.maximum is not None and self.how is not FactOfUnit.COUNT)):
+            raise DomainError(
+                f"of_unit.{self.name}: only a sum has minimum and maximum, and a count a maximum", culprit=self
+            )
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise DomainError(f"of_unit.{self.name} has minimum above maximum", culprit=self)
+
+    def describe(self) -> dict[str, Any]:
+        """What the document says of it."""
+        own: dict[str, Any] = {self.how.value: self.table if self.column is None else f"{self.table}.{self.column}"}
+        own |= {} if self.by is None else {"by": self.by}
+        own |= {} if self.where is None else {"where": self.where}
+        return own | _ends(self)
+
+
+def _ends(bounded: BetweenDates | SincePrevious | OfUnit) -> dict[str, int | float]:
+    found = {"minimum": bounded.minimum, "maximum": bounded.maximum}
+    return {
+        name: int(end) if Fraction(end).denominator == 1 else float(end)
+        for name, end in found.items()
+        if end is not None
+    }
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+_REST = {"minimum", "maximum", "nullable", "unknown"}
+
+
+def read_derived(said: object, at: str) -> tuple[Derived, ...]:
+    """The derived columns that the document says of a table.
+
+    Raises:
+        DomainError: it does not follow the format; the message names the place.
+    """
+    return tuple(
+        _derived(text_at(name, at), mapping_at(body, f"{at}.{name}"), f"{at}.{name}")
+        for name, body in mapping_at(said, at).items()
+    )
+
+
+def _derived(name: str, said: Mapping[Any, Any], at: str) -> Derived:
+    kinds = [kind for kind in ("days", "days_since_previous", "case") if kind in said]
+    if len(kinds) != 1:
+        raise DomainError(f"the schema is wrong at {at}: one of days, days_since_previous and case is said", culprit=at)
+    nullable = said.get("nullable", False)
+    expect_at(nullable, bool, f"{at}.nullable", "true or false")
+    if kinds == ["case"]:
+        only_at(said, {"case", "else", "nullable"}, at)
+        return Derived(name, FirstCase(_cases(said["case"], at), _label(said.get("else"), f"{at}.else")), nullable)
+    only_at(said, {*kinds, *_REST}, at)
+    if said.get("unknown", "clamp") != "clamp":
+        raise DomainError(
+            f"the schema is wrong at {at}.unknown: a derived number is moved to its nearest bound, clamp; leave rows "
+            "out by WHERE",
+            culprit=at,
+        )
+    for end in ("minimum", "maximum"):
+        expect_at(said.get(end, 0), int, f"{at}.{end}", "a whole number")
+    ends = said.get("minimum"), said.get("maximum")
+    if kinds == ["days"]:
+        dates = said["days"]
+        if not isinstance(dates, list) or len(dates) != 2:  # noqa: PLR2004
+            raise DomainError(f"the schema is wrong at {at}.days: two dates stand there, the earlier first", culprit=at)
+        start, end = (text_at(date, f"{at}.days") for date in dates)
+        return Derived(name, BetweenDates(start, end, *ends), nullable)
+    return Derived(name, SincePrevious(text_at(said["days_since_previous"], at), *ends), nullable)
+
+
+def _cases(said: object, at: str) -> tuple[tuple[str, str], ...]:
+    expect_at(said, list, f"{at}.case", "a list of when and then")
+    assert isinstance(said, list)
+    found = []
+    for each in said:
+        body = mapping_at(each, f"{at}.case")
+        only_at(body, {"when", "then"}, f"{at}.case", required={"when", "then"})
+        label = _label(body["then"], f"{at}.then")
+        assert label is not None
+        found.append((text_at(body["when"], f"{at}.when"), label))
+    if not found:
+        raise DomainError(f"the schema is wrong at {at}.case: at least one when and then stand there", culprit=at)
+    return tuple(found)
+
+
+def _label(said: object, at: str) -> str | None:
+    if said is None and at.endswith(".else"):
+        return None
+    if isinstance(said, int) and not isinstance(said, bool):
+        return str(said)
+    return text_at(said, at)
+
+
+def read_of_unit(said: object) -> tuple[OfUnit, ...]:
+    """The facts about units that the document says.
+
+    Raises:
+        DomainError: it does not follow the format; the message names the place.
+    """
+    return tuple(
+        _of_unit(text_at(name, "of_unit"), mapping_at(body, f"of_unit.{name}"))
+        for name, body in mapping_at(said, "of_unit").items()
+    )
+
+
+def _of_unit(name: str, said: Mapping[Any, Any]) -> OfUnit:
+    at = f"of_unit.{name}"
+    kinds = [kind for kind in FactOfUnit if kind.value in said]
+    if len(kinds) != 1:
+        known = ", ".join(kind.value for kind in FactOfUnit)
+        raise DomainError(f"the schema is wrong at {at}: one of {known} is said", culprit=at)
+    how = kinds[0]
+    only_at(said, {how.value, "by", "where", "minimum", "maximum"}, at)
+    table, _, column = text_at(said[how.value], at).partition(".")
+    ends = [_end(said[end], f"{at}.{end}") if end in said else None for end in ("minimum", "maximum")]
+    by = text_at(said["by"], f"{at}.by") if "by" in said else None
+    where = text_at(said["where"], f"{at}.where") if "where" in said else None
+    return OfUnit(name, how, table, column or None, by, where, *ends)
+
+
+def _end(said: object, at: str) -> Fraction:
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        raise DomainError(f"the schema is wrong at {at}: a number stands there", culprit=said)
+    try:
+        return Fraction(str(said))
+    except ValueError:
+        raise DomainError(f"the schema is wrong at {at}: a finite number stands there", culprit=said) from None

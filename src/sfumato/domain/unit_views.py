@@ -1,0 +1,133 @@
+"""Views whose rows know more of their unit: the days since the row before, and what its rows elsewhere come to.
+
+Both are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit depends on that unit's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sfumato.domain.attribute import Attribute, Date, Integer, Real, null_code
+from sfumato.domain.calendar import Grain
+from sfumato.domain.expression import whole_number
+from sfumato.domain.hierarchy import Hierarchy
+from sfumato.domain.view import AnyRow, Key, PerUnit, RowCount, Taken, UnitSum, View
+from sfumato.errors import QueryError
+
+
+@dataclass(frozen=True)
+class WithGap(View):
+    """A private view with one more attribute: the days since the row before, of the same unit, by a date.
+
+    Rows stand in the order of the date, then of the keys, then of everything else that they hold, so that rows which
+    the order does not tell apart are equal.  It is missing in the first row, and where there is no date.
+
+    Attributes:
+        source: private.
+        name: of the new attribute.
+        date: an attribute whose cells are days.
+        low: what a smaller number is moved to.
+        high: what a larger number is moved to.
+    """
+
+    source: View
+    name: str
+    date: str
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if not self.source.private:
+            raise QueryError("a public row belongs to no unit whose row before it follows", culprit=self)
+        if self.name in self.source.names:
+            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+        date = self.source.domain[self.date]
+        if not isinstance(date, Date) or date.by is not Grain.DAY:
+            raise QueryError(f"days are counted between dates whose cells are days, and {self.date!r} is none")
+        if self.low > self.high:
+            raise QueryError(f"{self.name!r} has minimum above maximum", culprit=self)
+
+    @cached_property
+    def added(self) -> Integer:
+        """The new attribute."""
+        return whole_number(self.name, self.low, self.high, nullable=True)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source, and the new one."""
+        return (*self.source.attributes, self.added)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Those of its source."""
+        return self.source.keys
+
+    @property
+    def private(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of its source."""
+        return self.source.hierarchies
+
+
+@dataclass(frozen=True)
+class WithFacts(View):
+    """A private view beside what is computed of its unit's rows elsewhere.
+
+    Of a unit without rows there numbers of rows and sums are 0 (or the nearest bound), no row meets any condition, and
+    values that would be taken from a row are missing.
+
+    Attributes:
+        source: private.
+        facts: one row a unit, without keys.
+    """
+
+    source: View
+    facts: PerUnit
+
+    def __post_init__(self) -> None:
+        if not self.source.private or self.facts.by:
+            raise QueryError("what is computed of a unit stands beside rows of units", culprit=self)
+        if set(self.source.names) & set(self.facts.names):
+            raise QueryError("two columns have one name", culprit=self)
+
+    def of_no_rows(self, place: int) -> tuple[int, float | None]:
+        """Code and number of a fact, by its place, of a unit without rows."""
+        attribute, (_, value) = self.facts.attributes[place], self.facts.values[place]
+        match value:
+            case Taken():
+                code = null_code(attribute)
+                assert code is not None
+                return code, None
+            case RowCount() | AnyRow():
+                return 0, 0
+            case UnitSum():
+                assert isinstance(attribute, Integer | Real)
+                number = min(max(0, attribute.minimum), attribute.maximum)
+                plain = isinstance(attribute, Integer) and attribute.edges is None
+                return int(number - attribute.minimum) if plain else 0, number
+        raise TypeError(value)  # the tree is closed
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source, and the facts."""
+        return (*self.source.attributes, *self.facts.attributes)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Those of its source."""
+        return self.source.keys
+
+    @property
+    def private(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Those of its source."""
+        return self.source.hierarchies

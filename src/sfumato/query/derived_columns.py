@@ -1,0 +1,187 @@
+"""Derived columns and facts about units, as a schema describes them, become parts of the views that name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.domain import Date
+from sfumato.domain.derived import BetweenDates, Derived, FactOfUnit, FirstCase, OfUnit, SincePrevious
+from sfumato.domain.domain import Domain
+from sfumato.domain.expression import Clamp, DaysBetween, Labels
+from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
+from sfumato.domain.predicate import Any as AnyOf
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.view import (
+    AnyRow,
+    Computed,
+    Filter,
+    PerUnit,
+    Pick,
+    RowCount,
+    Scan,
+    Taken,
+    UnitAggregate,
+    UnitSum,
+    View,
+)
+from sfumato.errors import DomainError, QueryError
+from sfumato.query.sql_condition import read_condition
+
+_PICKS = {
+    FactOfUnit.MIN: Pick.LEAST,
+    FactOfUnit.MAX: Pick.GREATEST,
+    FactOfUnit.FIRST: Pick.FIRST,
+    FactOfUnit.LAST: Pick.LAST,
+}
+
+
+def further_names(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
+    """What may be asked of a table beside its own attributes: derived columns, and facts about units."""
+    facts = schema.of_unit if table.name == schema.units else ()
+    return (*(each.name for each in table.derived), *(each.name for each in facts))
+
+
+def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
+    """Of :func:`further_names` those that are named, and those that these are computed of.
+
+    Args:
+        schema: of the table.
+        table: whose columns they are.
+        named: words of a statement, in lower case.
+    """
+    found = {name for name in further_names(schema, table) if name.casefold() in named}
+    for each in reversed(table.derived):  # what is derived is computed of what stands before it
+        if each.name in found and isinstance(each.what, FirstCase):
+            words = {word.casefold() for when, _ in each.what.cases for word in _WORDS.findall(when)}
+            found |= {other.name for other in table.derived if other.name.casefold() in words}
+    return tuple(name for name in further_names(schema, table) if name in found)
+
+
+_WORDS = re.compile(r"\w+")
+
+
+def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
+    """A table with what a statement wants of its derived columns and facts.
+
+    Args:
+        schema: of the table.
+        scan: the table.
+        called: what its attributes and the columns wanted are called in the view, by their names in the schema.
+
+    Raises:
+        QueryError: a condition of the schema does not fit the table; no place, as it stands in the schema.
+    """
+    view: View = scan
+    table = scan.table
+    own = [each.name for each in table.attributes]
+    for column in table.derived:
+        if column.name in called:
+            view = _derived(view, column, table, own, called)
+            own.append(column.name)
+    if table.name != schema.units:
+        return view
+    for fact in schema.of_unit:
+        if fact.name in called:
+            view = WithFacts(view, _facts(schema, fact, called[fact.name]))
+    return view
+
+
+def _derived(view: View, column: Derived, table: SchemaTable, own: list[str], called: Mapping[str, str]) -> View:
+    name, what = called[column.name], column.what
+    match what:
+        case SincePrevious(date):
+            day = view.domain[called[date]]
+            assert isinstance(day, Date)
+            low = 0 if what.minimum is None else what.minimum
+            high = (day.last - day.first).days if what.maximum is None else what.maximum
+            return WithGap(view, name, called[date], low, high)
+        case BetweenDates(start, end):
+            days = DaysBetween(called[end], called[start])
+            ends = (None if each is None else Fraction(each) for each in (what.minimum, what.maximum))
+            return Computed(view, name, Clamp(days, *ends))
+        case FirstCase(cases, otherwise):
+            met = tuple(
+                (_condition(when, view, own, called, f"{table.name}.{column.name}"), then) for when, then in cases
+            )
+            return Computed(view, name, Labels(met, otherwise))
+    raise TypeError(what)  # what is derived is one of these
+
+
+def _facts(schema: Schema, fact: OfUnit, name: str) -> PerUnit:
+    table = schema[fact.table]
+    words = {word.casefold() for word in _WORDS.findall(fact.where or "")}
+    words |= {each.casefold() for each in (fact.column, fact.by) if each is not None}
+    own = [each.name for each in table.attributes]
+    further = wanted(schema, table, words)
+    called = {each: each for each in (*own, *further)}
+    view = with_derived(schema, Scan(table, table.name, tuple(own)), called)
+    if fact.where is not None and fact.how is not FactOfUnit.ANY:
+        view = Filter(view, _condition(fact.where, view, [*own, *further], called, f"of_unit.{fact.name}"))
+    return PerUnit(view, (), ((name, _aggregate(fact, table, view, called)),))
+
+
+def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str, str]) -> UnitAggregate:
+    match fact.how:
+        case FactOfUnit.COUNT:
+            most = table.rows if fact.maximum is None else int(fact.maximum)
+            assert most is not None  # as the schema checked
+            return RowCount(most)
+        case FactOfUnit.ANY:
+            at = f"of_unit.{fact.name}"
+            return AnyRow(All(()) if fact.where is None else _condition(fact.where, view, list(called), called, at))
+        case FactOfUnit.SUM:
+            assert fact.column is not None
+            assert fact.minimum is not None
+            assert fact.maximum is not None
+            return UnitSum(fact.column, fact.minimum, fact.maximum)
+        case _:
+            assert fact.column is not None
+            ordered = fact.how in (FactOfUnit.FIRST, FactOfUnit.LAST)
+            return Taken(_PICKS[fact.how], fact.column, (fact.by or fact.column) if ordered else None)
+
+
+def _condition(text: str, view: View, own: list[str], called: Mapping[str, str], at: str) -> Predicate:
+    """A condition in the names of the schema, as one in those of a view."""
+    back = {called[name]: name for name in own}
+    attributes = tuple(replace(each, name=back[each.name]) for each in view.attributes if each.name in back)
+    hierarchies = tuple(
+        replace(each, attribute=back[each.attribute]) for each in view.hierarchies if each.attribute in back
+    )
+    try:
+        met = read_condition(text, Domain(attributes, hierarchies=hierarchies))
+    except QueryError as error:
+        raise DomainError(f"the schema is wrong at {at}, {error}", culprit=text) from None
+    return met.fold(
+        Fold[Predicate](
+            among=lambda part: Among(called[part.attribute], part.codes),
+            every=lambda parts: All(tuple(parts)),
+            some=lambda parts: AnyOf(tuple(parts)),
+            negated=Not,
+        )
+    )
+
+
+def check_derived(schema: Schema) -> None:
+    """Refuse a schema whose derived columns or facts cannot be computed, before anybody asks for them.
+
+    Raises:
+        DomainError: a condition does not fit its table; the message names the place.
+        QueryError: an attribute is not what is computed with it.
+    """
+    for table in schema:
+        if table.attributes and further_names(schema, table):
+            called = {each: each for each in (*(one.name for one in table.attributes), *further_names(schema, table))}
+            with_derived(schema, Scan(table, table.name, tuple(one.name for one in table.attributes)), called)
+
+
+def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)
+    """The names that a parsed statement has anywhere, in lower case."""
+    from sqlglot import exp
+
+    return frozenset(node.name.casefold() for node in select.find_all(exp.Identifier))
