@@ -11,6 +11,7 @@ import pytest
 from tests.app.http.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
 from sfumato.app.http.registry import Scope
+from sfumato.app.ui import static_files
 
 WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
 UNTOLD = "too few rows to tell"
@@ -42,30 +43,87 @@ def spent(server, dataset="people"):
 
 
 @pytest.mark.parametrize(
-    ("half", "reason"),
+    ("wrong", "reason"),
     [
-        ({"comparison": ">", "value": "65"}, "choose the attribute to compare"),
-        ({"comparison": "=", "value": "65"}, "choose the attribute to compare"),
-        ({"comparison": "missing"}, "choose the attribute to compare"),
-        ({"attribute": "sex", "comparison": "missing", "value": "F"}, "take no value"),
-        ({"attribute": "age", "comparison": ">", "value": ""}, ""),
+        ({"among": '["sex", "X"]'}, "not a declared value of"),
+        ({"among": "sex=F"}, "values that the form offers"),
+        ({"among": '["job", "F"]'}, "no attribute 'job'"),
+        ({"among": ['["sex", "F"]', '["sex", null]']}, "choose missing values alone"),
+        ({"ranged": "age", "low": "65"}, "a least and a greatest value"),
+        ({"ranged": "age", "low": "old", "high": ""}, "compare it with a number"),
+        ({"ranged": "income", "low": "10", "high": ""}, "income"),
+        ({"ranged": "job", "low": "1", "high": ""}, "no attribute 'job'"),
+        ({"aggregate": "median"}, "choose the number that the median is of"),
     ],
 )
 @pytest.mark.parametrize("path", ["preview", "ask"])
-def test_half_a_condition_is_refused_and_no_other_question_is_asked(server, post, path, half, reason):
+def test_what_cannot_be_read_is_refused_and_no_other_question_is_asked(server, post, path, wrong, reason):
     before = spent(server)
-    status, text = post(f"/datasets/people/{path}", **WHOLE, **half)
+    status, text = post(f"/datasets/people/{path}", **WHOLE | wrong)
     assert status == 422, text
     assert reason in text
     assert "Nothing was spent" in text
     assert spent(server) == before
 
 
-def test_a_whole_condition_or_none_is_asked(server, post):
-    for fields in ({"comparison": "=", "value": " "}, {"attribute": "sex", "comparison": "present", "value": ""}):
-        before = spent(server)
-        assert post("/datasets/people/ask", **WHOLE, **fields)[0] == 200
-        assert spent(server) > before
+def test_several_conditions_of_declared_values_hold_together(server, post):
+    """What boxes and ends say is the question that the statement asks, so that it is answered already."""
+    statement = "SELECT COUNT(*) FROM t WHERE sex IN ('F', 'M') AND age >= 18 AND age <= 65 AND income < 1000"
+    assert post("/datasets/people/ask", how="sql", sql=statement, epsilon="0.013")[0] == 200
+    before = spent(server)
+    chosen = {"among": ['["sex", "M"]', '["sex", "F"]'], "ranged": ["age", "income"], "low": ["18", ""]}
+    fields = {"how": "builder", "epsilon": "0.013", **chosen, "high": ["65", "1000.0"]}
+    status, text = post("/datasets/people/ask", **fields)
+    assert (status, "nothing: asked and answered before" in text) == (200, True)
+    assert spent(server) == before
+    _, text = post("/datasets/people/ask", how="builder", epsilon="0.014", among='["sex", null]')
+    assert "count(*) where sex in missing" in text
+
+
+def test_an_earlier_question_opens_with_the_form_as_it_was_sent(server, post):
+    fields = {"aggregate": "mean", "of": "age", "by": "sex", "among": '["sex", "F"]', "epsilon": "0.017"}
+    assert post("/datasets/people/ask", how="builder", **fields)[0] == 200
+    cookies = server.session("stew", Scope.STEWARD)
+    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+        listed = browser.get("/datasets/people").text
+        opened = re.search(r'href="(/datasets/people\?question=q\w+)">mean\(age\) by sex', listed)[1]
+        page = browser.get(opened).text
+    assert '<option value="mean" selected>' in page
+    assert 'name="by" value="sex" checked' in page
+    assert 'value="[&#34;sex&#34;, &#34;F&#34;]" checked' in page
+    assert 'value="0.017"' in page
+    stranger = server.session("other", Scope.ANALYST)
+    with httpx.Client(base_url=server.address, cookies=stranger, trust_env=False) as browser:
+        assert 'value="0.017"' not in browser.get(opened).text
+        assert browser.get(f"/releases/{opened.partition('=')[2]}").status_code == 404
+
+
+def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
+    status, text = post("/datasets/people/ask", how="builder", by="sex", epsilon="0.019")
+    assert status == 200
+    assert text.startswith("<!doctype html>")
+    assert "Cost: epsilon 0.019" in text
+    assert 'name="by" value="sex" checked' in text
+    status, text = post("/datasets/people/preview", how="builder", aggregate="sum", epsilon="0.019")
+    assert (status, text.startswith("<!doctype html>")) == (422, True)
+    assert "choose the number that the sum is of" in text
+    assert '<option value="sum" selected>' in text
+
+
+def test_static_files_are_kept_for_good_and_sent_compressed(server):
+    address = static_files.address("vega.min.js")
+    with httpx.Client(base_url=server.address, trust_env=False) as browser:
+        packed = browser.get(address, headers={"Accept-Encoding": "gzip"})
+        plain = browser.get(address, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert int(packed.headers["content-length"]) < len(plain.content) / 2
+        assert packed.content == plain.content
+        assert packed.headers.get_list("cache-control") == ["public, max-age=31536000, immutable"]
+        assert browser.head(address).status_code == 200
+        assert browser.get("/static/000000000000/vega.min.js").status_code == 404
+        assert browser.get("/").headers["cache-control"] == "no-store"
+        shown = browser.get("/").text
+        assert "vega" not in shown  # until there is a chart
 
 
 @pytest.mark.parametrize("ticked", [{}, {"every": "true", "attributes": "sex"}])
@@ -242,6 +300,6 @@ def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
     assert fields.rows == stated.rows
     assert "nothing" in stated.cost
     builder = {"how": "builder", "aggregate": "count", "by": "told(sex)", "epsilon": "1e5"}
-    status, text = post("/datasets/levels/ask", **builder, attribute="level_1(age)", comparison="=", value="0..4")
+    status, text = post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..4"]')
     assert (status, "told(sex)" in text) == (200, True)
-    assert post("/datasets/levels/ask", **builder, attribute="level_1(age)", comparison="=", value="0..3")[0] == 422
+    assert post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..3"]')[0] == 422

@@ -54,9 +54,9 @@ def browser():
         opened.close()
 
 
-def visitor(browser, server) -> Page:
+def visitor(browser, server, context=None) -> Page:
     """A browser of its own; whatever would leave the server's address fails the test, and so does any script error."""
-    page = browser.new_context().new_page()
+    page = (context or browser.new_context()).new_page()
     page.route(
         lambda address: not address.startswith((server.address, "data:")), lambda route: pytest.fail(route.request.url)
     )
@@ -127,10 +127,11 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     analyst.get_by_role("link", name="people").click()
 
     builder, result = analyst.locator("#builder"), analyst.locator("#result")
-    builder.get_by_label("sex").check()
-    builder.get_by_label("Attribute").select_option("age")
-    builder.get_by_label("Comparison").select_option(">=")
-    builder.get_by_label("Value").fill("18")
+    builder.get_by_role("checkbox", name="sex").check()
+    builder.locator("summary", has_text="age").click()
+    builder.get_by_label("age at least").fill("18")
+    builder.locator("summary", has_text="income").click()
+    builder.get_by_label("income below").select_option("1000.0")
     builder.get_by_label("Epsilon").fill("0.5")
     builder.get_by_role("button", name="Preview").click()
     expect(result).to_contain_text("Nothing was spent")
@@ -141,13 +142,22 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     expect(result).to_contain_text("Cost: epsilon 0.5")
     expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
     assert result.locator("canvas").count() == 1
+    expect(result.get_by_role("heading", name="Answer")).to_be_focused()
+    expect(result.get_by_role("heading", name="Answer")).to_be_in_viewport()
+    with analyst.expect_download() as saved:
+        result.get_by_role("button", name="Save the chart as PNG").click()
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
+    with analyst.expect_download() as saved:
+        result.get_by_role("link", name="CSV").click()
+    assert len(saved.value.path().read_text().splitlines()) == 5
     expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
     accessible(analyst)
     estimates = result.locator("td.estimate").all_inner_texts()
     assert len(estimates) == 4
 
-    history = analyst.locator("#status").get_by_role("table")
-    expect(history).to_contain_text("count(*) by sex where age")  # what was asked, in words
+    earlier = analyst.locator("#status").get_by_role("link", name="count(*) by sex where (age")
+    earlier.click()  # what was asked, in words, opens with the form as it was
+    expect(builder.get_by_label("age at least")).to_have_value("18")
 
     builder.get_by_role("button", name="Ask").click()
     expect(result).to_contain_text("nothing: asked and answered before")
@@ -176,8 +186,8 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     accessible(analyst)
 
 
-def enter(browser, server, name, scope) -> Page:
-    page = visitor(browser, server)
+def enter(browser, server, name, scope, context=None) -> Page:
+    page = visitor(browser, server, context)
     page.goto(server.address)
     page.get_by_label("Key").fill(server.key(name, scope))
     page.get_by_role("button", name="Enter").click()
@@ -310,11 +320,45 @@ def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
         if epsilon.evaluate("element => element === document.activeElement"):
             break
     page.keyboard.type("0.25")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
+    for _ in range(3):  # past the slide and the preview
+        page.keyboard.press("Tab")
     expect(page.locator("#builder").get_by_role("button", name="Ask")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.25")
+    expect(page.locator("#result").get_by_role("heading", name="Answer")).to_be_focused()
+
+
+def test_on_a_small_dark_screen_the_slide_previews_and_answers_come_into_view(registered, browser):
+    started, _ = registered
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = enter(browser, started, "small", Scope.ANALYST, context)
+    page.goto(f"{started.address}/datasets/people")
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_role("checkbox", name="sex").check()
+    builder.get_by_role("checkbox", name="income").check()
+    builder.get_by_label("on a slide").fill("-0.5")
+    expect(builder.get_by_label("Epsilon")).to_have_value("0.31")
+    expect(builder.locator(".live")).to_contain_text("takes 10.3 % of what is left")
+    expect(result.get_by_role("row", name="(yours)")).to_have_count(1)
+    expect(builder.get_by_label("on a slide")).to_be_in_viewport()  # whoever slides is left there
+    accessible(page)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    expect(result.get_by_role("heading", name="Answer")).to_be_in_viewport()
+    expect(builder).to_have_attribute("aria-busy", "false")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    accessible(page)
+
+
+def test_without_scripts_questions_are_asked_and_answered_as_pages(registered, browser):
+    started, _ = registered
+    page = enter(browser, started, "plain", Scope.ANALYST, browser.new_context(java_script_enabled=False))
+    page.goto(f"{started.address}/datasets/people")
+    page.locator("#builder").get_by_label("Epsilon").fill("0.1")
+    page.locator("#builder").get_by_role("button", name="Preview").click()
+    expect(page.locator("#result")).to_contain_text("Nothing was spent")
+    page.locator("#builder").get_by_role("button", name="Ask").click()
+    expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.1")
 
 
 def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ class State(StrEnum):
 
 _OPEN = (State.QUEUED.value, State.RUNNING.value)
 _IS_OPEN = f"state IN ('{_OPEN[0]}', '{_OPEN[1]}')"
+_QUESTION = "q"  # begins the id of a question, as no job's does, whose digits are hexadecimal
+_DIGITS = 23
 _COLUMNS = "id, dataset, owner, request, state, progress, note, updated, statement"  # all but the rows
 
 
@@ -102,9 +105,38 @@ class Jobs:
         """Say why an open job made nothing."""
         self._update(job_id, state=State.FAILED.value, note=note)
 
+    def releases(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
+        """What an owner asked to be made of a dataset, newest first."""
+        return self._of(dataset, owner, f"id NOT LIKE '{_QUESTION}%'", most)
+
+    def questions(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
+        """What an owner asked a dataset on the page, as the forms that were sent, newest first."""
+        return self._of(dataset, owner, f"id LIKE '{_QUESTION}%'", most)
+
+    def asked(self, dataset: str, owner: str, request: Mapping[str, Any]) -> None:
+        """Remember a question that was answered, once however often it is asked, so that it can be asked again."""
+        text = json.dumps(request, sort_keys=True)
+        found = _QUESTION + hashlib.sha256(json.dumps([dataset, owner, text]).encode()).hexdigest()[:_DIGITS]
+        row = {"id": found, "dataset": dataset, "owner": owner, "request": text, "state": State.DONE.value}
+        again = "UPDATE service_job SET updated = :updated WHERE id = :id"
+        with self._store.writing() as driver:
+            if not driver.run(again, {"id": found, "updated": _now()}):
+                driver.insert("service_job", [row | {"progress": 1.0, "note": "answered", "updated": _now()}])
+
+    def _of(self, dataset: str, owner: str, which: str, most: int) -> tuple[Job, ...]:
+        named = {"dataset": dataset, "owner": owner, "most": most}
+        query = (
+            f"SELECT {_COLUMNS} FROM service_job WHERE dataset = :dataset AND owner = :owner AND {which} "
+            "ORDER BY updated DESC LIMIT :most"
+        )
+        with self._store.reading() as driver:
+            return tuple(_as_job(row) for row in driver.records(query, named))
+
     def job(self, job_id: str) -> Job | None:
         """One job; where its worker has died, it has failed."""
         if not job_id.isalnum():  # there is none, and PostgreSQL refuses to look for some characters
+            return None
+        if job_id.startswith(_QUESTION):
             return None
         with self._store.reading() as driver:
             row = driver.record(f"SELECT {_COLUMNS} FROM service_job WHERE id = :id", {"id": job_id})

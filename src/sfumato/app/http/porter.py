@@ -35,7 +35,9 @@ class Porter:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], *_HEADERS, *parting]
+                own = {name for name, _ in message["headers"]}  # such as how long a file of the page is kept
+                added = [each for each in _HEADERS if each[0] not in own]
+                message["headers"] = [*message["headers"], *added, *parting]
             await send(message)
 
         # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.

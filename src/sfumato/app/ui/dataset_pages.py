@@ -1,112 +1,47 @@
 """A dataset's pages: a question with its preview, its answer and a chart of it; and tables made in the background.
 
-A question comes from the builder or in SQL.  Whoever asked for a table waits for it on a page of its own.
+A question comes from the builder or in SQL.  Scripts put previews and answers in their place; without them each is a
+page of its own with the form as it was sent.  Whoever asked for a table waits for it on a page of its own.
 """
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from sfumato.app.http import release_jobs
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import summary
+from sfumato.app.http.jobs import Job
 from sfumato.app.http.problems import explained, problem
 from sfumato.app.http.registry import Key
 from sfumato.app.http.stewards import PAGE, entry
 from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.methods import AnonymizationMethod
-from sfumato.app.requests.queries import (
-    AggregateFields,
-    AskRequest,
-    ConditionFields,
-    CostRequest,
-    QueryFields,
-    StatementField,
-)
+from sfumato.app.requests.queries import CostRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
-from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, page, refused
-from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.errors import InputError, QueryError
-from sfumato.privacy.loss import Epsilon, plain
-from sfumato.query import Answer
-from sfumato.query.aggregate import Aggregate
-from sfumato.query.answer import NoisyValue
+from sfumato.app.ui.charts import charts, files, share_of, steps, telling
+from sfumato.app.ui.question_form import AGGREGATES, QuestionForm, Short, controls
+from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, in_place, page, refused
+from sfumato.errors import InputError
+from sfumato.ledger import Account
+from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
+from sfumato.query.accuracy import accuracy
 from sfumato.strict_documents import read_yaml_texts
 
 _MORE = "with more, the error is smaller in proportion"
-_MOST_BARS = 100
 _MOST_RULES = 20_000  # characters
-_WHOLE = 1 - 1e-9  # of the width of the bounds: their ends are rounded
+_EARLIER = 20  # questions and tables that are listed
 
-Short = Annotated[str, Field(max_length=200)]
 Chosen = Annotated[list[Short], Field(max_length=64)]
 
 router = APIRouter(include_in_schema=False)
-
-
-class QuestionForm(BaseModel):
-    """What the analyst's form sends: SQL, or the fields of the builder; and the loss."""
-
-    how: Literal["builder", "sql"]
-    epsilon: Short = ""
-    delta: Short = ""
-    rho: Short = ""
-    truncation: Short = ""
-    sql: StatementField = ""
-    aggregate: Short = "count"
-    of: Short = ""
-    by: Annotated[list[Short], Field(max_length=32)] = []
-    attribute: Short = ""
-    comparison: Short = "="
-    value: Short = ""
-
-    def request(self, loaded: Loaded) -> AskRequest:
-        """The request as HTTP takes it.
-
-        Raises:
-            QueryError, InputError: a field says nothing, or too much.
-        """
-        spent = {name: getattr(self, name).strip() or None for name in ("epsilon", "delta", "rho")}
-        terms = {"loss": filled(LossFields, spent), "truncation": self._truncation()}
-        if self.how == "sql":
-            return filled(AskRequest, {"sql": self.sql, **terms})
-        aggregate = filled(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
-        by, where = [name for name in self.by if name], self._conditions(loaded.domain)
-        return filled(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
-
-    def _truncation(self) -> int | None:
-        """Of one unit at most so many of the rows that its bound leaves out are counted; None: they are not asked for.
-
-        Raises:
-            QueryError: no whole number.
-        """
-        text = self.truncation.strip()
-        if text and not (text.isascii() and text.isdigit()):
-            raise QueryError("the rows of one unit that are counted beyond the bound are a whole number, such as 20")
-        return int(text) if text else None
-
-    def _conditions(self, domain: Domain) -> list[ConditionFields]:
-        """The condition, if there is one.
-
-        Raises:
-            QueryError: a half of one, which would be another question if it were overlooked.
-        """
-        if not self.attribute:
-            if self.value.strip() or self.comparison != "=":
-                raise QueryError("choose the attribute to compare; for all rows, choose 'is' and leave the value empty")
-            return []
-        values = [_typed(domain, self.attribute, self.value)]
-        if self.comparison in ("missing", "present"):
-            if self.value.strip():
-                raise QueryError("'is missing' and 'is present' take no value; empty it, or choose a comparison")
-            values = []
-        told = {"attribute": self.attribute, "comparison": self.comparison, "values": values}
-        return [filled(ConditionFields, told)]
 
 
 class SynthesisForm(BaseModel):
@@ -165,63 +100,131 @@ class AnonymizationForm(BaseModel):
 
 
 @router.get("/datasets/{name}", response_class=HTMLResponse)
-def dataset(name: str, key: Anyone, worker: Worker) -> Response:
-    """Ask a dataset."""
-    loaded = worker.open_to(name, key)
-    attributes = [
-        {"name": each.name, "numeric": each.name in numbers(loaded.domain), "cells": each.labels()}
-        for each in loaded.domain
-    ]
-    levels = [f"{level}({each.attribute})" for each in loaded.domain.hierarchies for level in each.level_names]
-    return page(
-        "dataset.html.j2",
-        key=key,
-        dataset=summary(loaded),
-        attributes=attributes,
-        levels=levels,
-        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
-        identified=loaded.domain.unit.column,
-        gauge=gauge(loaded.ledger.remaining()),
-        own=gauge(loaded.ledger.remaining(key.name)),
-        history=_history(worker, name, key),
-    )
+def dataset(
+    name: str, key: Anyone, worker: Worker, question: Annotated[str | None, Query(max_length=60)] = None
+) -> Response:
+    """Ask a dataset, with the form as it was sent for an earlier question."""
+    worker.open_to(name, key)
+    earlier = {} if question is None else {each.id: each for each in _questions(worker, name, key)}
+    again = earlier.get(question or "")
+    return _dataset(name, key, worker, None if again is None else QuestionForm.model_validate(again.request["ask"]))
 
 
 @router.post("/datasets/{name}/preview", response_class=HTMLResponse)
-def show_preview(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
+def show_preview(
+    name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker
+) -> Response:
     """How wrong the answer would be; spends nothing."""
+    loaded = worker.open_to(name, key)
+    found: Response
     try:
-        return fragment("preview.html.j2", **preview(worker.open_to(name, key), form))
+        found = fragment("preview.html.j2", form=form, **preview(loaded, form, key))
     except REFUSALS as error:
-        return refused(error)
+        found = refused(error)
+    return found if in_place(request) else _dataset(name, key, worker, form, found)
 
 
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
-def ask(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
+def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
     """Answer, with what is left and the history."""
     loaded = worker.open_to(name, key)
     try:
         with explained(loaded.ledger, key):
-            request = form.request(loaded)
-            query = request.read(loaded.domain, loaded.dataset.discoverable)
-            worker.admit(name, key, request.loss.loss())
-            answer = request.answer(worker.vault(name, key.name), query)
+            asked = form.request(loaded)
+            query = asked.read(loaded.domain, loaded.dataset.discoverable)
+            worker.admit(name, key, asked.loss.loss())
+            answer = asked.answer(worker.vault(name, key.name), query)
     except REFUSALS as error:
-        return refused(error)
-    return fragment(
-        "answer.html.j2",
-        answer=answer,
-        chart=chart(answer, loaded.domain),
-        telling=telling(answer, loaded.domain),
+        found = refused(error)
+        return found if in_place(request) else _dataset(name, key, worker, form, found)
+    worker.registry.jobs.asked(
+        name, key.name, {"ask": form.model_dump(exclude_defaults=True), "words": query.describe(loaded.domain)}
+    )
+    shown: dict[str, Any] = {
+        "answer": answer,
+        "charts": charts(answer, loaded.domain),
+        "files": files(answer),
+        "telling": telling(answer, loaded.domain),
+        "dataset": summary(loaded),
+    }
+    if in_place(request):
+        return fragment("answer.html.j2", **shown, **_status(worker, loaded, key), whole=False)
+    found = fragment("answer.html.j2", **shown, whole=True)
+    return _dataset(name, key, worker, form, found)
+
+
+def _dataset(
+    name: str, key: Key, worker: Worker, form: QuestionForm | None = None, result: Response | None = None
+) -> Response:
+    """The page, with the form as it was sent and what came of it."""
+    loaded = worker.open_to(name, key)
+    attributes, levels = controls(loaded.domain)
+    status, filled_in = _status(worker, loaded, key), form or QuestionForm()
+    return page(
+        "dataset.html.j2",
+        status=200 if result is None else result.status_code,
+        key=key,
         dataset=summary(loaded),
-        gauge=gauge(loaded.ledger.remaining()),
-        own=gauge(loaded.ledger.remaining(key.name)),
-        history=_history(worker, name, key),
+        attributes=attributes,
+        levels=levels,
+        aggregates=AGGREGATES,
+        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
+        identified=loaded.domain.unit.column,
+        form=filled_in,
+        chosen=_filled_in(filled_in),
+        result=None if result is None else Markup(bytes(result.body).decode()),  # noqa: S704  (a fragment of our own)
+        **status,
     )
 
 
-def _history(worker: Worker, name: str, key: Key) -> list[dict[str, Any]]:
-    return [entry(each) for each in worker.loaded(name).ledger.newest(PAGE, analyst=key.name)][::-1]
+def _filled_in(form: QuestionForm) -> dict[str, Any]:
+    """What was chosen of each attribute, as the form shows it again."""
+    try:
+        ends = form.ends()
+    except REFUSALS:
+        ends = {}
+    return {"among": set(form.among), "ends": ends}
+
+
+def _status(worker: Worker, loaded: Loaded, key: Key) -> dict[str, Any]:
+    """Budgets, and what was asked before."""
+    name, ledger = loaded.dataset.name, loaded.ledger
+    account, own = ledger.remaining(), ledger.remaining(key.name)
+    tightest = _tightest(account, own)
+    return {
+        "gauge": gauge(account),
+        "own": gauge(own),
+        "left": None if tightest.left is None else decimals(tightest.left, up=False),
+        "questions": [_earlier(each) for each in _questions(worker, name, key)],
+        "history": [entry(each) for each in ledger.newest(PAGE, analyst=key.name)][::-1],
+    }
+
+
+def _tightest(account: Account, own: Account) -> Account:
+    """Of a dataset's account and the analyst's own, the one with less left."""
+    if own.left is None or account.left is None:
+        return account if own.left is None else own
+    return min(account, own, key=lambda each: each.left or 0)
+
+
+def _questions(worker: Worker, name: str, key: Key) -> tuple[Job, ...]:
+    return worker.registry.jobs.questions(name, key.name, most=_EARLIER)
+
+
+def _earlier(job: Job) -> dict[str, str]:
+    """An earlier question or table for a list."""
+    return {
+        "id": job.id,
+        "when": job.updated.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
+        "words": str(job.request.get("words", "")),
+        "loss": _loss_words(job.request.get("ask", {})),
+        "state": job.state.value,
+        "kind": "anonymised" if "anonymize" in job.request else "synthetic",
+    }
+
+
+def _loss_words(fields: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {fields[name]}" for name in ("epsilon", "delta", "rho") if fields.get(name))
 
 
 @router.get("/datasets/{name}/releases", response_class=HTMLResponse)
@@ -279,22 +282,18 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
+        made=[_earlier(each) for each in worker.registry.jobs.releases(name, key.name, most=_EARLIER)],
         problem=found,
         status=200 if found is None else found["status"],
     )
 
 
-def numbers(domain: Domain) -> tuple[str, ...]:
-    """Attributes that have sums, means and quantiles."""
-    return tuple(attribute.name for attribute in domain if isinstance(attribute, Integer | Real))
-
-
-def preview(loaded: Loaded, form: QuestionForm) -> dict[str, Any]:
-    """What the question would cost and how wrong its answers would be."""
+def preview(loaded: Loaded, form: QuestionForm, key: Key) -> dict[str, Any]:
+    """What the question would cost, how wrong its answers would be, and what more or less would give."""
     request = form.request(loaded)
     query, loss = request.read(loaded.domain, loaded.dataset.discoverable), request.loss.loss()
     asked = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
-    rows = loaded.dataset.rows
+    rows, own = loaded.dataset.rows, _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
     found = filled(CostRequest, asked | {"loss": request.loss}).foresee(loaded.domain, query, rows=rows, more=_MORE)
     halved = None
     widest = max((each.half_width for each in found.expected if each.measure == "units"), default=0.0)
@@ -303,69 +302,15 @@ def preview(loaded: Loaded, form: QuestionForm) -> dict[str, Any]:
         wanted = filled(CostRequest, asked | {"error": widest / 2})
         cheaper = wanted.foresee(loaded.domain, query, rows=rows, more=_MORE)
         halved = None if cheaper.cost is None else plain(cheaper.cost.value)
-    return {"expected": found.expected, "loss": str(loss), "halved": halved, "notes": found.notes}
 
+    def expected(other: Loss) -> Any:  # noqa: ANN401  (errors, one an answer)
+        return accuracy(loaded.domain, query, other, confidence=request.confidence, rows=rows)
 
-def chart(found: Answer, domain: Domain) -> dict[str, Any] | None:
-    """Bars with their intervals, as a Vega-Lite specification; none where there is one number, or too many.
-
-    An estimate of too few rows has its interval and no bar, which would be as tall as those of many rows.
-    """
-    if not found.groups or not 1 < len(found.keys) <= _MOST_BARS:
-        return None
-    name = found.columns[0]
-    values = [
-        {"group": ", ".join(key), "estimate": row[0].estimate if told[0] else None}
-        | {"low": row[0].low, "high": row[0].high}
-        for key, row, told in zip(found.keys, found.values, telling(found, domain), strict=True)
-    ]
-    x = {
-        "field": "group",
-        "type": "nominal",
-        "sort": None,
-        "title": ", ".join(found.groups),
-        "axis": {"labelAngle": -40, "labelOverlap": "parity"},
-    }
     return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "description": f"{name} by {', '.join(found.groups)}, with intervals; the table has the same numbers",
-        "width": "container",
-        "height": 260,
-        "data": {"values": values},
-        "layer": [
-            {"mark": "bar", "encoding": {"x": x, "y": {"field": "estimate", "type": "quantitative", "title": name}}},
-            {
-                "mark": {"type": "rule", "strokeWidth": 2, "color": "#222"},
-                "encoding": {"x": x, "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
-            },
-        ],
+        "expected": found.expected,
+        "loss": str(loss),
+        "halved": halved,
+        "notes": found.notes,
+        "share": share_of(loss, own),
+        "steps": steps(loss, expected, own),
     }
-
-
-def telling(found: Answer, domain: Domain) -> list[list[bool]]:
-    """Of each estimate, by group and aggregate, whether its interval excludes anything that anyone may know."""
-    return [
-        [_tells(value, aggregate, domain) for value, aggregate in zip(row, found.query.aggregates, strict=True)]
-        for row in found.values
-    ]
-
-
-def _tells(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
-    return value.high - value.low < aggregate.widest(domain) * _WHOLE
-
-
-def _typed(domain: Domain, name: str, text: str) -> str | bool | float | int:
-    """A field's text as a value of the attribute's kind; what is no number stays text and is refused as such."""
-    if name not in domain:  # a level of a hierarchy
-        return text
-    attribute = domain[name]
-    if isinstance(attribute, Categorical):
-        return next((value for value in attribute.values if str(value) == text), text)
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from fastapi.staticfiles import StaticFiles
 
 from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Worker, secret_of
 from sfumato.app.http.admission import Pace
@@ -19,7 +17,7 @@ from sfumato.app.http.openid import Provider
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LONGEST, is_session
-from sfumato.app.ui import dataset_pages, steward_pages
+from sfumato.app.ui import dataset_pages, static_files, steward_pages
 from sfumato.app.ui.rendering import entrance, gauge, known, page, show_errors
 
 BACK = "/login/back"
@@ -45,8 +43,7 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(same_site)])
 
 def mount(app: FastAPI) -> None:
     """Add the page to an application."""
-    static = resources.files("sfumato.app.ui").joinpath("static")
-    app.mount("/static", StaticFiles(directory=str(static)), name="static")
+    app.include_router(static_files.router)
     app.include_router(router)
     for pages in (dataset_pages.router, steward_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from sfumato.app.http.access import KeyLookup, secret_of
 from sfumato.app.http.problems import RefusalError, problem
 from sfumato.app.http.registry import Key
+from sfumato.app.ui import static_files
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon
@@ -28,6 +29,15 @@ NOTE_COOKIE = "sfumato_note"
 REFUSALS = (SfumatoError, RefusalError)
 _NOTE_SECONDS = 60
 _NOTE_PATH = "/steward"
+_FOR_PEOPLE = {
+    "missing-key": "You are not signed in any more.  Enter with your key again; what you filled in is still here.",
+    "unknown-key": "Your key or session has ended.  Enter again, with a key that a steward gave you.",
+    "expired-key": "Your key has expired or was revoked.  A steward can give you a new one.",
+    "wrong-scope": "This page is for stewards.  Ask one of them, or enter with a steward's key.",
+    "table-changed": "The table has changed since a steward looked at it.  A steward has to have it read again first.",
+    "unknown-dataset": "There is no dataset of that name that you may ask.  See the list of datasets.",
+    "not-found": "There is nothing at this address.  See the list of datasets.",
+}
 _KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exception)
 
 
@@ -56,6 +66,7 @@ def _environment() -> Environment:
     )
     environment.filters["json"] = _json
     environment.filters["figure"] = lambda number: f"{number:,.6g}"
+    environment.filters["address"] = static_files.address
     return environment
 
 
@@ -90,12 +101,11 @@ def show_errors(app: FastAPI) -> None:
 
 def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noqa: ANN401  (one of problems.install)
     reply: Response = handler(request, error)
-    in_place = "hx-request" in request.headers
-    wanted = in_place or "text/html" in request.headers.get("accept", "")
+    wanted = in_place(request) or "text/html" in request.headers.get("accept", "")
     if request.url.path.startswith("/v1/") or not wanted:
         return reply
-    found = json.loads(bytes(reply.body))
-    if in_place:
+    found = for_people(json.loads(bytes(reply.body)))
+    if in_place(request):
         return fragment("problem.html.j2", problem=found, status=reply.status_code)
     if reply.status_code == HTTPStatus.UNAUTHORIZED:
         return entrance(request, first=True, status=reply.status_code)
@@ -106,9 +116,31 @@ def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noq
     return page("error.html.j2", key=key, problem=found, status=reply.status_code)
 
 
+def in_place(request: Request) -> bool:
+    """Whether a script of the page asks, and puts the reply in its place."""
+    return "hx-request" in request.headers
+
+
+def for_people(found: dict[str, Any]) -> dict[str, Any]:
+    """A problem in words for people, where its own are for programs."""
+    told = dict(found)
+    detail = _FOR_PEOPLE.get(str(found.get("type", "")).removeprefix("/problems/"))
+    if detail is not None:
+        told["detail"] = detail
+    if "errors" in found:
+        told["errors"] = [each | {"place": _field(str(each["place"]))} for each in found["errors"]]
+    return told
+
+
+def _field(place: str) -> str:
+    """What a form calls the field that a place names."""
+    name = next((part for part in reversed(place.split(".")) if not part.isdigit()), place)
+    return name.replace("_", " ").capitalize()
+
+
 def refused(error: Exception) -> Response:
     """An error as a fragment."""
-    found = problem(error)
+    found = for_people(problem(error))
     return fragment("problem.html.j2", problem=found, status=found["status"])
 
 

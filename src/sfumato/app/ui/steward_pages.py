@@ -19,7 +19,7 @@ from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.stewards import PAGE, described, entry, remarks
 from sfumato.app.requests.administration import KeyRequest, TermsRequest
 from sfumato.app.requests.fields import filled, limit_of
-from sfumato.app.ui.dataset_pages import Short
+from sfumato.app.ui.question_form import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, InputError, LedgerError
