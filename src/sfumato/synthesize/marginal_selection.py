@@ -2,7 +2,8 @@
 
 Candidates are scored once a round, all together, by their noisy L1 distance from the model; marginals
 then join greedily as long as one more is expected to remove more error than its noise adds to all, and
-the junction tree stays under its cap.
+the junction tree stays under its cap.  Where the cap has no room for all of them, the pairs of a maximum spanning
+tree go first, as a few large cliques would leave other attributes without any tie.
 """
 
 from __future__ import annotations
@@ -272,30 +273,29 @@ def grow(
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
     the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
-    junction tree has for the candidates chosen.
+    junction tree has for the candidates chosen.  Where it has not enough for all that have a gain, the pairs of them
+    that form a spanning tree of largest weighted distances are chosen before others.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
     """
+    cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.cells for table in scored.tables])
-    parts = np.array([division.spread(size) for size in sizes])
-    waiting = weights * scored.distances
-    chosen: dict[Clique, Taken] = {}
     share, new = share + sum(table.share for table in taken.values()), share
-    total, refused = sum(division.spread(table.size) for table in taken.values()), 0
-    while refused < _PATIENCE and len(waiting):
-        gains = waiting - division.error(total + parts, share) + division.error(np.array(total), share)
-        best = int(gains.argmax())
-        if not gains[best] > 0:
-            break
-        clique = scored.tables[best].attributes
-        waiting[best] = -np.inf
-        if room.fits(clique):
-            refused, room = 0, room.adding(clique)
-            chosen[clique] = Taken(scored.tables[best].runs, float(sizes[best]), 0.0)
-            total += float(parts[best])
-        else:
-            refused += 1
+    worth = _Worth(
+        weights * scored.distances,
+        np.array([division.spread(size) for size in sizes]),
+        sum(division.spread(table.size) for table in taken.values()),
+        division=division,
+        share=share,
+    )
+    found, short = worth.picked(cliques, room)
+    if short:
+        wished, _ = worth.picked(cliques, None)
+        wished.sort(key=lambda index: -worth.distances[index])
+        ties = set(spanning(cliques[index] for index in wished if len(cliques[index]) == 2))  # noqa: PLR2004
+        found, _ = worth.picked(cliques, room, [index for index in wished if cliques[index] in ties])
+    chosen = {cliques[index]: Taken(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
     asked = chosen | dict(taken)
     if not asked:
         return {}
@@ -305,6 +305,54 @@ def grow(
         for (clique, table), part in zip(asked.items(), more, strict=True)
         if part > _LEAST_AGAIN * new
     }
+
+
+@dataclass(frozen=True, eq=False)
+class _Worth:
+    """What candidates are worth: weighted distances, and parts that they ask of ``share`` beside those ``taken``."""
+
+    distances: FloatArray
+    parts: FloatArray
+    taken: float
+    division: Division
+    share: float
+
+    def picked(self, cliques: Sequence[Clique], room: Room | None, first: Sequence[int] = ()) -> tuple[list[int], bool]:
+        """Candidates with a gain, greedily, those of ``first`` before others; and whether room was short for any."""
+        waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
+        found: list[int] = []
+        refused, short = 0, False
+        while refused < _PATIENCE and len(waiting):
+            gains = waiting - self.division.error(total + self.parts, self.share)
+            gains += self.division.error(np.array(total), self.share)
+            given = bool(ahead)
+            best = ahead.pop() if given else int(gains.argmax())
+            if not gains[best] > 0:
+                if given:
+                    continue
+                break
+            waiting[best] = -np.inf
+            if room is None or room.fits(cliques[best]):
+                refused, room = 0, room and room.adding(cliques[best])
+                found.append(best)
+                total += float(self.parts[best])
+            else:
+                refused, short = refused + 1, True
+        return found, short
+
+
+def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
+    """Pairs that close no cycle with those before them: a maximum spanning tree where weights fall (Kruskal 1956).
+
+    >>> list(spanning([("a", "b"), ("b", "c"), ("a", "c"), ("d", "e"), ("c", "d")]))
+    [('a', 'b'), ('b', 'c'), ('d', 'e'), ('c', 'd')]
+    """
+    linked: dict[str, frozenset[str]] = {}
+    for pair in pairs:
+        one, other = (linked.get(name, frozenset({name})) for name in pair)
+        if one != other:
+            linked |= dict.fromkeys(one | other, one | other)
+            yield pair
 
 
 def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:

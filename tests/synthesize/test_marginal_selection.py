@@ -1,0 +1,65 @@
+"""Which marginals are measured where inference has no room for all of them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sfumato.model.coarsening import Runs
+from sfumato.model.junction_tree import Room, Triangulation, tree_cells
+from sfumato.privacy.loss import Rho
+from sfumato.synthesize.budget_allocation import Division
+from sfumato.synthesize.marginal_selection import Scored, Table, grow, spanning
+
+SIZES = {"a": 10, "b": 10, "c": 10, "d": 10, "e": 10}
+FAR = {("a", "b"): 9.0, ("b", "c"): 8.0, ("a", "c"): 7.0, ("c", "d"): 2.0, ("b", "d"): 1.5, ("d", "e"): 1.0}
+DIVISION = Division(Rho("1"), 1)
+
+
+def grown(distances, most, rows=1000.0):
+    """What is chosen of pairs at these distances, in rows, where the tree has ``most`` cells."""
+    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
+    scored = Scored(tables, rows * np.array(list(distances.values())))
+    room = Room(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+
+
+def test_all_are_chosen_by_their_distance_where_there_is_room():
+    assert grown(FAR, 100_000) == list(FAR)
+
+
+def test_a_large_clique_takes_no_room_from_the_ties_of_a_spanning_tree():
+    """By distance alone a, b and c would fill the 1020 cells, and d and e stay without a tie to anything."""
+    most = 1020
+    assert tree_cells([("a", "b"), ("b", "c"), ("a", "c"), ("d",), ("e",)], SIZES) == most
+    assert grown(FAR, most) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
+
+
+def test_what_room_the_tree_leaves_goes_to_the_largest_distances():
+    assert grown(FAR, 1200) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "c")]
+
+
+def test_a_tie_that_is_not_worth_its_noise_is_not_chosen():
+    """Rows so few that no distance of 1 to 2 rows is worth noise of some ten rows in a hundred cells."""
+    far = FAR | {pair: FAR[pair] / 1000 for pair in (("c", "d"), ("b", "d"), ("d", "e"))}
+    assert grown(far, 1020) == [("a", "b"), ("b", "c"), ("a", "c")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ties_weigh_most_of_all_trees(seed):
+    random = np.random.default_rng(seed)
+    pairs = list(combinations(range(5), 2))
+    weights = dict(zip(pairs, random.permutation(len(pairs)).tolist(), strict=True))
+
+    def joins_all(edges):
+        reached = {0}
+        for _ in range(5):
+            reached |= {end for edge in edges if reached & {*edge} for end in edge}
+        return len(reached) == 5
+
+    best = max(sum(weights[edge] for edge in tree) for tree in combinations(pairs, 4) if joins_all(tree))
+    named = {(str(one), str(other)): weight for (one, other), weight in weights.items()}
+    found = list(spanning(sorted(named, key=lambda pair: -named[pair])))
+    assert sum(named[pair] for pair in found) == best
