@@ -1,9 +1,11 @@
 """Differentially private synthetic tables."""
 
+from sfumato.domain.related_tables import ChildTable
 from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.auto import Synthesizer, auto, options
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook import Codebook, read_codebook
+from sfumato.synthesize.families import RelatedRelease, related
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
@@ -16,12 +18,14 @@ from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, pref
 
 __all__ = [
     "BudgetShare",
+    "ChildTable",
     "Codebook",
     "Explicit",
     "Limits",
     "NoisyTotal",
     "Output",
     "PublicTotal",
+    "RelatedRelease",
     "Schedule",
     "Synthesizer",
     "Synthetic",
@@ -49,5 +53,6 @@ __all__ = [
     "read_release",
     "read_zeros",
     "rectangles",
+    "related",
     "save",
 ]

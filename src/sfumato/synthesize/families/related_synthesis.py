@@ -1,0 +1,173 @@
+"""Synthetic people across tables: a parent and the sequence of its children, under one loss for a whole unit.
+
+A graphical model of the *head* (the parent, how many children, the first child) takes half of the loss, and one of the
+*tail* of each child table (a child given the parent, its place and the one before it) shares the other half.  Units are
+drawn from the head, children slot by slot from the tails.
+
+Neighbours differ by all rows of one unit, in all tables.  The head has one row a unit (L1 and squared L2 sensitivity 1
+for a marginal), and a tail's rows weigh at most W together (W and W^2): see :mod:`sfumato.vault.derived_questions`.
+The losses of head and tails add up.  Everything else is made of noisy measurements and public descriptions.
+
+After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
+synthetic data", for the marginals; the weights, the chain of children and its calibration are this project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.arguments import expect
+from sfumato.domain.related_tables import ChildTable, RelatedTables, related_tables
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import row_count
+from sfumato.synthesize.aim import adapt, refuse_loss
+from sfumato.synthesize.families.family_release import HEAD, RelatedRelease, Settings
+from sfumato.synthesize.families.tail_model import Evidence, fit_tail
+from sfumato.synthesize.graphical import Graphical, expected_errors
+from sfumato.synthesize.initial_marginals import refuse_fine
+from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.row_count import NoisyTotal, RowCount
+from sfumato.synthesize.structural_zeros import Zeros
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
+from sfumato.vault.release import loss_json
+from sfumato.vault.schema_vault import SchemaVault
+from sfumato.workload.counting_queries import all_marginals
+
+_HALF = Fraction(1, 2)
+_WAYS = 3
+
+
+def related(
+    vault: SchemaVault,
+    *,
+    loss: Loss,
+    children: Sequence[ChildTable] = (),
+    total: RowCount | None = None,
+    settings: Settings | None = None,
+) -> RelatedRelease:
+    """Release synthetic tables of a schema, whose rows belong together as those of the real ones do.
+
+    Args:
+        vault: the protected tables, as ``sf.open_schema`` opens them.
+        loss: the whole cost, for all rows of one unit in all tables.
+        children: which tables, in which order their rows come, and how many of a unit are kept; without, all private
+            tables in no order, with as many rows of a unit as the schema bounds.
+        total: where the number of units comes from; without, from the noisy tables themselves.
+        settings: how large the models may get.
+
+    Raises:
+        DomainError: the schema is a draft, or a child table is none.
+        InputError: no such vault.
+        LossError: a loss that cannot be divided.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    expect(vault, SchemaVault, "related tables are released of what sf.open_schema returns")
+    settings = settings or Settings()
+    described = related_tables(vault.schema, children)
+    return synthesized(vault.of_units(described), described, loss=loss, total=total or NoisyTotal(), settings=settings)
+
+
+def synthesized(
+    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowCount, settings: Settings
+) -> RelatedRelease:
+    """The release from the vault of whole units, such as :meth:`SchemaVault.of_units` makes."""
+    if vault.domain.hash != described.head.hash:
+        raise QueryError("this vault is not of the units of these related tables", culprit=described.hash)
+    refuse_loss(vault, loss, total)
+    for domain in (described.head, *(tail.domain for tail in described.tails)):
+        refuse_fine(domain, Limits().marginal)
+    parameters = {
+        "related": described.describe(),
+        "total": row_count.describe(total),
+        "settings": settings.describe(),
+    }
+    names = ", ".join(child.table.name for child in described.children)
+    request = Request("synthesize", "related", parameters, f"synthetic units with {names}")
+    settled = vault.release(
+        request, loss, lambda mechanisms: _measured(mechanisms, loss, described, total=total, settings=settings)
+    )
+    head, tails, notes = _restored(described, settled.payload)
+    errors = {f"{HEAD}: {name}": value for name, value in expected_errors(head.measured).items()}
+    for table in described.tails:
+        found = expected_errors(tails[table.name].measured)
+        errors |= {f"{table.name}: {name}": value / table.whole for name, value in found.items()}
+    return RelatedRelease(
+        guarantee=f"{loss.promise} for {_unit(described)}",
+        cost=settled.cost,
+        expected_error=errors,
+        provenance=settled.provenance,
+        related=described,
+        settings=settings,
+        head=head,
+        tails=tails,
+        notes=notes,
+        seed=int(settled.digest[:16], 16),
+        loss=loss_json(loss),
+    )
+
+
+def _unit(described: RelatedTables) -> str:
+    kept = ", ".join(f"{child.most} of {child.table.name}" for child in described.children)
+    schema = described.schema
+    return (
+        f"adding or removing all rows of one {schema.id} of {schema.name}, in all its tables (at most {kept} are kept)"
+    )
+
+
+def _measured(
+    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowCount, settings: Settings
+) -> Payload:
+    """Everything that is asked of the protected tables, in exact shares of ``loss``."""
+    whole = loss.divisible
+    tails = [child for child in described.children if child.most > 1]
+    limits = Limits(cells=settings.head_cells, earlier=False)
+    own = whole * _HALF if tails else whole
+    head = adapt(mechanisms, own, total, all_marginals(_WAYS), limits=limits, zeros=head_zeros(described))
+    payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in head.payload().items()}
+    notes = []
+    for place, child in enumerate(tails):
+        evidence = Evidence(described, child, head)
+        limits = Limits(cells=settings.tail_cells, earlier=False)
+        tail, seen = fit_tail(mechanisms, whole * (_HALF / len(tails)), evidence, limits=limits)
+        payload |= {f"tail {place} {name}": value for name, value in tail.payload().items()}
+        if not seen:
+            notes.append(
+                f"noise outweighs what {child.table.name} beyond the first of a unit could tell at this loss: "
+                "they are drawn as the first ones are"
+            )
+    return payload | {"notes": notes}
+
+
+def _restored(
+    described: RelatedTables, payload: Mapping[str, Any]
+) -> tuple[Graphical, dict[str, Graphical], tuple[str, ...]]:
+    head = Graphical.restore(described.head, _part(payload, f"{HEAD} "))
+    tails = {
+        table.name: Graphical.restore(table.domain, _part(payload, f"tail {place} "))
+        for place, table in enumerate(described.tails)
+    }
+    return head, tails, tuple(payload["notes"])
+
+
+def _part(payload: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in payload.items() if name.startswith(prefix)}
+
+
+def head_zeros(described: RelatedTables) -> list[Zeros]:
+    """Cells of the head that no unit is in: a first child where there is none, or none where there is one."""
+    found: list[Zeros] = []
+    if described.least() > 0:
+        return found
+    for child in described.children:
+        for each in child.table.attributes:
+            names = (child.number, child.named("first", each.name))
+            shape = described.head.project(names).shape
+            cells = np.zeros(shape, dtype=np.bool_)
+            cells[0, :-1] = cells[1:, -1] = True
+            found.append(Zeros(names, cells))
+    return found
