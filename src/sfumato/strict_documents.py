@@ -96,18 +96,41 @@ def _spelled(value: JSON) -> JSON:
 def write_yaml(document: object) -> str:
     r"""A text that :func:`read_yaml` reads back to the same; keys in their order, letters as they are.
 
+    Codes that other readers take for numbers, such as 1e3, stand in quotes.
+
     >>> read_yaml(write_yaml(["a\x85b"])) == ["a\x85b"]
     True
+    >>> write_yaml(["1e3", "D1"])
+    "- '1e3'\n- D1\n"
     """
     import yaml
 
     def dumped(*, as_they_are: bool) -> str:
         kept: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 100}
-        text: str = yaml.safe_dump(document, allow_unicode=as_they_are, **kept)
+        text: str = yaml.dump(document, Dumper=_writer(), allow_unicode=as_they_are, **kept)
         return text
 
     text = dumped(as_they_are=True)
     return dumped(as_they_are=False) if "\x85" in text else text  # which PyYAML writes, and reads back as a blank
+
+
+_NUMBER_ELSEWHERE = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+|0o[0-7]+")
+
+
+@cache
+def _writer() -> type[Any]:
+    """What writes YAML; made when it is first written."""
+    import yaml
+
+    class Writer(yaml.SafeDumper):
+        pass
+
+    def text(writer: yaml.SafeDumper, said: str) -> yaml.ScalarNode:
+        quoted = "'" if _NUMBER_ELSEWHERE.fullmatch(said) else None
+        return writer.represent_scalar("tag:yaml.org,2002:str", said, style=quoted)
+
+    Writer.add_representer(str, text)
+    return Writer
 
 
 class _RepeatedKeyError(Exception):

@@ -66,7 +66,7 @@ def test_the_digest_leaves_out_who_accepted_and_nothing_else() -> None:
 
 def test_a_draft_may_leave_bounds_open_and_is_not_released_under() -> None:
     draft = parse_schema(changed(lambda d: (d.update(draft=True), d["tables"]["drugs"].pop("rows"))))
-    with pytest.raises(DomainError, match="draft: false"):
+    with pytest.raises(DomainError, match="accept it before releasing"):
         draft.refuse_draft()
 
 

@@ -65,10 +65,20 @@ def accept(path: str | Path, *, by: str) -> str:
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     acceptance = Acceptance(by.strip(), at, domain.hash_accepted(by.strip(), at))
     accepted = replace(domain, draft=False, acceptance=acceptance)
-    text = Path(path).read_text(encoding="utf-8")
+    return with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, accepted.describe())
+
+
+def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
+    """A document that says who accepted it; comments and layout stay.
+
+    Args:
+        text: of the document.
+        acceptance: what it is to say.
+        described: all that it then says, for a document that is written as JSON.
+    """
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     if root.flow_style:  # JSON, or written like it
-        return json.dumps(accepted.describe(), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
     places = {
         key.value: (key.start_mark.index, value.start_mark.index, value.end_mark.index) for key, value in root.value
     }

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from sfumato.arguments import expect_all
 from sfumato.domain import document as single
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
-from sfumato.domain.domain import CsvFormat, Domain
+from sfumato.domain.domain import Acceptance, CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.schema_places import expect_at, mapping_at, only_at, text_at
 from sfumato.domain.unit import GroupBound, Unit
@@ -139,6 +139,7 @@ class Schema:
         units: the table that lists all units, by its key; None: no table does.
         draft: whether nobody has accepted it yet.
         of_unit: what is computed of all rows of each unit, as attributes of the table that lists the units.
+        acceptance: who accepted it, where anybody did; releases refuse it when it was changed since.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Schema:
     units: str | None = None
     draft: bool = False
     of_unit: tuple[OfUnit, ...] = ()
+    acceptance: Acceptance | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or not _NAME.fullmatch(self.id):
@@ -260,9 +262,22 @@ class Schema:
         """
         if self.draft:
             raise DomainError(
-                "this schema is a draft made from the data; edit it, then write draft: false before releasing anything",
+                "this schema is a draft made from the data; edit it, then accept it before releasing anything: sfumato "
+                "schema accept FILE --by NAME",
                 culprit=self,
             )
+        if self.acceptance is not None and self.changed:
+            raise DomainError(
+                f"this schema was changed after {self.acceptance.by} accepted it; look at it and accept it again: "
+                "sfumato schema accept FILE --by NAME",
+                culprit=self,
+            )
+
+    @property
+    def changed(self) -> bool:
+        """Whether it says anything else than what somebody accepted, name and time included."""
+        accepted = self.acceptance
+        return accepted is not None and accepted.hash != self.hash_accepted(accepted.by, accepted.at)
 
     def describe(self) -> dict[str, Any]:
         """The document as plain dictionaries and lists."""
@@ -270,6 +285,7 @@ class Schema:
             "sfumato": VERSION,
             "schema": self.name,
             "draft": self.draft,
+            **({} if self.acceptance is None else {"accepted": asdict(self.acceptance)}),
             "unit": {"id": self.id, **({} if self.units is None else {"table": self.units})},
             "tables": {table.name: table.describe() for table in self},
             **({"of_unit": {each.name: each.describe() for each in self.of_unit}} if self.of_unit else {}),
@@ -278,8 +294,13 @@ class Schema:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        document = replace(self, draft=False).describe() if not self.draft else self.describe() | {"draft": False}
+        document = {name: said for name, said in self.describe().items() if name != "accepted"} | {"draft": False}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def hash_accepted(self, by: str, at: str) -> str:
+        """SHA-256 of the description with who accepted it and when, hexadecimal."""
+        text = json.dumps([self.hash, by, at], separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -289,7 +310,7 @@ def _two_owners(name: str) -> DomainError:
 
 # --- the document -----------------------------------------------------------------------------------------------------
 
-_TOP = {"$schema", "sfumato", "schema", "draft", "unit", "tables", "of_unit"}
+_TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "unit", "tables", "of_unit"}
 _OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "attributes", "hierarchies", "csv"} | {
     "derived"
 }
@@ -339,15 +360,23 @@ def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
     only_at(unit, {"id", "table"}, "unit", required={"id"})
     draft = document.get("draft", False)
     expect_at(draft, bool, "draft", "true or false")
+    accepted = document.get("accepted")
     tables = mapping_at(document["tables"], "tables")
     return Schema(
         name=text_at(document["schema"], "schema"),
         id=text_at(unit["id"], "unit.id"),
         units=text_at(unit["table"], "unit.table") if "table" in unit else None,
         draft=draft,
+        acceptance=None if accepted is None else _acceptance(accepted),
         of_unit=read_of_unit(document.get("of_unit", {})),
         tables=tuple(_table(text_at(name, "tables"), body, folder, draft=draft) for name, body in tables.items()),
     )
+
+
+def _acceptance(said: object) -> Acceptance:
+    parts = mapping_at(said, "accepted")
+    only_at(parts, {"by", "at", "hash"}, "accepted", required={"by", "at", "hash"})
+    return Acceptance(**{part: text_at(value, f"accepted.{part}") for part, value in parts.items()})
 
 
 def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> SchemaTable:
@@ -358,6 +387,12 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
     if len(through) > 1:
         raise _two_owners(name)
     public = said.get("public", False)
+    if public is None:  # as drafts leave it
+        raise DomainError(
+            f"{at} still needs to be said public or not: write public: true if everybody may know all of it, else "
+            "leave it out and say whose its rows are",
+            culprit=name,
+        )
     expect_at(public, bool, f"{at}.public", "true or false")
     rows = said.get("rows")
     if rows is not None:

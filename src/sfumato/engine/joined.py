@@ -141,7 +141,7 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     from sfumato.engine.duckdb.duck_table import DuckTable
     from sfumato.engine.sql.sql_table import SqlTable
 
-    tables = {table.name: open_table(_place(table, source), csv=table.csv) for table in schema}
+    tables = {table.name: open_table(table_place(table, source), csv=table.csv) for table in schema}
     files = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
     if len(files) == len(tables):
         from sfumato.engine.duckdb.duck_join import DuckJoin
@@ -155,8 +155,8 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     raise InputError("several tables are opened together from files and frames, or from one database", culprit=source)
 
 
-def _place(table: SchemaTable, source: object) -> object:
-    """Where one table lies."""
+def table_place(table: SchemaTable, source: object) -> object:
+    """Where one table of a schema lies, as :func:`open_tables` finds it."""
     if isinstance(source, Mapping):
         found = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
         if found is None:

@@ -51,6 +51,7 @@ COMMANDS = {  # in the order of --help: the module of each, and what it is calle
     "demo": "published_data:demo",
     "data": "published_data:data",
     "domain": "domain_file:app",
+    "schema": "schema_file:app",
     "ledger": "ledger_file:app",
     "key": "keys:app",
     "local": "local:app",

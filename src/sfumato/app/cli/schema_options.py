@@ -110,7 +110,7 @@ def read_view(
     from sfumato.query.table_statement import parse_view
 
     described = read_schema(schema)
-    found = parse_view(_text(view), described)
+    found = parse_view(view_text(view), described)
     made = TableView(schema, described, replace(found, unit=other_bounds(found.unit, rows=rows, per=per)))
     _ = made.domain  # refuses bounds by what is no grouping of it
     return made
@@ -151,7 +151,12 @@ def _group_bound(text: str) -> GroupBound:
     return GroupBound.named(name.strip(), rows=rows, groups=groups)
 
 
-def _text(path: Path) -> str:
+def view_text(path: Path) -> str:
+    """The statement in the file of a view.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
+_Found = TypeVar("_Found")
 # SQLSTATE of PostgreSQL and error numbers of MariaDB, with what they mean to the owner of the table
 _MEANINGS: tuple[tuple[frozenset[object], str], ...] = (
     (
@@ -133,6 +134,15 @@ class DatabaseSession:
             Column(name, _kind(kind), str(kind), moments=_of_moments(kind, self.dialect))
             for name, kind in zip(names, types, strict=True)
         )
+
+    def inspected(self, look: Callable[[Any], _Found]) -> _Found:
+        """What somebody reads off the catalogue, by SQLAlchemy's inspector."""
+        import sqlalchemy as sa
+
+        with self._lock, self._translating():
+            found = look(sa.inspect(self._connection))
+            self._connection.commit()
+        return found
 
     def ready(self) -> None:
         """Refuse where the connection is lost.

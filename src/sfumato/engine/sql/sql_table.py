@@ -156,16 +156,7 @@ class SqlTable:
         place = parsed.difference_update_query(["table"])
         self.title = f"table {name} of {shown(url).partition('?')[0]}"
         schema, _, table = name.rpartition(".")
-        patience = {} if "connect_timeout" in place.query else {"connect_timeout": _PATIENCE}
-        try:
-            self._engine = sa.create_engine(
-                place.set(drivername=_DRIVERS[parsed.drivername]), poolclass=sa.NullPool, connect_args=patience
-            )
-        except ModuleNotFoundError as error:
-            extra = "postgres" if parsed.drivername == "postgresql" else "mysql"
-            raise InputError(
-                f"{error.name} is not installed; pip install 'sfumato[{extra}]'", culprit=shown(url)
-            ) from None
+        self._engine = database_engine(place)
         with self.session() as session:
             self.dialect = session.dialect
             self._columns = session.columns(table, schema or None)
@@ -415,6 +406,26 @@ def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
     return pa.record_batch(columns, schema=schema)
+
+
+def database_engine(place: Any) -> Any:  # noqa: ANN401 - of SQLAlchemy, imported lazily
+    """SQLAlchemy's engine of a database.
+
+    Raises:
+        InputError: its driver is not installed.
+    """
+    import sqlalchemy as sa
+
+    patience = {} if "connect_timeout" in place.query else {"connect_timeout": _PATIENCE}
+    try:
+        return sa.create_engine(
+            place.set(drivername=_DRIVERS[place.drivername]), poolclass=sa.NullPool, connect_args=patience
+        )
+    except ModuleNotFoundError as error:
+        extra = "postgres" if place.drivername == "postgresql" else "mysql"
+        raise InputError(
+            f"{error.name} is not installed; pip install 'sfumato[{extra}]'", culprit=place.database
+        ) from None
 
 
 def server_of(url: str) -> str | None:

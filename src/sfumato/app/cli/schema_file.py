@@ -1,0 +1,273 @@
+"""``sfumato schema``: describe several tables about the same people before anything is released from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.app.cli.conventions import (
+    CsvOptions,
+    JsonOption,
+    OverwriteOption,
+    columns,
+    refuse_clashes,
+    remark,
+    result,
+    working,
+)
+from sfumato.errors import InputError, counted
+from sfumato.extras import require
+
+if TYPE_CHECKING:
+    from sfumato.domain.table_schema import Schema
+    from sfumato.engine.schema_draft import SchemaDraft
+    from sfumato.engine.schema_fit import CutRows
+
+app = typer.Typer(no_args_is_help=True, help="Describe several tables before anything is released from them.")
+
+SchemaPath = Annotated[Path, typer.Argument(help="Schema, a YAML file.")]
+TablesOption = Annotated[
+    str | None, typer.Option("--tables", help="Folder of the tables, or the URL of their database.")
+]
+
+
+@app.command("draft")
+def draft_tables(
+    places: Annotated[
+        list[str], typer.Argument(help="A folder of CSV or Parquet files, several files, or the URL of a database.")
+    ],
+    unit: Annotated[
+        str | None, typer.Option(help="Column by which people are called; else the one that sounds most like it.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the schema; else that of the folder or database.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Draft a schema from several tables: keys, whose rows they are, references, types.
+
+    The draft is read off the protected tables, so every release refuses it until somebody has replaced what the data
+    says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
+    tables are public: neither is for a program to read off the data.
+    """
+    from sfumato.strict_documents import write_yaml
+    from sfumato.vault.release import save_text
+
+    refuse_clashes([out], inputs=places, overwrite=overwrite)
+    drafted = _drafted(places, name, unit)
+    text = write_yaml(drafted.document)
+    for told in drafted.remarks:
+        remark(f"{told}.")
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    save_text(out, text, overwrite=overwrite)
+    remark(
+        f"Wrote the draft {out}. Edit it to what is publicly known, say how many rows of one person to keep of each "
+        f"private table (rows: N), then accept it: sfumato schema accept {out} --by NAME"
+    )
+
+
+def _drafted(places: list[str], name: str | None, unit: str | None) -> SchemaDraft:
+    from sfumato.engine.open import open_table
+    from sfumato.engine.schema_draft import draft_schema
+    from sfumato.engine.table_files import shown
+
+    if len(places) == 1 and "://" in places[0]:
+        from sfumato.engine.sql.catalogue import declared_keys
+
+        url = places[0]
+        if "table=" in url.partition("?")[2]:
+            raise InputError("a schema is of all tables of a database; leave ?table= out of the address")
+        with working(f"Reading {shown(url)}"):
+            declared = declared_keys(url)
+            mark = "&" if "?" in url else "?"
+            tables = {each: open_table(f"{url}{mark}table={each}") for each in declared}
+            called = name or url.partition("?")[0].rpartition("/")[2]
+            return draft_schema(called, tables, unit=unit, declared=declared)
+    files = _files(places)
+    first = Path(places[0]).resolve()
+    called = name or _word(first.name if first.is_dir() else first.parent.name)
+    with working(f"Reading {counted(len(files), 'table')}"):
+        written = {each: CsvOptions().written(str(path)) for each, path in files.items()}
+        for each, found in written.items():
+            for told in found.remarks:
+                remark(f"{each}: {told}; the draft says so under 'csv'.")
+        opened = {each: open_table(path, csv=written[each].format) for each, path in files.items()}
+        return draft_schema(called, opened, unit=unit, formats={each: written[each].format for each in files})
+
+
+def _files(places: list[str]) -> dict[str, Path]:
+    """The files of the tables, by the names that statements and the folder know them by."""
+    from sfumato.engine.csv_file import CSV_SUFFIXES
+    from sfumato.engine.table_files import PARQUET_SUFFIXES
+
+    endings = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
+    if any("://" in place for place in places):
+        raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
+    if len(places) == 1 and Path(places[0]).is_file():
+        raise InputError(
+            f"{places[0]} is one table, which a domain describes: sfumato domain draft {places[0]}; a schema is of a "
+            "folder or of several files"
+        )
+    listed = [Path(places[0])] if len(places) == 1 else [Path(place) for place in places]
+    if len(places) == 1:
+        if not listed[0].is_dir():
+            raise InputError(f"there is no folder {places[0]}", culprit=places[0])
+        listed = sorted(each for each in listed[0].iterdir() if each.name.lower().endswith(endings))
+    found: dict[str, Path] = {}
+    for path in listed:
+        ending = next((each for each in sorted(endings, key=len, reverse=True) if path.name.endswith(each)), "")
+        name = path.name.removesuffix(ending)
+        if name in found:
+            raise InputError(f"two files are called {name}: {found[name].name} and {path.name}; leave one")
+        found[name] = path
+    if len(found) < 2:  # noqa: PLR2004 - several
+        raise InputError(f"a schema is of several tables, and {places[0]} has {counted(len(found), 'table')}")
+    return found
+
+
+def _word(text: str) -> str:
+    """A name that a schema may have."""
+    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return word if word and not word[0].isdigit() else f"schema_{word}".rstrip("_")
+
+
+@app.command("show")
+def show_schema(
+    path: SchemaPath,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with the schema as a picture.")] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a schema: tables, whose their rows are, what is kept of one person; with --html as a picture."""
+    from sfumato.domain.table_schema import load_schema
+    from sfumato.report.schema_page import schema_page, schema_rows
+    from sfumato.vault.release import save_text
+
+    if html is not None:
+        require("plots", "the page of a schema")
+    refuse_clashes([html], inputs=[path], overwrite=overwrite)
+    schema = load_schema(path)
+    if html is not None:
+        from sfumato.report.page import render
+
+        save_text(html, render(schema_page(schema, f"Schema {schema.name}")), overwrite=overwrite)
+        remark(f"Wrote the page {html}.")
+    said = f"Unit: one {schema.id} of {schema.name}, in all tables together\n{_state(schema)[0].upper()}"
+    text = f"{columns(schema_rows(schema))}\n\n{said}{_state(schema)[1:]}."
+    result(schema.describe(), text, as_json=as_json)
+
+
+@app.command("check")
+def check_schema(
+    path: SchemaPath,
+    tables: TablesOption = None,
+    view: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --tables: also say what the bounds of this view cut; several times."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a schema, and with --tables its keys, how values fit, and what bounds cut: for their owner's eyes only."""
+    from sfumato.domain.table_schema import load_schema
+
+    schema = load_schema(path)
+    private = sum(not table.public for table in schema)
+    text = (
+        f"{path} is a schema of {counted(len(schema.tables), 'table')}, {private} of them private, about one "
+        f"{schema.id} of {schema.name}; {_state(schema)}."
+    )
+    value: dict[str, Any] = {
+        "schema": schema.name,
+        "unit": schema.id,
+        "tables": [table.name for table in schema],
+        "draft": schema.draft,
+        "accepted": None if schema.acceptance is None else asdict(schema.acceptance),
+        "changed": schema.changed,
+        "hash": schema.hash,
+    }
+    if tables is None and view:
+        raise InputError("what the bounds of a view cut is counted in the tables: name them by --tables")
+    if tables is not None:
+        from sfumato.engine.schema_fit import schema_fit
+        from sfumato.engine.table_files import shown
+
+        with working(f"Reading {shown(tables)}"):
+            fit = schema_fit(schema, tables)
+            cut = _cut(schema, tables, view or [])
+        lines = [
+            {"table": name, **asdict(each), "then": attribute.unknown.value}
+            for name, found in fit.items()
+            for each, attribute in zip(found, schema[name].attributes, strict=True)
+        ]
+        value |= {"fit": lines, "cut": [asdict(each) for each in cut]}
+        shares = [{"view of": each.view, "rows": each.rows, "cut": each.cut, "of units": each.units} for each in cut]
+        text += (
+            f"\n\nKeys name one row each.\n\n{columns(lines)}\n\nWhat the bounds on the rows of one {schema.id} leave "
+            f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut.\n\n"
+            "These counts are exact and as secret as the tables: they are for their owner only."
+        )
+    result(value, text, as_json=as_json)
+
+
+def _cut(schema: Schema, tables: str, views: list[Path]) -> list[CutRows]:
+    """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
+    from sfumato.app.cli.schema_options import view_text
+    from sfumato.engine.joined import open_tables
+    from sfumato.engine.schema_fit import cut_rows
+    from sfumato.query.table_statement import parse_view
+
+    bounded = [
+        table.name
+        for table in schema
+        if not table.public and table.attributes and (table.rows is not None or table.name == schema.units)
+    ]
+    asked = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
+    found = {name: parse_view(text, schema) for name, text in asked.items()}
+    opened = open_tables(schema, tables)
+    return [cut_rows(opened, view, name) for name, view in found.items()]
+
+
+@app.command("accept")
+def accept_file(
+    path: SchemaPath,
+    by: Annotated[str, typer.Option(help="Who accepts it: a name that the file keeps.")],
+    tables: Annotated[
+        str | None,
+        typer.Option("--tables", help="Also check the keys of these tables, and look for what was read off them."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accept a schema as it stands, after a look at what is risky in it.
+
+    The file then says who accepted it and when.  Whoever changes what it says has to accept it again: until then
+    releases refuse it.
+    """
+    from sfumato.domain.schema_acceptance import accept_schema
+    from sfumato.domain.table_schema import load_schema
+    from sfumato.engine.schema_fit import schema_risks
+    from sfumato.vault.release import save_text
+
+    text, acceptance = accept_schema(path, by=by)
+    found = schema_risks(load_schema(path), tables)
+    save_text(path, text, overwrite=True)
+    value = {**asdict(acceptance), "risks": found}
+    told = "".join(f"Risky: {risk}.\n" for risk in found)
+    if tables is None:
+        told += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
+    result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
+
+
+def _state(schema: Schema) -> str:
+    """Who accepted it, in words."""
+    if schema.draft:
+        return "a draft: releases refuse it"
+    if schema.acceptance is None:
+        return "accepted by nobody"
+    if schema.changed:
+        return f"changed after {schema.acceptance.by} accepted it: releases refuse it"
+    return f"accepted by {schema.acceptance.by}"

@@ -1,0 +1,141 @@
+"""``sfumato schema``: drafted, edited, accepted and checked as an owner does it; what was changed is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from tests.app.test_cli import sfumato
+from tests.hospital import database, frames, schema
+
+from sfumato.domain.schema_acceptance import accept_schema
+from sfumato.domain.table_schema import dump_schema, load_schema
+from sfumato.errors import DomainError
+
+ASKED = ("query", "hospital", "SELECT COUNT(*) FROM patients", "--schema", "hospital.yaml", "--epsilon", "1", "--json")
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    """A folder with the schema, and a folder of the tables in it."""
+    (tmp_path / "hospital").mkdir()
+    for name, table in frames(database(0)).items():
+        pyarrow.csv.write_csv(table, tmp_path / "hospital" / f"{name}.csv")
+    text = dump_schema(schema()).replace("key: visit_id", "key: visit_id  # of the hospital's system")
+    (tmp_path / "hospital.yaml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> None:
+    (hospital / "hospital" / "drug_era.csv").unlink()
+    drafted = sfumato("schema", "draft", "hospital", "--out", "draft.yaml", cwd=hospital)
+    assert "Wrote the draft draft.yaml" in drafted.stderr
+    assert "icd leads to no patient_id" in drafted.stderr
+    path = hospital / "draft.yaml"
+    assert "still needs to be said public" in sfumato("schema", "show", "draft.yaml", cwd=hospital, code=2).stderr
+    text = path.read_text().replace("public: null", "public: true").replace("first: null", "first: 2023-01-01")
+    path.write_text(text.replace("last: null", "last: 2023-12-31"))
+    unbounded = sfumato("schema", "accept", "draft.yaml", "--by", "Ann", cwd=hospital, code=2)
+    assert "still needs rows" in unbounded.stderr
+    path.write_text(path.read_text().replace("rows: null", "rows: 4"))
+    asked = [word.replace("hospital.yaml", "draft.yaml") for word in ASKED]
+    refused = sfumato(*asked, "--create", cwd=hospital, code=2)
+    assert "sfumato schema accept FILE --by NAME" in refused.stderr
+    said = sfumato("schema", "accept", "draft.yaml", "--by", "Ann", "--tables", "hospital", "--json", cwd=hospital)
+    assert json.loads(said.stdout)["by"] == "Ann"
+    assert any(risk.startswith("patients: sex declares just the values") for risk in json.loads(said.stdout)["risks"])
+    assert json.loads(sfumato(*asked, "--create", cwd=hospital).stdout)["rows"]
+
+
+def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: Path) -> None:
+    path = hospital / "hospital.yaml"
+    sfumato("schema", "accept", "hospital.yaml", "--by", "Ann", cwd=hospital)
+    accepted = path.read_text()
+    assert "# of the hospital's system" in accepted
+    path.write_text(accepted.replace("# of the hospital's system", "# of whomever"))
+    first = json.loads(sfumato(*ASKED, "--create", cwd=hospital).stdout)
+    for changed in (
+        accepted.replace("rows: 6", "rows: 7"),
+        accepted.replace('"by": "Ann"', '"by": "Bob"'),
+        accepted.replace("values: [F, M]", "values: [F, X]"),
+    ):
+        assert changed != accepted
+        path.write_text(changed)
+        refused = sfumato(*ASKED, cwd=hospital, code=2)
+        assert "accepted it; look at it and accept it again" in refused.stderr
+        assert "releases refuse it" in sfumato("schema", "show", "hospital.yaml", cwd=hospital).stdout
+    assert len(json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]) == 1
+    path.write_text(accepted)
+    assert json.loads(sfumato(*ASKED, cwd=hospital).stdout)["rows"] == first["rows"]
+
+
+def test_a_repeated_key_is_not_accepted(hospital: Path) -> None:
+    visits = hospital / "hospital" / "visits.csv"
+    lines = visits.read_text().splitlines()
+    visits.write_text("\n".join([*lines, lines[1]]) + "\n")
+    before = (hospital / "hospital.yaml").read_text()
+    asked = ("schema", "accept", "hospital.yaml", "--by", "Ann", "--tables", "hospital")
+    assert "visits.visit_id names several rows" in sfumato(*asked, cwd=hospital, code=2).stderr
+    assert (hospital / "hospital.yaml").read_text() == before
+
+
+def test_a_check_counts_what_bounds_cut_and_says_that_it_is_secret(hospital: Path) -> None:
+    (hospital / "few.sql").write_text("SELECT patient_id, LEAST(COUNT(*), 3) AS n FROM visits GROUP BY patient_id")
+    asked = ("schema", "check", "hospital.yaml", "--tables", "hospital", "--view", "few.sql")
+    found = json.loads(sfumato(*asked, "--json", cwd=hospital).stdout)
+    cut = {each["view"]: each for each in found["cut"]}
+    held = database(0)
+    of_units = [row["patient_id"] for row in held["visits"] if row["patient_id"] is not None]
+    assert cut["visits"]["rows"] == len(of_units)
+    over = {unit: max(0, of_units.count(unit) - 6) for unit in set(of_units)}
+    assert cut["visits"]["cut"] >= sum(over.values()) > 0
+    assert cut["few.sql"]["cut"] == 0  # one row a person
+    assert any(each["table"] == "icd" and each["declared"] == 6 for each in found["fit"])
+    assert "as secret as the tables" in sfumato(*asked, cwd=hospital).stdout
+    assert "accepted by nobody" in sfumato("schema", "check", "hospital.yaml", cwd=hospital).stdout
+    refused = sfumato("schema", "check", "hospital.yaml", "--view", "few.sql", cwd=hospital, code=2)
+    assert "name them by --tables" in refused.stderr
+
+
+def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
+    pytest.importorskip("vl_convert")
+    path = hospital / "hospital.yaml"
+    path.write_text(path.read_text().replace("F, M", "F, '<script>'").replace("sex:", "'a<b':"))
+    shown = sfumato("schema", "show", "hospital.yaml", "--html", "page.html", cwd=hospital)
+    assert "visits, by visit_id" in shown.stdout
+    assert "6, at most 2 in one month(admitted), in at most 4 of them" in shown.stdout
+    page = (hospital / "page.html").read_text()
+    assert page.count("<rect") == 7
+    assert page.count("<path") == 5  # two to patients, two to visits, one to icd
+    assert "a&lt;b" in page
+    assert "a<b" not in page
+    again = sfumato("schema", "show", "hospital.yaml", "--html", "page.html", cwd=hospital, code=2)
+    assert "page.html" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        (("hospital/visits.csv",), "is one table, which a domain describes: sfumato domain draft"),
+        (("nowhere",), "there is no folder nowhere"),
+        (("empty",), "a schema is of several tables, and empty has 0 tables"),
+        (("hospital/visits.csv", "more/visits.parquet"), "two files are called visits"),
+        (("postgresql://h/d?table=x",), "leave ?table= out of the address"),
+        (("hospital/visits.csv", "postgresql://h/d"), "a database is drafted by itself"),
+        (("hospital", "--name", "a b"), "words of letters, digits and _"),
+        (("hospital", "--unit", "colour"), "no table has a column 'colour'"),
+    ],
+)
+def test_what_cannot_be_drafted_is_refused_in_a_sentence(hospital: Path, places: tuple[str, ...], words: str) -> None:
+    (hospital / "empty").mkdir()
+    refused = sfumato("schema", "draft", *places, "--out", "draft.yaml", cwd=hospital, code=2)
+    assert words in refused.stderr
+    assert not (hospital / "draft.yaml").exists()
+
+
+def test_nobody_accepts_a_schema_namelessly(hospital: Path) -> None:
+    with pytest.raises(DomainError, match="name who accepts"):
+        accept_schema(hospital / "hospital.yaml", by=" ")
+    assert load_schema(hospital / "hospital.yaml").acceptance is None
