@@ -12,12 +12,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
-from sfumato.errors import InputError, LedgerError
+from sfumato.errors import InputError, LedgerError, MovedLedgerError
 
 _SQLITE = {
     "SQLITE_BUSY": "is locked by another program; close it or try again later",
@@ -31,6 +32,7 @@ _SQLITE = {
     "SQLITE_FULL": "cannot grow because the disk is full; free some space",
     "SQLITE_IOERR": "cannot be read or written; check the disk",
 }
+_DISK = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_SHMSIZE")
 _LOST = "lost its connection; ask again, which is never charged twice"
 _POSTGRES = {  # by SQLSTATE, or its class of two letters
     "25P03": _LOST,  # the server ended a transaction that was silent for too long
@@ -92,6 +94,32 @@ class NoneLeftError(Exception):
 
     def __str__(self) -> str:
         return "has all its connections in use; try again later"
+
+
+class Shortage(StrEnum):
+    """What a database may be out of, or not be any more, as operators look for it."""
+
+    DISK = "disk-full"
+    CONNECTIONS = "too-many-connections"
+    MOVED = "ledger-moved"
+
+
+def shortage(error: LedgerError) -> Shortage | None:
+    """What a ledger is out of, where that is why it failed; None for any other reason."""
+    if isinstance(error, MovedLedgerError):
+        return Shortage.MOVED
+    cause = error.__cause__
+    if isinstance(cause, NoneLeftError):
+        return Shortage.CONNECTIONS
+    if not isinstance(cause, DatabaseError):
+        return None
+    origin = cause.origin
+    name, state = getattr(origin, "sqlite_errorname", ""), getattr(origin, "sqlstate", None)
+    if name in _DISK or state == "53100":
+        return Shortage.DISK
+    # whoever is refused a connection gets a text and no state from libpq
+    crowded = state is None and any(text in str(origin) for text in ("too many c", "connection slots are reserved"))
+    return Shortage.CONNECTIONS if state == "53300" or crowded else None
 
 
 @contextmanager

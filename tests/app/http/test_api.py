@@ -472,9 +472,10 @@ def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people
 
 def test_operation_endpoints_tell_nothing_about_people(server, analyst):
     analyst.ask("people", COUNT, epsilon="0.012")
-    figures = httpx.get(f"{server.address}/metrics", trust_env=False).text
+    headers = {"Authorization": f"Bearer {server.key('prometheus', Scope.MONITOR)}"}
+    figures = httpx.get(f"{server.address}/metrics", headers=headers, trust_env=False).text
     assert 'sfumato_requests_total{status="2xx"}' in figures
-    assert "people" not in figures
+    assert 'sfumato_budget_left_ratio{dataset="people"}' in figures
     assert "ana" not in figures.replace("management", "")
     assert httpx.get(f"{server.address}/healthz", trust_env=False).json() == {"status": "alive"}
     headers = httpx.get(f"{server.address}/", trust_env=False).headers

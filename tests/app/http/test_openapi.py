@@ -65,7 +65,9 @@ def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(se
     assert "HTTPValidationError" not in json.dumps(document)
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            assert operation.get("security", []) == ([{"key": []}] if path.startswith("/v1/") else [])
+            assert operation.get("security", []) == (
+                [{"key": []}] if path.startswith("/v1/") or path == "/metrics" else []
+            )
             if path.startswith("/v1/"):
                 assert {"401", "403", "413", "422", "503"} <= set(operation["responses"])
     assert list(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]) == ["text/plain"]

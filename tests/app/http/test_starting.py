@@ -7,11 +7,14 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.app.http.serving import Server
+
+from sfumato.app.http.registry import Scope
 
 COUNTED = r'sfumato_requests_total{status="2xx"} ([0-9.]+)'
 
@@ -45,9 +48,9 @@ def test_an_address_of_another_machine(tmp_path):
 def test_a_single_worker_counts_its_requests_too(tmp_path):
     server = Server(f"sqlite:///{tmp_path}/x.ledger", workers=1, fresh=True).start()
     try:
-        before, after = (
-            float(re.search(COUNTED, httpx.get(f"{server.address}/metrics", trust_env=False).text)[1]) for _ in range(2)
-        )
+        headers = {"Authorization": f"Bearer {server.key('prometheus', Scope.MONITOR)}"}
+        read = partial(httpx.get, f"{server.address}/metrics", headers=headers, trust_env=False)
+        before, after = (float(re.search(COUNTED, read().text)[1]) for _ in range(2))
     finally:
         server.stop()
     assert after == before + 1

@@ -17,7 +17,7 @@ from sfumato.extras import require
 if TYPE_CHECKING:
     from sfumato.app.http.registry import Registry
 
-app = typer.Typer(no_args_is_help=True, help="Keys of a server: issue, list, revoke.")
+app = typer.Typer(no_args_is_help=True, help="Keys of a server: issue, rotate, list, revoke.")
 
 Ledger = Annotated[str, typer.Option(help="The server's ledger: a SQLite file, or a database URL.")]
 _LEDGER = "sfumato.ledger"
@@ -28,6 +28,15 @@ class HolderScope(StrEnum):
 
     STEWARD = "steward"
     ANALYST = "analyst"
+    MONITOR = "monitor"
+
+
+class KeyState(StrEnum):
+    """Which keys are listed."""
+
+    ALL = "all"
+    VALID = "valid"
+    ENDED = "ended"
 
 
 @app.command()
@@ -48,14 +57,41 @@ def issue(
     result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 
 
-@app.command("list")
-def listed(ledger: Ledger = _LEDGER, as_json: JsonOption = False) -> None:
-    """List all keys, newest first, without their secrets."""
+@app.command()
+def rotate(
+    key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")],
+    overlap: Annotated[int, typer.Option(min=0, max=720, help="Hours for which the former key goes on working.")] = 0,
+    ledger: Ledger = _LEDGER,
+    as_json: JsonOption = False,
+) -> None:
+    """Issue a key in the place of another and print it, this once; it lasts as long as the other was issued for."""
     with _registry(ledger) as registry:
+        found = registry.rotate(key_id, overlap=timedelta(hours=overlap))
+        if found is None:
+            raise InputError("there is no such key, or it has ended", culprit=key_id)
+    key, secret = found
+    if not as_json:
+        remark(f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:")
+    result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
+
+
+@app.command("list")
+def listed(
+    name: Annotated[str, typer.Option(help="Only keys whose holder's name has this text.")] = "",
+    state: Annotated[KeyState, typer.Option(help="Only keys of this state.")] = KeyState.ALL,
+    ending: Annotated[int | None, typer.Option(min=0, help="Only valid keys that end within these days.")] = None,
+    ledger: Ledger = _LEDGER,
+    as_json: JsonOption = False,
+) -> None:
+    """List keys, newest first, without their secrets."""
+    with _registry(ledger) as registry:
+        from sfumato.app.http.stewards import found_keys
+
         keys = [
             {"id": each.id, "name": each.name, "scope": each.scope.value, "expires": f"{each.expires:%Y-%m-%d %H:%M}"}
+            | {"used": "-" if each.used is None else f"{each.used:%Y-%m-%d %H:%M}"}
             | {"state": "valid" if each.valid else "ended"}
-            for each in registry.all_keys()
+            for each in found_keys(registry, name, state.value, ending)
         ]
     result(keys, columns(keys), as_json=as_json)
 

@@ -40,6 +40,13 @@ def serve(
         str | None,
         typer.Option(help="The address under which people reach the server, where that is another: https://HOST."),
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose X-Forwarded headers say who asks; several times."),
+    ] = None,
+    arrival: Annotated[
+        float, typer.Option(min=0.1, help="Seconds within which a request has to arrive, and a reply to be read.")
+    ] = 30.0,
     openid: Annotated[
         Path | None, typer.Option(help="A YAML file that names the provider of identities by which people log in.")
     ] = None,
@@ -55,7 +62,7 @@ def serve(
 
     from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.openid import OpenIdSettings
-    from sfumato.app.http.processes import SHARED, run
+    from sfumato.app.http.processes import ARRIVAL, SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
     from sfumato.app.http.settings import Settings, refuse_base
 
@@ -76,11 +83,11 @@ def serve(
     if entrance is not None:
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
-        os.environ[LEDGER] = url
-        Settings(tuple(tables or ()), rate, address, provider).to_environment()
+        os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
+        Settings(tuple(tables or ()), rate, address, base, provider).to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
-        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers)
+        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers, proxies=trusted_proxy or ())
 
 
 def _free(host: str, port: int) -> int:

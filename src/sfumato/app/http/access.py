@@ -55,6 +55,8 @@ class KeyLookup:
             raise RefusalError("unknown-key", "The key is not known", 401, "send a key that a steward issued")
         if not known.valid:
             raise RefusalError("expired-key", "The key has expired or was revoked", 401, "ask a steward for a new key")
+        if found == self._service.registry.key:
+            self._service.registry.used(known)
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[secret] = (now, known)
@@ -80,8 +82,8 @@ def secret_of(request: Request) -> str | None:
     return session if session is not None and is_session(session) else None
 
 
-async def anyone(request: Request) -> Key:
-    """A valid key of either scope.
+async def holder(request: Request) -> Key:
+    """A valid key of any scope.
 
     Raises:
         RefusalError: none was sent, it opens nothing, or sends too much.
@@ -93,9 +95,34 @@ async def anyone(request: Request) -> Key:
     known = key_lookup.known(secret)
     if known is None:
         known = await run_in_threadpool(key_lookup.key, secret)
+    request.state.key = known.id
     pace: Pace = request.app.state.pace
     pace.take(known.id)
     return known
+
+
+async def anyone(key: Annotated[Key, Depends(holder)]) -> Key:
+    """A valid key of a steward or an analyst.
+
+    Raises:
+        RefusalError: the key only reads figures.
+    """
+    if key.scope is Scope.MONITOR:
+        raise RefusalError("wrong-scope", "This key reads figures only", 403, "use a key of a steward or an analyst")
+    return key
+
+
+async def monitor(key: Annotated[Key, Depends(holder)]) -> Key:
+    """A key that may read the figures of the server.
+
+    Raises:
+        RefusalError: the key is an analyst's.
+    """
+    if key.scope is Scope.ANALYST:
+        raise RefusalError(
+            "wrong-scope", "This needs a key for figures", 403, "ask a steward for a key of scope monitor"
+        )
+    return key
 
 
 async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
@@ -111,6 +138,7 @@ async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
 
 Anyone = Annotated[Key, Depends(anyone)]
 Steward = Annotated[Key, Depends(steward)]
+Monitor = Annotated[Key, Depends(monitor)]
 Worker = Annotated[Service, Depends(service)]
 
 

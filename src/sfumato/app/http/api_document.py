@@ -44,7 +44,8 @@ _PROBLEM = {
 _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward issued."}
 _ALWAYS = (401, 403, 413, 422, 429, 500, 503)
 _OPEN = (413, 500)  # of operations that need no key
-_TEXTS = {"/metrics": "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
+_FIGURES = "/metrics"
+_TEXTS = {_FIGURES: "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
 _PARQUET = {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
 _MEANINGS = {
     401: "No key, or one that opens nothing",
@@ -81,7 +82,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {"key": _KEY}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if path.startswith("/v1/"):
+            if path.startswith("/v1/") or path == _FIGURES:
                 operation["security"] = [{"key": []}]
             if path in _TEXTS:
                 text = {_TEXTS[path]: {"schema": {"type": "string"}}}
@@ -92,6 +93,8 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _statuses(path: str, method: str) -> tuple[int, ...]:
+    if path == _FIGURES:
+        return _ALWAYS
     if not path.startswith("/v1/"):
         return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
     named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()

@@ -6,15 +6,15 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 
-from sfumato.app.http import datasets, problems, release_jobs, stewards
-from sfumato.app.http.access import KeyLookup, Worker
+from sfumato.app.http import datasets, operation, problems, release_jobs, stewards
+from sfumato.app.http.access import KeyLookup
 from sfumato.app.http.admission import Pace
 from sfumato.app.http.api_document import describe_itself
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
-from sfumato.app.http.processes import end_with_parent, exposition, to_standard_error
+from sfumato.app.http.processes import end_with_parent, to_standard_error
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
 
@@ -44,32 +44,17 @@ def create(service: Service, settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     app.state.key_lookup = KeyLookup(service)
+    app.state.readiness = operation.Readiness(service)
     settings = Settings() if settings is None else settings
     provider = settings.provider
     app.state.pace = Pace(settings.a_minute)
     app.state.base_url = settings.base_url
-    app.state.provider = None if provider is None else Provider(provider, back=f"{settings.base_url}{pages.BACK}")
+    app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
     app.state.entrance = Pace(_ENTRANCES)
     problems.install(app)
-    for router in (datasets.router, stewards.router, release_jobs.router):
+    for router in (datasets.router, stewards.router, release_jobs.router, operation.router):
         app.include_router(router)
     pages.mount(app)
-
-    @app.get("/healthz", tags=["operation"])
-    async def healthz() -> dict[str, str]:
-        """Whether the process runs."""
-        return {"status": "alive"}
-
-    @app.get("/readyz", tags=["operation"])
-    def readyz(worker: Worker) -> dict[str, str]:
-        """Whether the ledger answers."""
-        worker.registry.alive()
-        return {"status": "ready"}
-
-    @app.get("/metrics", tags=["operation"])
-    def figures() -> Response:
-        """Figures in the text format of Prometheus."""
-        return Response(exposition(), media_type="text/plain; version=0.0.4")
 
     describe_itself(app)
     app.add_middleware(Porter)

@@ -148,6 +148,15 @@ class Jobs:
             return self.job(job_id)
         return found
 
+    def open_states(self) -> list[str]:
+        """The states of all jobs whose workers live and that are not over."""
+        alive = (datetime.now(UTC) - self.lease).isoformat(timespec="microseconds")
+        with self._store.reading() as driver:
+            found = driver.rows(
+                f"SELECT state FROM service_job WHERE {_IS_OPEN} AND updated >= :alive", {"alive": alive}
+            )
+        return [state for (state,) in found]
+
     def rows(self, job_id: str) -> bytes | None:
         """What a job made."""
         with self._store.reading() as driver:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.app.http import problems
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import REQUESTS, log
+from sfumato.app.http.processes import LATENCY, REQUESTS, log
 
 MOST_BYTES = 1 << 18
+_PATH = 200  # characters of a path that are logged
 _FRAMES = 8  # of the place of an error
 _LENGTHS = {b"content-length", b"transfer-encoding"}
 
 
 class Porter:
-    """Counts and logs requests, refuses large bodies, and adds headers of safety."""
+    """Counts and logs requests, refuses large bodies, adds headers of safety, and answers HEAD like GET without a body.
+
+    Every request gets an id, which its reply and its line in the log have.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -30,6 +36,10 @@ class Porter:
             await self._app(scope, receive, send)
             return
         start, status, started = time.perf_counter(), 500, False
+        number, method = secrets.token_hex(8), scope["method"]
+        headless = method == "HEAD"
+        state: dict[str, Any] = {**scope.get("state", {})}
+        scope = {**scope, "state": state, "method": "GET" if headless else method}
 
         async def noted(message: Message) -> None:
             nonlocal status, started
@@ -37,7 +47,9 @@ class Porter:
                 status, started = message["status"], True
                 own = {name for name, _ in message["headers"]}  # such as how long a file of the page is kept
                 added = [each for each in _HEADERS if each[0] not in own]
-                message["headers"] = [*message["headers"], *added, *parting]
+                message["headers"] = [*message["headers"], *added, *parting, (b"x-request-id", number.encode())]
+            elif headless:
+                message = {**message, "body": b""}
             await send(message)
 
         # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.
@@ -46,10 +58,12 @@ class Porter:
         try:
             body = None if doubtful else await _body(receive)
         except ClientDisconnect:
-            log("request left", method=scope["method"])
+            log("request left", id=number, method=method, path=scope["path"][:_PATH], client=_client(scope))
             return
         if body is None:
-            await problems.reply(_two_lengths() if doubtful else _too_large())(scope, receive, noted)
+            refusal = _two_lengths() if doubtful else _too_large()
+            problems.note(scope, problems.problem(refusal))
+            await problems.reply(refusal)(scope, receive, noted)
         else:
             try:
                 await self._app(scope, _replayed(body, receive), noted)
@@ -57,10 +71,33 @@ class Porter:
                 if started:
                     raise
                 # what it says may quote the table, so it goes no further; whoever mends it needs the place
-                log("broken", error=type(error).__name__, at=_place(error))
+                log("broken", id=number, error=type(error).__name__, at=_place(error))
+                problems.note(scope, problems.problem(error))
                 await problems.reply(error)(scope, receive, noted)
+        seconds = time.perf_counter() - start
         REQUESTS.labels(f"{status // 100}xx").inc()
-        log("request", method=scope["method"], status=status, seconds=round(time.perf_counter() - start, 4))
+        LATENCY.labels(_route(scope)).observe(seconds)
+        facts = {"key": state.get("key"), "reason": state.get("reason")}
+        log(
+            "request",
+            id=number,
+            client=_client(scope),
+            method=method,
+            path=scope["path"][:_PATH],
+            status=status,
+            seconds=round(seconds, 4),
+            **{name: value for name, value in facts.items() if value is not None},
+        )
+
+
+def _client(scope: Scope) -> str | None:
+    """The address of whoever asks; a trusted proxy says whose."""
+    return scope["client"][0] if scope.get("client") else None
+
+
+def _route(scope: Scope) -> str:
+    """The route of a request, of which there are few; a path may be anything."""
+    return getattr(scope.get("route"), "path", "other")
 
 
 def _two_lengths() -> RefusalError:

@@ -15,8 +15,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Scope as Connection
 
-from sfumato.app.http.processes import log
+from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
 from sfumato.app.http.registry import Key, Scope
 from sfumato.errors import (
     BudgetError,
@@ -134,6 +135,15 @@ def reply(error: Exception) -> JSONResponse:
     return JSONResponse(found, found["status"], headers, MEDIA)
 
 
+def note(scope: Connection, found: Mapping[str, Any]) -> None:
+    """Have a refusal counted, and named in the line that is logged of its request."""
+    kind = str(found["type"]).rpartition("/")[2]
+    scope.setdefault("state", {})["reason"] = kind
+    REFUSALS.labels(kind).inc()
+    if kind == "ledger-unavailable":
+        LEDGER_FAILURES.inc()
+
+
 def spent_by(ledger: Ledger) -> dict[str, str]:
     """What each analyst has spent, in words, by name.
 
@@ -164,10 +174,8 @@ def install(app: FastAPI) -> None:
     """Answer every error with its problem document."""
 
     def handle(request: Request, error: Exception) -> JSONResponse:
-        found = reply(error)
-        kind = error.kind if isinstance(error, RefusalError) else type(error).__name__
-        log("failed" if found.status_code >= 500 else "refused", path=request.url.path, error=kind)  # noqa: PLR2004
-        return found
+        note(request.scope, problem(error))
+        return reply(error)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -176,17 +184,15 @@ def install(app: FastAPI) -> None:
             {"place": ".".join(map(str, each["loc"])), "reason": _reason(request, each)} for each in error.errors()
         ]
         more = {"charged": False, "errors": errors}
-        return JSONResponse(
-            document("invalid-request", "The request has not the right form", 422, detail="see errors", more=more),
-            422,
-            None,
-            MEDIA,
-        )
+        found = document("invalid-request", "The request has not the right form", 422, detail="see errors", more=more)
+        note(request.scope, found)
+        return JSONResponse(found, 422, None, MEDIA)
 
-    def plain(_: Request, error: Exception) -> JSONResponse:
+    def plain(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
         found = document(kind, str(error.detail), error.status_code, detail=str(error.detail), more={"charged": False})
+        note(request.scope, found)
         return JSONResponse(found, error.status_code, error.headers, MEDIA)
 
     for kind in (SfumatoError, RefusalError, Exception):

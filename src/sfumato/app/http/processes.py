@@ -14,36 +14,101 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import parent_process
 
 import uvicorn
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client.registry import Collector
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
 _SILENCE = 15  # seconds for which a worker may not answer its parent, which then kills it
 
 _LOGGER = logging.getLogger("sfumato.http")
+ARRIVAL = "SFUMATO_ARRIVAL"  # names the seconds within which a request has to arrive
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
 REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
 SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
+LATENCY = Histogram("sfumato_request_seconds", "Seconds until a reply is sent, by route.", ["route"])
+REFUSALS = Counter("sfumato_refusals_total", "Refusals and failures by kind of problem.", ["kind"])
+LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed as the ledger did not answer.")
 
 
 class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
-    """HTTP whose replies leave at once.
+    """HTTP whose replies leave at once, and whose clients may not take for ever.
 
     A reply in two writes otherwise waits for a delayed acknowledgement, 40 ms: asyncio sees to that for sockets
     that say they are TCP, which the one that uvicorn shares among several workers does not.
+
+    A request has to arrive whole within the time of :func:`_arrival`, counted from the connection or from the reply
+    before, however many bytes come meanwhile; a reply that nobody reads is given up after as long.  Of connections
+    whose requests have not arrived, a worker keeps so many, the youngest.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._awaited: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         super().connection_made(transport)
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(_arrival(), self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        _cancel(self._unread)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._awaited, self._unread)
+        _AWAITED.pop(self, None)
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Begin to wait for a request, or stop, as one is being answered."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.more_body and not cycle.response_complete:
+            _cancel(self._awaited)
+            self._awaited = None
+            _AWAITED.pop(self, None)
+        elif self._awaited is None and not self.transport.is_closing():
+            self._awaited = self.loop.call_later(_arrival(), self.transport.abort)
+            _AWAITED[self] = None
+            if len(_AWAITED) > _MOST_AWAITED:
+                oldest = next(iter(_AWAITED))
+                del _AWAITED[oldest]
+                oldest.transport.abort()
 
 
-def run(application: str, *, host: str, port: int, workers: int) -> None:
+def _cancel(*timers: asyncio.TimerHandle | None) -> None:
+    for timer in timers:
+        if timer is not None:
+            timer.cancel()
+
+
+@cache
+def _arrival() -> float:
+    """Seconds within which a request has to arrive."""
+    return float(os.environ.get(ARRIVAL, "30"))
+
+
+_AWAITED: dict[_Prompt, None] = {}  # connections whose requests have not arrived, oldest first
+_MOST_AWAITED = 512
+
+
+def run(application: str, *, host: str, port: int, workers: int, proxies: Sequence[str] = ()) -> None:
     """Serve until a signal ends it, and what is under way then, within a minute.
 
     Args:
@@ -51,6 +116,7 @@ def run(application: str, *, host: str, port: int, workers: int) -> None:
         host: address to listen on.
         port: port to listen on.
         workers: processes.
+        proxies: addresses and networks whose word on who asks, and by which scheme, is taken; nobody's without.
     """
     uvicorn.run(
         application,
@@ -62,6 +128,8 @@ def run(application: str, *, host: str, port: int, workers: int) -> None:
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
         timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
     )
@@ -105,10 +173,12 @@ def timed(work: str) -> Iterator[None]:
         SECONDS.labels(work).observe(time.perf_counter() - start)
 
 
-def exposition() -> bytes:
-    """The text format, summed over all workers where they share a folder."""
+def exposition(more: Collector) -> bytes:
+    """The text format, with ``more`` figures, summed over all workers where they share a folder."""
+    beside = CollectorRegistry()
+    beside.register(more)
     if SHARED not in os.environ:
-        return generate_latest()
+        return generate_latest() + generate_latest(beside)
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
+    return generate_latest(registry) + generate_latest(beside)

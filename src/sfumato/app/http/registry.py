@@ -28,6 +28,8 @@ from sfumato.privacy.loss import Loss
 PREFIX = "sfumato"
 SECRET_BYTES = 32
 _LONGEST = 200
+_BETWEEN_USES = timedelta(minutes=10)
+_PROBE = 4096  # characters that are written to see whether the database takes any: it needs a page of its own
 _AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
 
 
@@ -36,6 +38,7 @@ class Scope(StrEnum):
 
     STEWARD = "steward"
     ANALYST = "analyst"
+    MONITOR = "monitor"  # reads figures of the server, and nothing else
     LINK = "link"  # opens the page for a steward once, and nothing else
 
 
@@ -83,6 +86,7 @@ class Key:
     issued: datetime
     expires: datetime
     revoked: bool
+    used: datetime | None = None  # to ten minutes; None where it was not used, or before that was written down
 
     @property
     def valid(self) -> bool:
@@ -98,12 +102,16 @@ class Registry:
         self.jobs = Jobs(store, lease=lease)
 
     def alive(self) -> None:
-        """Ask the database anything, over a connection of its own.
+        """Ask the database anything, over a connection of its own, and write to it, as a question would.
 
         Raises:
-            LedgerError: it does not answer, or has no connection left.
+            LedgerError: it does not answer, has no connection left, or takes nothing.
         """
         self._store.alive()
+        probe = {"id": secrets.token_hex(8), "written": _now().ljust(_PROBE)}
+        with self._store.writing() as driver:
+            driver.run("DELETE FROM service_probe")
+            driver.insert("service_probe", [probe])
 
     def register(self, new: Registration, *, same_place: Callable[[str], bool], second_budget: bool) -> tuple[str, ...]:
         """Register a dataset with its ledger, its unit and the version that was read, all at once or not at all.
@@ -169,20 +177,35 @@ class Registry:
         if not timedelta(0) < lifetime <= timedelta(days=3660):
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
         name = spelled(name, self.names())
-        secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(SECRET_BYTES)}"
-        issued = datetime.now(UTC)
-        key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
-        row = {
-            "id": key.id,
-            "hash": digest(secret),
-            "name": name,
-            "scope": scope.value,
-            "issued": issued.isoformat(),
-            "expires": key.expires.isoformat(),
-        }
         with self._store.writing() as driver:
-            driver.insert("service_key", [row])
+            return _insert_key(driver, name, scope, lifetime)
+
+    def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[Key, str] | None:
+        """A new key in the place of one that is valid, for as long as that was issued for; both work for an overlap.
+
+        Returns:
+            The new key and its secret; None where there is no valid key of that id.
+        """
+        if not key_id.isalnum():  # see dataset
+            return None
+        with self._store.founding() as driver:
+            row = driver.record("SELECT * FROM service_key WHERE id = :id AND scope <> 'link'", {"id": key_id})
+            former = None if row is None else _as_key(row)
+            if former is None or not former.valid:
+                return None
+            key, secret = _insert_key(driver, former.name, former.scope, former.expires - former.issued)
+            last = min(former.expires, datetime.now(UTC) + overlap)
+            end = "UPDATE service_key SET expires = :last WHERE id = :id"
+            driver.run(end, {"id": key_id, "last": last.isoformat()})
         return key, secret
+
+    def used(self, key: Key) -> None:
+        """Write down that a key is used now, unless that was done a moment ago."""
+        now = datetime.now(UTC)
+        if key.used is not None and now - key.used < _BETWEEN_USES:
+            return
+        with self._store.writing() as driver:
+            driver.run("UPDATE service_key SET used = :now WHERE id = :id", {"id": key.id, "now": now.isoformat()})
 
     def issue_link(self, lifetime: timedelta) -> str:
         """The secret of a link that opens the page for a steward, once; earlier ones end."""
@@ -334,6 +357,22 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+def _insert_key(driver: Driver, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
+    secret = f"{PREFIX}_{scope.value}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    issued = datetime.now(UTC)
+    key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
+    row = {
+        "id": key.id,
+        "hash": digest(secret),
+        "name": name,
+        "scope": scope.value,
+        "issued": issued.isoformat(),
+        "expires": key.expires.isoformat(),
+    }
+    driver.insert("service_key", [row])
+    return key, secret
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat()
 
@@ -351,7 +390,8 @@ def _as_dataset(row: Mapping[str, Any]) -> Dataset:
 
 def _as_key(row: Mapping[str, Any]) -> Key:
     issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
-    return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, revoked=row["revoked"] is not None)
+    used = None if row["used"] is None else datetime.fromisoformat(row["used"])
+    return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, row["revoked"] is not None, used)
 
 
 def _reading_row(driver: Driver, dataset: str) -> Mapping[str, Any] | None:

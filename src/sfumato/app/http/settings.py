@@ -22,12 +22,14 @@ class Settings:
     Attributes:
         tables: folders and hosts whose tables may be registered; anything where none is named.
         a_minute: requests that a worker takes of one key in a minute; 0 for any number.
-        base_url: the address under which people reach the server, without a slash at its end.
+        address: of the server, without a slash at its end.
+        base_url: the same, where people reach it under that address alone, maybe by a proxy.
         openid: the provider of identities, as a document; None where people enter by keys alone.
     """
 
     tables: tuple[str, ...] = ()
     a_minute: int = 0
+    address: str = ""
     base_url: str | None = None
     openid: dict[str, Any] | None = None
 

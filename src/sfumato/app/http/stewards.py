@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
-from typing import Annotated, Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
@@ -12,9 +12,16 @@ from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
 from sfumato.app.http.grants import Terms
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.registry import Key, Registry, Scope
 from sfumato.app.http.service import Service
-from sfumato.app.requests.administration import CapRequest, DatasetRequest, GrantRequest, KeyRequest, TermsRequest
+from sfumato.app.requests.administration import (
+    CapRequest,
+    DatasetRequest,
+    GrantRequest,
+    KeyRequest,
+    RotationRequest,
+    TermsRequest,
+)
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import LossError
 from sfumato.ledger import Entry
@@ -109,9 +116,28 @@ def verify(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
 
 
 @router.get("/keys")
-def keys(_: Steward, worker: Worker) -> dict[str, Any]:
-    """All keys, without their secrets."""
-    return {"keys": [described(each) for each in worker.registry.all_keys()]}
+def keys(
+    _: Steward,
+    worker: Worker,
+    name: Annotated[str, Query(max_length=200)] = "",
+    state: Literal["all", "valid", "ended"] = "all",
+    expires_within_days: Annotated[int | None, Query(ge=0, le=3660)] = None,
+) -> dict[str, Any]:
+    """Keys without their secrets, newest first: all, or those of a name or a state, or that end soon."""
+    return {"keys": [described(each) for each in found_keys(worker.registry, name, state, expires_within_days)]}
+
+
+def found_keys(registry: Registry, name: str, state: str, expires_within_days: int | None) -> list[Key]:
+    """Keys whose holder's name has a text, whatever its case; of a state; of those that are valid, which end soon."""
+    days = 10**4 if expires_within_days is None else expires_within_days
+    end = datetime.now(UTC) + timedelta(days=days)
+    return [
+        key
+        for key in registry.all_keys()
+        if name.casefold() in key.name.casefold()
+        and (state == "all" or key.valid is (state == "valid"))
+        and (expires_within_days is None or (key.valid and key.expires <= end))
+    ]
 
 
 @router.post("/keys", status_code=201)
@@ -119,6 +145,15 @@ def issue(form: KeyRequest, _: Steward, worker: Worker) -> dict[str, Any]:
     """Issue a key; its secret is in this reply and nowhere else."""
     key, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days))
     return {**described(key), "secret": secret}
+
+
+@router.post("/keys/{key_id}/rotation", status_code=201)
+def rotate(key_id: str, form: RotationRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Issue a key in the place of another, which goes on working for an overlap; its secret is in this reply alone."""
+    found = worker.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours))
+    if found is None:
+        raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that is valid")
+    return {**described(found[0]), "secret": found[1], "instead_of": key_id}
 
 
 @router.delete("/keys/{key_id}")
@@ -144,6 +179,7 @@ def described(key: Key) -> dict[str, Any]:
         "scope": key.scope.value,
         "issued": key.issued.isoformat(),
         "expires": key.expires.isoformat(),
+        "used": None if key.used is None else key.used.isoformat(),
         "valid": key.valid,
     }
 

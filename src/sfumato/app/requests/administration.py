@@ -56,5 +56,11 @@ class KeyRequest(StrictModel):
     """A key to issue."""
 
     name: Name
-    scope: Literal["steward", "analyst"]
+    scope: Literal["steward", "analyst", "monitor"]
     days: Annotated[int, Field(ge=1, le=3650)]
+
+
+class RotationRequest(StrictModel):
+    """A key to issue in the place of another, which goes on working for some hours."""
+
+    overlap_hours: Annotated[int, Field(ge=0, le=24 * 30)] = 0

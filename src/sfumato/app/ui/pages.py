@@ -31,10 +31,12 @@ def same_site(request: Request) -> None:
     """Refuse forms that another site posts.
 
     Raises:
-        RefusalError: the Origin header names another host.
+        RefusalError: the Origin header names another host, or another scheme than that by which people come.
     """
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    origin, base = request.headers.get("origin"), request.app.state.base_url
+    if origin is None:
+        return
+    if urlsplit(origin).netloc != request.headers.get("host") or (base is not None and origin != base):
         raise RefusalError("foreign-origin", "This form came from another site", 403, "post from the page itself")
 
 
@@ -87,7 +89,10 @@ def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: W
     try:
         if is_session(key.strip()):
             return entrance(request, wrong=True, status=403)
-        return _entered(request, worker.sessions.begin(key_lookup.key(key.strip())))
+        holder = key_lookup.key(key.strip())
+        if holder.scope is Scope.MONITOR:
+            return entrance(request, wrong=True, status=403)
+        return _entered(request, worker.sessions.begin(holder))
     except RefusalError:
         return entrance(request, wrong=True, status=403)
 

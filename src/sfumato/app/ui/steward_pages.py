@@ -70,7 +70,7 @@ class KeyForm(BaseModel):
     """What the steward's form for keys sends."""
 
     holder: Short
-    scope: Literal["steward", "analyst"]
+    scope: Literal["steward", "analyst", "monitor"]
     days: Annotated[int, Field(ge=1, le=3650)]
 
 
@@ -147,6 +147,16 @@ def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyFor
     except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
     return leave_note(request, _HERE, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
+
+
+@router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
+def rotate(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
+    """Issue a key in the place of another, which ends, and show it once."""
+    found = worker.registry.rotate(key_id, overlap=timedelta(0))
+    if found is None:
+        return leave_note(request, _HERE, {"done": "There was no such key to rotate."})
+    done = f"The key of {found[0].name} has ended; a new one in its place, shown only now:"
+    return leave_note(request, _HERE, {"secret": found[1], "done": done})
 
 
 @router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
