@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.hospital import database, frames, schema
@@ -13,7 +14,7 @@ import sfumato as sf
 from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
 from sfumato.domain.predicate import Among
-from sfumato.domain.table_schema import dump_schema
+from sfumato.domain.table_schema import Schema, dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError, UnitError
 from sfumato.ledger import open_ledger
@@ -149,3 +150,42 @@ def test_every_family_takes_a_view(tmp_path: Path) -> None:
     rows = sf.synthesize.mst(vault.over(BY_SEX), loss=Epsilon(50), total=PublicTotal(50))
     assert set(rows.rows.columns) == set(BY_SEX.domain.names)
     assert "patient_id of hospital" in str(rows.guarantee)
+
+
+def _described(**changes: Any) -> Schema:
+    tables = tuple(replace(each, **changes) if each.name == "visits" else each for each in HOSPITAL)
+    return replace(HOSPITAL, tables=tuple(each for each in tables if each.name in ("patients", "visits")))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"public": True, "unit": None, "rows": None, "per": ()}, {"unit": "kind", "attributes": (), "per": ()}],
+    ids=["public", "of another column"],
+)
+def test_another_schema_of_that_name_may_not_say_that_rows_are_somebody_elses(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    vault = opened(tmp_path)
+    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    with pytest.raises(UnitError, match="the rows of visits are of the unit that patient_id names"):
+        open_schema(frames(database(0)), schema=_described(**changes), ledger=ledger)
+
+
+def test_two_schemas_that_are_open_at_once_may_not_contradict_each_other(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    public = _described(public=True, unit=None, rows=None, per=())
+    other = open_schema(frames(database(0)), schema=public, ledger=f"sqlite:///{tmp_path / 'hospital.ledger'}")
+    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    patients = BoundedView(Scan(HOSPITAL["patients"], "patients", ("sex", "region")), HOSPITAL.bounds("patients"))
+    with pytest.raises(UnitError, match="their losses do not add up"):
+        other.over(patients)
+
+
+def test_a_schema_may_take_further_tables_and_other_bounds(tmp_path: Path) -> None:
+    fewer = _described(rows=3)
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    first = open_schema(frames(database(0)), schema=fewer, ledger=ledger, limit=Epsilon(1), create=True)
+    seen = Scan(fewer["visits"], "visits", scan("visits").called)
+    sf.query.ask(first.over(BoundedView(seen, fewer.bounds("visits"))), count(), loss=Epsilon("0.2"))
+    sf.query.ask(opened(tmp_path, create=False).over(VISITS), count(), loss=Epsilon("0.2"))

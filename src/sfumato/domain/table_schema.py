@@ -106,6 +106,15 @@ class SchemaTable:
         return (*([] if self.through is None else [self.through]), *self.references)
 
     @property
+    def owner(self) -> str:
+        """Whose its rows are, in words that say the same wherever they are the same."""
+        if self.public:
+            return "nobody's"
+        if self.through is not None:
+            return f"of the row of {self.through.table} that {self.through.column} names"
+        return f"of the unit that {self.unit or self.key} names"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that tie it to others, its key first; each once."""
         named = [self.key, *(link.column for link in self.links)]

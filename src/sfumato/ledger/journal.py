@@ -109,6 +109,16 @@ def answers(
     return [StoredAnswer(Question.from_json(question), number, body) for question, number, body in rows]
 
 
+def told_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+    """The last entry's number, and what entries above ``after`` say of tables: whose their rows are, by table."""
+    last = driver.value("SELECT entries FROM ledger_dataset WHERE name = :name", {"name": name})
+    query = """
+    SELECT DISTINCT details FROM ledger_entry
+    WHERE dataset = :dataset AND number > :after AND details LIKE :telling"""
+    rows = driver.rows(query, {"dataset": name, "after": after, "telling": '%"owners":{%'})
+    return int(last), [owners for (text,) in rows if isinstance(owners := json.loads(text).get("owners"), dict)]
+
+
 def stored(driver: Driver, name: str, *, after: int, most: int = PAGE, analyst: str | None = None) -> list[StoredRow]:
     """Rows of the journal with numbers above ``after``, in order."""
     which = "" if analyst is None else " AND analyst = :analyst"

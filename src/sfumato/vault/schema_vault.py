@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
 from sfumato.domain.related_tables import RelatedTables
-from sfumato.domain.table_schema import Schema, load_schema
+from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.joined import JoinedTables, open_tables
 from sfumato.engine.port import Encoded
-from sfumato.errors import LedgerError, QueryError
+from sfumato.errors import LedgerError, QueryError, UnitError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import DATASET, Journal, Vault, beside
@@ -29,6 +30,7 @@ class SchemaVault:
     ledger: Journal
     analyst: str | None = None
     _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _told: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
     @property
     def schema(self) -> Schema:
@@ -52,6 +54,7 @@ class SchemaVault:
 
         Raises:
             QueryError: the view is bounded for other units than those of the schema, or of other tables.
+            UnitError: earlier releases say that rows are somebody else's than this schema does.
             EngineError: the tables can no longer be read.
         """
         unit = view.unit
@@ -61,6 +64,7 @@ class SchemaVault:
             raise QueryError(
                 "this view is of tables that the schema describes otherwise; make it of those of the schema"
             )
+        self.refuse_other_owners()
         encoded = self._views.get(view.hash)
         if encoded is None:
             encoded = self.tables.encode(view)
@@ -68,7 +72,7 @@ class SchemaVault:
             if len(self._views) > _KEPT:
                 self._views.popitem(last=False)
         self._views.move_to_end(view.hash)
-        return Vault(encoded, self.ledger, analyst=self.analyst, view=view)
+        return Vault(encoded, self.ledger, analyst=self.analyst, view=view, owners=_owners(view.view.tables))
 
     def of_units(self, related: RelatedTables) -> Vault:
         """The vault of whole units: one row each, with the tables derived of them.
@@ -81,7 +85,32 @@ class SchemaVault:
         """
         if related.schema.hash != self.schema.hash:
             raise QueryError("these related tables are of a schema that is described otherwise")
-        return Vault(self.tables.derive(related), self.ledger, analyst=self.analyst)
+        self.refuse_other_owners()
+        return Vault(self.tables.derive(related), self.ledger, analyst=self.analyst, owners=_owners(self.schema))
+
+    def refuse_other_owners(self) -> None:
+        """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
+
+        Losses for one unit add up only where a unit is the same rows in all of them; a table that one description calls
+        public and another protects is two neighbour relations.  Entries that were looked at are not read again.
+
+        Raises:
+            UnitError: so it is.
+            LedgerError: the ledger cannot be read.
+        """
+        last, told = self.ledger.told_owners(after=self._told[0])
+        own = {table.name.casefold(): table for table in self.schema}
+        for owners in told:
+            for name, owner in owners.items():
+                table = own.get(name.casefold())
+                if table is not None and table.owner.casefold() != owner.casefold():
+                    raise UnitError(
+                        f"this ledger holds releases for which the rows of {name} are {owner}, and in this schema they "
+                        f"are {table.owner}: their losses do not add up; describe the table as before, or under "
+                        "another name",
+                        culprit=name,
+                    )
+        self._told[0] = last
 
     def asked_by(self, analyst: str) -> SchemaVault:
         """The same tables, charging what is released of them to the analyst's cap as well."""
@@ -90,6 +119,10 @@ class SchemaVault:
     def __repr__(self) -> str:
         tables = ", ".join(table.name for table in self.schema)
         return f"<SchemaVault of {tables}; unit: one {self.schema.id} of {self.schema.name}>"
+
+
+def _owners(tables: Iterable[SchemaTable]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((table.name, table.owner) for table in tables))
 
 
 def open_schema(
@@ -117,6 +150,7 @@ def open_schema(
         TableError: a table cannot be read, does not fit its description, or its keys are none.
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit, such as that of a single table.
+        UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
     """
     from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
 
@@ -130,4 +164,7 @@ def open_schema(
             raise LedgerError("name a ledger: a schema that is not a file has no ledger beside it", culprit=described)
         ledger = beside(place)
     unit = Unit(described.id, schema=described.name)
-    return SchemaVault(opened, open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create))
+    journal = open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create)
+    vault = SchemaVault(opened, journal)
+    vault.refuse_other_owners()
+    return vault

@@ -63,6 +63,10 @@ class Journal(Protocol):
         """See :meth:`sfumato.ledger.Ledger.answers`."""
         ...
 
+    def told_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+        """See :meth:`sfumato.ledger.Ledger.told_owners`."""
+        ...
+
     def releasing(
         self, question: Question, charge: Charge | None, *, drawn: Callable[[], bool], **terms: Unpack[Terms]
     ) -> AbstractContextManager[Reserved]:
@@ -82,6 +86,7 @@ class Vault:
     ledger: Journal
     analyst: str | None = None
     view: BoundedView | None = None  # of several tables, where the rows are those of one
+    owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
     _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
 
@@ -294,7 +299,9 @@ class Vault:
     def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
         accepted = self.domain.accepted_by  # None: nobody
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
-        details |= {} if self.view is None else {"view": json.loads(self.view.canonical)}
+        if self.view is not None:
+            details |= {"view": json.loads(self.view.canonical)}
+        details |= {"owners": dict(self.owners)} if self.owners else {}
         details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
         return {
             "statement": statement,
