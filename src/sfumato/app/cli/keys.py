@@ -45,9 +45,15 @@ def issue(
     days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which it is valid.")],
     scope: Annotated[HolderScope, typer.Option(help="What it may do.")] = HolderScope.ANALYST,
     ledger: Ledger = _LEDGER,
+    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Issue a key and print it, this once: the first steward needs no page for it."""
+    if create:
+        require("server", "the server")
+        from sfumato.app.http.service import begin
+
+        begin(database(ledger))
     with _registry(ledger) as registry:
         from sfumato.app.http.registry import Scope
 

@@ -47,6 +47,8 @@ def serve(
     arrival: Annotated[
         float, typer.Option(min=0.1, help="Seconds within which a request has to arrive, and a reply to be read.")
     ] = 30.0,
+    certificate: Annotated[Path | None, typer.Option(help="Certificate by which the server itself speaks TLS.")] = None,
+    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     openid: Annotated[
         Path | None, typer.Option(help="A YAML file that names the provider of identities by which people log in.")
     ] = None,
@@ -68,6 +70,7 @@ def serve(
 
     base = None if base_url is None else refuse_base(base_url)
     provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
+    tls = _tls(certificate, certificate_key)
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
     if create:
@@ -77,7 +80,8 @@ def serve(
         folder = Path(ledger).parent if "://" not in ledger else Path()
         if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
             remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
-    address = f"http://{host}:{port}" if base is None else base
+    scheme = "http" if tls is None else "https"
+    address = f"{scheme}://{host}:{port}" if base is None else base
     entrance = first_link(url, address) if link else None
     remark(f"Serving at {address}")
     if entrance is not None:
@@ -87,7 +91,33 @@ def serve(
         Settings(tuple(tables or ()), rate, address, base, provider).to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
-        run("sfumato.app.http.asgi:application", host=host, port=port, workers=workers, proxies=trusted_proxy or ())
+        run(
+            "sfumato.app.http.asgi:application",
+            host=host,
+            port=port,
+            workers=workers,
+            proxies=trusted_proxy or (),
+            tls=tls,
+        )
+
+
+def _tls(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """A certificate and its key, of which both or none are named.
+
+    Raises:
+        InputError: one is missing, or they cannot be read or do not belong together.
+    """
+    import ssl
+
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise InputError("TLS needs both --certificate and --certificate-key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # as SSLError is
+        raise InputError(f"{certificate} and {key} are no certificate and its key", culprit=certificate) from error
+    return certificate, key
 
 
 def _free(host: str, port: int) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import parent_process
+from pathlib import Path
 
 import uvicorn
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
@@ -108,7 +109,9 @@ _AWAITED: dict[_Prompt, None] = {}  # connections whose requests have not arrive
 _MOST_AWAITED = 512
 
 
-def run(application: str, *, host: str, port: int, workers: int, proxies: Sequence[str] = ()) -> None:
+def run(
+    application: str, *, host: str, port: int, workers: int, proxies: Sequence[str], tls: tuple[Path, Path] | None
+) -> None:
     """Serve until a signal ends it, and what is under way then, within a minute.
 
     Args:
@@ -116,7 +119,8 @@ def run(application: str, *, host: str, port: int, workers: int, proxies: Sequen
         host: address to listen on.
         port: port to listen on.
         workers: processes.
-        proxies: addresses and networks whose word on who asks, and by which scheme, is taken; nobody's without.
+        proxies: addresses and networks whose word on who asks, and by which scheme, is taken.
+        tls: a certificate and its key; None for plain HTTP.
     """
     uvicorn.run(
         application,
@@ -130,6 +134,8 @@ def run(application: str, *, host: str, port: int, workers: int, proxies: Sequen
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
+        ssl_certfile=None if tls is None else tls[0],
+        ssl_keyfile=None if tls is None else str(tls[1]),
         timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
         timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
     )

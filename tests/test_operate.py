@@ -1,0 +1,73 @@
+"""What docs/operate.md tells whoever runs a server is done as it stands there, up to a backup that is put back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from tests.app.http.serving import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 120, edges: [0, 18, 40, 65], unknown: clamp}
+"""
+
+
+def walk():
+    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    lines = [line.removeprefix("$ ") for block in BLOCK.findall(text) for line in block.splitlines()]
+    return [line for line in lines if not line.startswith("pip ")]  # it is installed
+
+
+@pytest.fixture
+def machine(tmp_path):
+    (tmp_path / "tables").mkdir()
+    csv.write_csv(pa.table({"age": [number % 90 for number in range(500)]}), tmp_path / "tables" / "people.csv")
+    (tmp_path / "people.yaml").write_text(DOMAIN, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_stranger_gets_a_service_with_tls_two_analysts_and_a_backup(machine):
+    commands = [line.replace("8443", "$PORT") for line in walk()]
+    script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *commands, "echo done"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PORT": str(free_port()), "PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(
+        ["bash", "-c", "\n".join(script)], cwd=machine, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        try:
+            said, failed = running.communicate(timeout=300)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    log = (machine / "server.log").read_text(encoding="utf-8") if (machine / "server.log").exists() else ""
+    assert running.returncode == 0, f"{failed}\n{log}"
+    assert said.rstrip().endswith("done")
+    assert said.count('"columns"') == 2  # two answers
+    assert (machine / "heads.txt").read_text(encoding="utf-8").strip()
+    for secret in ("steward.key", "ana.key", "bob.key"):
+        assert (machine / secret).stat().st_mode & 0o077 == 0
+
+
+def test_the_walk_names_what_the_deployment_names():
+    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    uid = re.search(r"--uid (\d+)", (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8"))[1]
+    assert f"chown {uid} deploy/secrets/pgpass" in text
+    for name in ("Caddyfile", "compose.yaml", "sfumato.service", "prometheus.yml", "grafana.json"):
+        assert f"deploy/{name}" in text
+        assert (ROOT / "deploy" / name).exists()
+    unit = (ROOT / "deploy" / "sfumato.service").read_text(encoding="utf-8")
+    for variable in re.findall(r"\$\{(\w+)\}", unit):
+        assert f"{variable}=" in text
