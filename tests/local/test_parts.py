@@ -14,7 +14,7 @@ from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import Sampler, column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
-from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, transform
+from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, TwoValued, transform
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack
 from sfumato.local.specs.frequency import Frequency, Method, symmetric
 from sfumato.privacy.entropy import SimulatedEntropy
@@ -267,3 +267,40 @@ def test_reports_of_parts_of_all_widths_are_filled_up_with_zeros(
     values = [(part, int(codes[person, part])) for person, part in enumerate(chosen.tolist())]
     expected = [part + 256 * (value if part < len(numbers) else 1 << value) for part, value in values]
     assert [int.from_bytes(report.tobytes(), "little") for report in reports] == expected
+
+
+@pytest.mark.parametrize(("inputs", "size"), [(2, 1), (5, 2), (8, 7), (9, 4), (16, 5)])
+@pytest.mark.parametrize("inside", [True, False])
+def test_each_number_that_is_drawn_is_another_subset(monkeypatch, inputs: int, size: int, *, inside: bool) -> None:
+    """Exact: the numbers below the bound that is drawn from are all subsets with, or without, the value once each."""
+    design = Subset(inputs, size)
+    number = comb(inputs - 1, size - inside)
+
+    def each(_entropy: object, bounds: np.ndarray, drawn: int) -> np.ndarray:
+        assert set(bounds.tolist()) == {number}
+        return np.arange(drawn, dtype=np.uint32)
+
+    monkeypatch.setattr("sfumato.local.randomizers.two_valued.below", each)
+    for value in range(inputs):
+        picked = design.pick(np.full(number, value), np.full(number, inside), SimulatedEntropy(0))
+        assert design.possible(picked)
+        members = np.unpackbits(picked.reshape(number, -1), axis=1, bitorder="little")
+        assert (members[:, value] == inside).all()
+        assert len(np.unique(members, axis=0)) == number
+
+
+@pytest.mark.parametrize("parts", [(Direct(7), Subset(20, 3)), (Direct(7), Subset(12, 3)), (Direct(3), Hadamard(300))])
+def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[Design, ...]) -> None:
+    """The longest part has three bytes, or two, or is a number of two bytes; the other one."""
+    sampled = Sampled(tuple(TwoValued.within(part, Fraction(1)) for part in parts))
+    codes = np.random.default_rng(1).integers(0, 3, (200, 2))
+    reports = sampled.draw(codes, SimulatedEntropy(2))
+    assert sampled.possible(reports)
+    first, second = reports[reports[:, 0] == 0], reports[reports[:, 0] == 1]
+    pieces = sampled.split(sampled.tally(reports))
+    assert [count for count, _ in pieces] == [len(first), len(second)]
+    assert pieces[0][1].tolist() == np.bincount(first[:, 1], minlength=parts[0].outputs).tolist()
+    for place in range(2, reports.shape[1]):
+        wrong = reports.copy()
+        wrong[np.flatnonzero(reports[:, 0] == 0)[0], place] = 1
+        assert not sampled.possible(wrong)

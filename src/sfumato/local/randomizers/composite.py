@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -9,6 +10,7 @@ from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import InputError, SizeError
 from sfumato.local.randomizers.integer_table import below
@@ -93,8 +95,8 @@ class Composite(Randomizer):
         if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
             return False
         return all(
-            part.possible(mine) and not np.any(reports[reports[:, 0] == index, 1 + part.layout.size :])
-            for index, (part, mine) in enumerate(self.select(reports))
+            not np.any(spare) and part.possible(mine)
+            for part, (mine, spare) in zip(self.parts, self._bodies(reports), strict=True)
         )
 
     def tally(self, reports: ReportArray) -> Tally:
@@ -104,10 +106,26 @@ class Composite(Randomizer):
 
     def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
         """The reports of each part, in the part's own layout."""
-        return [
-            (part, from_bytes(reports[reports[:, 0] == index, 1 : 1 + part.layout.size], part.layout))
-            for index, part in enumerate(self.parts)
-        ]
+        return [(part, mine) for part, (mine, _) in zip(self.parts, self._bodies(reports), strict=True)]
+
+    def _bodies(self, reports: ReportArray) -> Iterator[tuple[ReportArray, NDArray[np.unsignedinteger[Any]]]]:
+        """The reports of each part in its own layout, and what stands beyond them in bytes that it does not use."""
+        longest = self.layout.width - 1
+        word = np.dtype(f"<u{longest}") if longest in _WORDS else None
+        fields = [("part", np.uint8), ("body", word or np.dtype((np.void, longest)))]
+        whole = np.ascontiguousarray(reports).view(fields)[:, 0]
+        chosen, held = np.ascontiguousarray(whole["part"]), np.ascontiguousarray(whole["body"])
+        for index, part in enumerate(self.parts):
+            size = part.layout.size
+            mine = held.take(np.flatnonzero(chosen == index))
+            if word is None:
+                body = mine.view(np.uint8).reshape(len(mine), longest)
+                yield from_bytes(body[:, :size], part.layout), body[:, size:]
+                continue
+            spare = mine >> word.type(8 * size) if size < longest else mine[:0]
+            if size in _WORDS:
+                mine = mine.astype(f"<u{size}", copy=False)
+            yield from_bytes(mine.view(np.uint8).reshape(len(mine), -1)[:, :size], part.layout), spare
 
     def split(self, tally: Tally) -> list[tuple[int, Tally]]:
         """Number of reports and tally of each part."""

@@ -40,6 +40,7 @@ from sfumato.privacy.entropy import Entropy
 _BLOCK = 16  # positions of one block: its subsets are tabulated
 _LIMIT_BITS = 14  # of the number of subsets of one size: 12 870 at most
 _WORD = 64
+_BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
 
 class Design(ABC):
@@ -237,6 +238,8 @@ class Subset(Design):
         """A uniform report on the wanted side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
+        if self.inputs <= _BLOCK:
+            return self._pick_short(codes, inside, entropy)
         word = self._others.draw(inside, entropy)
         bit = np.uint64(1) << codes.astype(np.uint64)
         word += word & (~bit + np.uint64(1))  # room at the true value's position: what is above it doubles
@@ -274,6 +277,27 @@ class Subset(Design):
     def _others(self) -> Subsets:
         """Subsets of the other values: of full size, or of one less beside the true value."""
         return Subsets(self.inputs - 1, (self.size, self.size - 1))
+
+    @cached_property
+    def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.uint32]]:
+        """All subsets of the other values by their size, where those of either size begin, and how many there are."""
+        others = self.inputs - 1
+        sizes = (self.size, self.size - 1)
+        starts = np.array([sum(comb(others, less) for less in range(size)) for size in sizes], dtype=np.uint32)
+        return _by_size(others), starts, np.array([comb(others, size) for size in sizes], dtype=np.uint32)
+
+    def _pick_short(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
+        """One number says which of all subsets of the other values; words of 16 bits hold any."""
+        subsets, starts, counts = self._short_others
+        which = inside.view(np.uint8)
+        place = starts.take(which)
+        place += below(entropy, counts.take(which), codes.size)
+        word = subsets.take(place)
+        bit = _BITS.take(codes)
+        word += word & (~bit + np.uint16(1))  # room at the true value's position: what is above it doubles
+        word |= bit * which
+        packed = word.astype("<u2", copy=False).view(np.uint8).reshape(-1, 2)
+        return packed[:, 0] if self.layout.width == 1 else packed
 
     def _pick_sequentially(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
