@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.csv
@@ -159,3 +161,80 @@ def test_a_file_in_place_of_a_folder_is_refused_and_the_reverse(viewed: Path) ->
     )
     asked = ("query", "hospital", "SELECT COUNT(*) FROM t", "--domain", "domain.yaml", "--epsilon", "1", "--create")
     assert "of a folder of several tables name the schema" in sfumato(*asked, cwd=viewed, code=2).stderr
+
+
+SMALL = """\
+sfumato: 2
+schema: clinic
+unit: {id: person, table: people}
+tables:
+  people:
+    key: person
+    attributes:
+      sex: {type: categorical, values: [f, m], unknown: drop}
+      age: {type: integer, minimum: 0, maximum: 9, nullable: true, unknown: drop}
+  visits:
+    unit: person
+    rows: 3
+    attributes:
+      ward: {type: categorical, values: [a, b, c], unknown: drop}
+"""
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    """Two folders of different people, a release of some of them, and views."""
+    chance = random.Random(5)  # noqa: S311 - of test data
+    for folder, first, last in (("members", 0, 200), ("others", 200, 400)):
+        (tmp_path / folder).mkdir()
+        people = [f"{n},{chance.choice('fm')},{chance.choice([*range(10), ''])}" for n in range(first, last)]
+        visits = [f"{chance.randrange(first, last)},{chance.choice('abc')}" for _ in range(300)]
+        (tmp_path / folder / "people.csv").write_text("\n".join(["person,sex,age", *people, ""]))
+        (tmp_path / folder / "visits.csv").write_text("\n".join(["person,ward", *visits, ""]))
+    (tmp_path / "clinic.yaml").write_text(SMALL)
+    (tmp_path / "people.sql").write_text("SELECT * FROM people")
+    (tmp_path / "visits.sql").write_text("SELECT * FROM visits JOIN people USING (person)")
+    rows = [line.partition(",")[2] for line in (tmp_path / "members" / "people.csv").read_text().splitlines()]
+    (tmp_path / "release.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_a_release_of_a_view_is_attacked_by_its_rows(clinic: Path) -> None:
+    view = ("--schema", "clinic.yaml", "--view", "people.sql", "--json", "--people", "90")
+    asked = ("attack", "members", "release.csv", "--holdout", "others", "--claim", "none", *view)
+    found = json.loads(sfumato(*asked, cwd=clinic).stdout)
+    assert all(each["bound"] is None for each in found)
+    assert len(found) > 3
+
+
+def test_the_risk_of_a_view_is_that_of_its_cells(clinic: Path) -> None:
+    view = ("--schema", "clinic.yaml", "--view", "people.sql", "--json")
+    found = json.loads(sfumato("risk", "members", "--quasi", "sex,age", *view, cwd=clinic).stdout)
+    rows = [line.split(",") for line in (clinic / "members" / "people.csv").read_text().splitlines()[1:]]
+    assert found["rows"] == sum(bool(age) for _, _, age in rows)
+    assert found["left_out"] == sum(not age for _, _, age in rows)
+    classes = Counter((sex, age) for _, sex, age in rows if age)
+    assert (found["classes"], found["smallest_class"]) == (len(classes), min(classes.values()))
+    several = sfumato(
+        "risk", "members", "--quasi", "sex", "--schema", "clinic.yaml", "--view", "visits.sql", cwd=clinic
+    )
+    assert "one person may have several" in several.stderr
+    refused = sfumato("risk", "members", "--quasi", "sex", *view, "--delimiter", ";", cwd=clinic, code=2)
+    assert "a schema says how its files are written" in refused.stderr
+
+
+def test_a_frontier_refuses_several_rows_of_a_person(clinic: Path) -> None:
+    asked = ("frontier", "members", "--schema", "clinic.yaml", "--view", "visits.sql", "--out", "page.html")
+    refused = sfumato(*asked, cwd=clinic, code=2)
+    assert "of one person this view has up to 3 rows" in refused.stderr
+    assert not (clinic / "page.html").exists()
+    assert "or the schema of several" in sfumato(*asked[:2], *asked[4:], cwd=clinic, code=2).stderr
+
+
+def test_a_release_of_a_view_is_evaluated_beside_other_people(clinic: Path) -> None:
+    pytest.importorskip("sklearn")
+    view = ("--schema", "clinic.yaml", "--view", "people.sql", "--json")
+    asked = ("evaluate", "members", "release.csv", "--holdout", "others", "--claim", "none", "--out", "page.html")
+    found = json.loads(sfumato(*asked, *view, cwd=clinic).stdout)
+    assert "release.csv" in {each["name"] for each in found["releases"]}
+    assert (clinic / "page.html").exists()

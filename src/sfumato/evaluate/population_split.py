@@ -86,10 +86,21 @@ def open_population_split(table: str, holdout: str | None, domain: Domain, *, se
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
     expect(domain, Domain, "a population is described by a Domain, such as sfumato.domain.load returns")
+    seeded(seed)  # refused before a file is read
+    people = _people(table, domain)
+    return divided_population(people, None if holdout is None else _people(holdout, domain), seed=seed)
+
+
+def divided_population(rows: Rows, holdout: Rows | None, *, seed: int) -> PopulationSplit:
+    """The people of an evaluation of rows, as :func:`open_population_split` says.
+
+    Raises:
+        InputError: what is no table of people, or no seed.
+        TableError: the two share people, or there are too few.
+    """
     luck = generator(seeded(seed))
-    rows = _people(table, domain)
     if holdout is not None:
-        return split_population(rows, _people(holdout, domain), seed=seed)
+        return split_population(rows, holdout, seed=seed)
     shuffled = rows.sample(len(rows), luck)
     members = len(rows) // _MEMBERS_OF_SPLIT
     return split_population(shuffled.take(np.arange(members)), shuffled.take(np.arange(members, len(rows))), seed=seed)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 _LARGEST_CLASS = 10**18  # rows of a class
 _DIGITS = 19
 _SHOWN = 60
+
+if TYPE_CHECKING:
+    from sfumato.engine.port import Encoded
 
 
 @dataclass(frozen=True)
@@ -149,10 +152,20 @@ def open_rows(path: str | Path, domain: Domain) -> Rows:
     """
     from sfumato.engine.open import open_table
 
-    batches = reveal(open_table(path, csv=domain.csv).encode(domain).batches(domain.names))
+    return encoded_rows(open_table(path, csv=domain.csv).encode(domain))
+
+
+def encoded_rows(encoded: Encoded) -> Rows:
+    """The rows of a table, or of a view of several, that is encoded and bounded.
+
+    Raises:
+        TableError: there are none.
+    """
+    domain = encoded.domain
+    batches = reveal(encoded.batches(domain.names))
     parts = [np.column_stack([column.to_numpy() for column in batch.columns]) for batch in batches]
     if not parts:
-        raise TableError("the table has no rows that fit the domain", culprit=str(path))
+        raise TableError("the table has no rows that fit the domain", culprit=domain)
     return Rows(domain, np.concatenate(parts))
 
 

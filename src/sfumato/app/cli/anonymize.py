@@ -35,11 +35,13 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
+from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
 from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sfumato.anonymize import Anonymized
 
 hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
@@ -270,6 +272,10 @@ def apply(
 def risk(
     table: TableArgument,
     quasi: QuasiOption,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     threshold: Annotated[float, typer.Option(help="A row is at risk when its risk is above this.")] = 0.2,
     population_table: Annotated[
         str | None, typer.Option(help="A larger table with the same columns, for the journalist.")
@@ -293,9 +299,18 @@ def risk(
     from sfumato.engine.table_files import shown
 
     known, options = names(quasi), CsvOptions(delimiter, decimal, thousands, encoding, trim)
+    viewed = read_view(schema, view, rows=unit_rows, per=per)
+    if viewed is not None and options != CsvOptions():
+        raise InputError("a schema says how its files are written; leave that to it")
+    if viewed is not None and viewed.view.unit.rows > 1:
+        remark(f"Rows of the view are matched one by one; one {viewed.view.unit.column} may have several.")
     with working(f"Reading {shown(table)}"):
-        opened = options.open(table)
-        people = None if population_table is None else options.of_csv(population_table).open(population_table)
+        opened: object = options.open(table) if viewed is None else cells_of(viewed, table, known)
+        people: object | None = None
+        if population_table is not None and viewed is None:
+            people = options.of_csv(population_table).open(population_table)
+        elif population_table is not None and viewed is not None:
+            people = cells_of(viewed, population_table, known)
         found = assess_table(opened, quasi=known, threshold=threshold, population=people)
         uniques = None if population is None else estimate_uniques(opened, quasi=known, population=population)
     remark("Exact figures, for the owner of the table.")
@@ -316,6 +331,25 @@ def risk(
         )
     value = {**found.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
     result(value, text, as_json=as_json)
+
+
+def cells_of(view: TableView, tables: str, quasi: tuple[str, ...]) -> pa.Table:
+    """The quasi-identifiers of the rows of a view, by the labels of their cells; what is missing is NULL."""
+    import pyarrow as pa
+
+    from sfumato.evaluate.released import encoded_rows
+
+    rows = encoded_rows(view.encoded(tables))
+    found = {}
+    for name in quasi:
+        attribute = view.domain[name]
+        labels = [
+            None if attribute.nullable and code == attribute.declared else label
+            for code, label in enumerate(attribute.labels())
+        ]
+        codes = pa.array(rows.codes[:, view.domain.index(name)])
+        found[name] = pa.array(labels, pa.string()).take(codes)
+    return pa.table(found)
 
 
 @hierarchies.command("draft")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,26 +12,28 @@ import typer
 from sfumato.app.cli.conventions import (
     DatasetOption,
     DeltaOption,
-    DomainOption,
     EpsilonOption,
     JsonOption,
     OneDomainOption,
     OverwriteOption,
     RhoOption,
     columns,
+    domain_or_schema,
     existing,
     refuse_clashes,
     remark,
     result,
     working,
 )
-from sfumato.app.cli.schema_options import SchemaOption
+from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
+    from sfumato.domain import Domain
     from sfumato.evaluate.evaluation_result import EvaluationResult
     from sfumato.evaluate.intervals import Advantage
+    from sfumato.evaluate.population_split import PopulationSplit
     from sfumato.evaluate.release_files import Submitted
     from sfumato.report.page import Row
 
@@ -69,6 +71,9 @@ def evaluate(
     releases: ReleasesArgument,
     domain: OneDomainOption = None,
     schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     holdout: Annotated[
         str | None,
         typer.Option(
@@ -109,9 +114,10 @@ def evaluate(
 
     The results are computed from the protected table without noise: they are as secret as the table.  With --schema the
     table is a folder with a file for each table, the release another: parents, children and what ties them are scored,
-    beside the same units drawn again and perfect tables whose children are dealt at random.
+    beside the same units drawn again and perfect tables whose children are dealt at random.  With --view as well the
+    release is of the rows of that view.
     """
-    if schema is not None:
+    if schema is not None and view is None and unit_rows is None and not per:
         from sfumato.app.cli.evaluate_tables import TablesToJudge, evaluate_tables
 
         if domain is not None or hierarchy or target or ledger is not None:
@@ -131,15 +137,13 @@ def evaluate(
         return
     if order:
         raise InputError("--order is how children follow each other: it needs --schema")
-    if domain is None or holdout is None or out is None or not claim:
+    if (domain is None and view is None) or holdout is None or out is None or not claim:
         raise InputError(
             "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
             "page; several linked tables with their --schema"
         )
-    from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, told
-    from sfumato.evaluate.population_split import open_population_split
     from sfumato.evaluate.release_files import submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
     from sfumato.report.page import render_interactive
@@ -148,13 +152,14 @@ def evaluate(
     labels = [given.partition("=")[2] for given in hierarchy or []]
     require("plots", "the page")
     require("evaluate", "the learner")
-    refuse_clashes([out], inputs=[real, *releases, domain, holdout, ledger, *labels], overwrite=overwrite)
-    described = load(domain)
+    path, viewed = domain_or_schema(domain, schema), read_view(schema, view, rows=unit_rows, per=per)
+    refuse_clashes([out], inputs=[real, *releases, path, view, holdout, ledger, *labels], overwrite=overwrite)
+    described = _described(path, viewed)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        people = open_population_split(real, holdout, described, seed=seed)
+        people = _split(real, holdout, described, viewed, seed=seed)
     journal: tuple[Row, ...] = ()
     if ledger is not None:
         with existing(ledger, dataset) as opened:
@@ -197,9 +202,13 @@ def evaluate(
 def attack(
     real: RealArgument,
     releases: ReleasesArgument,
-    domain: DomainOption,
     holdout: HoldoutOption,
     claim: ClaimOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     hierarchy: HierarchyOption = None,
     people: Annotated[int, typer.Option(min=40, help="Members attacked, and as many others.")] = 1000,
     seed: SeedOption = 0,
@@ -210,18 +219,17 @@ def attack(
     Success counts only beyond what works on people outside the table.  An attack that fails does not show
     that a release is private.
     """
-    from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.attacks.suite import attack_rows
-    from sfumato.evaluate.population_split import open_population_split
     from sfumato.evaluate.release_files import submissions
 
-    described = load(domain)
+    viewed = read_view(schema, view, rows=unit_rows, per=per)
+    described = _described(domain_or_schema(domain, schema), viewed)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        split = open_population_split(real, holdout, described, seed=seed)
+        split = _split(real, holdout, described, viewed, seed=seed)
     lines = []
     for each in submitted:
         with working(f"Attacking {each.name}"):
@@ -282,8 +290,12 @@ def audit(
 
 def frontier(
     table: RealArgument,
-    domain: DomainOption,
     out: PageOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    view: ViewOption = None,
+    unit_rows: UnitRowsOption = None,
+    per: PerOption = None,
     holdout: Annotated[
         str | None,
         typer.Option(help="People who are not in the table; without, the table is split and a third is released."),
@@ -304,13 +316,11 @@ def frontier(
 
     Nothing is published, so nothing is charged.  The results are as secret as the table.
     """
-    from sfumato.domain import load
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
     from sfumato.evaluate.frontier import frontier as run
     from sfumato.evaluate.frontier import grid
-    from sfumato.evaluate.population_split import open_population_split
     from sfumato.privacy.entropy import OsEntropy
     from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
@@ -318,11 +328,18 @@ def frontier(
 
     require("plots", "the page")
     require("evaluate", "the learner")
-    refuse_clashes([out], inputs=[table, domain, holdout], overwrite=overwrite)
-    described = load(domain)
+    path, viewed = domain_or_schema(domain, schema), read_view(schema, view, rows=unit_rows, per=per)
+    refuse_clashes([out], inputs=[table, path, view, holdout], overwrite=overwrite)
+    described = _described(path, viewed)
+    if viewed is not None and described.unit.rows > 1:
+        raise InputError(
+            f"a frontier judges releases row by row, and of one {described.unit.column} this view has up to "
+            f"{described.unit.rows} rows: take a view with one row of each, or --unit-rows 1",
+            culprit=view,
+        )
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
     with working(f"Reading {shown(table)}"):
-        people = open_population_split(table, holdout, described, seed=seed)
+        people = _split(table, holdout, described, viewed, seed=seed)
     found = run(
         grid(names),
         people,
@@ -352,6 +369,34 @@ def frontier(
         for each in found.results
     ]
     result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
+
+
+def _described(path: Path, viewed: TableView | None) -> Domain:
+    """What is publicly known of the rows that are judged, one by one."""
+    from sfumato.domain import Unit, load
+
+    if viewed is None:
+        return load(path)
+    if viewed.view.unit.rows > 1:
+        unit = viewed.view.unit
+        remark(f"Rows are judged one by one, and one {unit.column} has up to {unit.rows} of them in this view.")
+        return viewed.domain
+    return replace(viewed.domain, unit=Unit.row())  # a row is a person
+
+
+def _split(
+    real: str, holdout: str | None, described: Domain, viewed: TableView | None, *, seed: int
+) -> PopulationSplit:
+    """The people of an evaluation: rows of tables, or of a view of several."""
+    from sfumato.evaluate.population_split import divided_population, open_population_split
+    from sfumato.evaluate.released import Rows, encoded_rows
+
+    if viewed is None:
+        return open_population_split(real, holdout, described, seed=seed)
+    members, *others = [
+        Rows(described, encoded_rows(viewed.encoded(place)).codes) for place in (real, holdout) if place is not None
+    ]
+    return divided_population(members, others[0] if others else None, seed=seed)
 
 
 def _mention(submitted: Sequence[Submitted]) -> None:
