@@ -8,6 +8,7 @@ import httpx
 import pytest
 import yaml
 from playwright.sync_api import Page, expect, sync_playwright
+from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, VISITS, Server, write_people, write_visits
 from tests.services import require
 
@@ -359,6 +360,24 @@ def test_without_scripts_questions_are_asked_and_answered_as_pages(registered, b
     expect(page.locator("#result")).to_contain_text("Nothing was spent")
     page.locator("#builder").get_by_role("button", name="Ask").click()
     expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.1")
+
+
+def test_tables_are_shown_as_a_picture_and_their_columns_picked_and_joined(server, browser, tmp_path):
+    started, _ = server
+    with started.client("stew", Scope.STEWARD) as client:
+        source = str(write_hospital(tmp_path / "hospital"))
+        client.register("hospital", source=source, domain=SCHEMA, limit="1")
+    page = enter(browser, started, "ana", Scope.ANALYST)
+    page.goto(f"{started.address}/datasets/hospital")
+    expect(page.get_by_role("img", name="visits: patient_id")).to_be_visible()
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_label("Rows of").select_option("visits")
+    builder.get_by_role("checkbox", name="patients.sex").check()
+    builder.get_by_label("Epsilon").fill("0.5")
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("JOIN patients ON visits.patient_id = patients.patient_id")
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    accessible(page)
 
 
 def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):

@@ -11,10 +11,12 @@ from fastapi.responses import JSONResponse
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
 from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
+from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.tables import Loaded
+from sfumato.app.http.table_reading import Described, Loaded
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
+from sfumato.domain.table_schema import Schema
 from sfumato.privacy.loss import decimals, plain
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
@@ -29,8 +31,10 @@ def datasets(key: Anyone, worker: Worker) -> dict[str, Any]:
 
 @router.get("/{name}")
 def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
-    """One dataset and its public domain."""
+    """One dataset and its public domain, or the schema of its tables."""
     loaded = worker.open_to(name, key)
+    if loaded.schema is not None:
+        return {**summary(loaded), "schema": loaded.schema.describe()}
     return {**summary(loaded), "domain": loaded.domain.describe()}
 
 
@@ -46,10 +50,10 @@ def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[str, Any]:
     """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
     loaded = worker.open_to(name, key)
-    query = form.read(loaded.domain, loaded.dataset.discoverable)
+    asked = read_question(loaded, form)
     cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
     found = form.foresee(
-        loaded.domain, query, rows=loaded.dataset.rows, more=f"suppose more with 'rows', and {cheaper}"
+        asked.domain, asked.query, rows=loaded.dataset.rows, more=f"suppose more with 'rows', and {cheaper}"
     )
     if found.cost is not None:
         return {"epsilon": plain(found.cost.value), "notes": found.notes, "charged": False}
@@ -60,10 +64,10 @@ def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[s
 def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves."""
     loaded = worker.open_to(name, key)
-    query = form.read(loaded.domain, loaded.dataset.discoverable)
+    asked = read_question(loaded, form)
     worker.admit(name, key, form.loss.loss())
     with timed("query"), explained(loaded.ledger, key):
-        found = form.answer(worker.vault(name, key.name), query, retry_key=retry_key)
+        found = asked.answer(form, loaded, key, worker, retry_key)
     return JSONResponse(found.to_json())
 
 
@@ -71,13 +75,21 @@ def summary(loaded: Loaded) -> dict[str, Any]:
     """What is public about a dataset, in short."""
     return {
         "name": loaded.dataset.name,
-        "attributes": list(loaded.domain.names),
-        "unit": str(loaded.domain.unit),
+        **_described(loaded.described),
+        "unit": str(loaded.unit),
         "limit": str(loaded.ledger.limit),
         "left": str(loaded.ledger.remaining()),
         "rows": loaded.dataset.rows,
         "discoverable": list(loaded.dataset.discoverable),
     }
+
+
+def _described(found: Described) -> dict[str, Any]:
+    """Attributes of a table; or tables with theirs, and then the attributes are called by both names."""
+    if not isinstance(found, Schema):
+        return {"attributes": list(found.names)}
+    tables = {table.name: [each.name for each in table.attributes] for table in found}
+    return {"attributes": [f"{table}.{name}" for table, names in tables.items() for name in names], "tables": tables}
 
 
 def budgets(loaded: Loaded, key: Key, coming: str | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.registry import Dataset, Key, Registration, Registry, Scope, TableVersions, refuse_name, spelled
 from sfumato.app.http.sessions import Sessions
-from sfumato.app.http.tables import Loaded, ServedTables, read, whole
+from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
+from sfumato.app.http.tables import ServedTables
 from sfumato.app.requests.fields import limit_of
-from sfumato.engine.table_files import same_place
+from sfumato.domain.table_schema import Schema
+from sfumato.domain.view import BoundedView
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
@@ -66,7 +69,7 @@ class Service:
         Args:
             name: what analysts call it.
             source: where the table lies.
-            domain: its accepted domain, as a document.
+            domain: its accepted domain, as a document; or a schema of several tables, which ``source`` holds.
             limit: the most that may ever be released from it.
             more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
                 is registered under another name.
@@ -77,13 +80,11 @@ class Service:
                 does not fit it, the name is taken, or the table is registered under another name and nobody confirmed
                 that it is to have a second budget.
         """
-        from sfumato.domain import parse
-
         refuse_name(name)
         self._places.refuse(source)
         try:
-            described = parse(domain)
-            described.refuse_draft()
+            found = described(domain)
+            found.refuse_draft()
         except DomainError as error:
             raise unusable(error) from error
         most = limit_of(limit)
@@ -92,14 +93,18 @@ class Service:
         if self.registry.dataset(name) is not None:
             raise RefusalError("dataset-exists", "The name is taken", 409, f"{name!r} is registered; choose a new name")
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
+        if isinstance(found, Schema) and (dataset.rows is not None or dataset.discoverable):
+            raise InputError("public rows and columns whose values are found belong to datasets of one table")
         try:
-            fresh = read(dataset, described)
-            content = whole(fresh, dataset)
+            fresh = read(dataset, found)
+            content = whole(fresh, dataset, found)
+            lies = partial(lies_at, dataset, found)
+            lies(source)  # while it is still there
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
         others = self.registry.register(
-            Registration(dataset, most, described.unit, content),
-            same_place=lambda known: same_place(known, source),
+            Registration(dataset, most, unit_of(found), content),
+            same_place=lies,
             second_budget=more.get("second_budget", False),
         )
         if others:
@@ -121,16 +126,13 @@ class Service:
         Raises:
             UnknownDatasetError: there is none of that name.
         """
-        from sfumato.domain import parse
-
         with self._lock:
             if name in self._loaded:
                 return self._loaded[name]
         dataset = self.registry.dataset(name)
         if dataset is None:
             raise UnknownDatasetError("there is no dataset of that name", culprit=name)
-        domain = parse(dataset.domain)
-        opened = Loaded(dataset, domain, open_ledger(self.url, dataset=name, limit=None))
+        opened = Loaded(dataset, described(dataset.domain), open_ledger(self.url, dataset=name, limit=None))
         with self._lock:
             kept = self._loaded.setdefault(name, opened)
         if kept is not opened:  # another thread was faster
@@ -177,7 +179,17 @@ class Service:
         Raises:
             RefusalError: the table cannot be read now, or has changed; nothing was charged.
         """
-        return self.tables.vault(self.loaded(name)).asked_by(analyst)
+        found = self.tables.vault(self.loaded(name))
+        assert isinstance(found, Vault), "a dataset of several tables is asked by views"
+        return found.asked_by(analyst)
+
+    def view(self, name: str, analyst: str, view: BoundedView) -> Vault:
+        """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.
+
+        Raises:
+            RefusalError: the tables cannot be read now, or have changed; nothing was charged.
+        """
+        return self.tables.view(self.loaded(name), view).asked_by(analyst)
 
     def close(self) -> None:
         """Close all connections."""

@@ -19,20 +19,23 @@ from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.jobs import Job
 from sfumato.app.http.problems import explained, problem
+from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key
 from sfumato.app.http.stewards import PAGE, entry
-from sfumato.app.http.tables import Loaded
+from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.methods import AnonymizationMethod
-from sfumato.app.requests.queries import CostRequest
+from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.charts import charts, files, share_of, steps, telling
+from sfumato.app.ui.joined_question import Picked, picked_tables
 from sfumato.app.ui.question_form import AGGREGATES, QuestionForm, Short, controls
 from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, in_place, page, refused
 from sfumato.errors import InputError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
 from sfumato.query.accuracy import accuracy
+from sfumato.report.schema_page import drawing
 from sfumato.strict_documents import read_yaml_texts
 
 _MORE = "with more, the error is smaller in proportion"
@@ -130,21 +133,21 @@ def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key:
     loaded = worker.open_to(name, key)
     try:
         with explained(loaded.ledger, key):
-            asked = form.request(loaded)
-            query = asked.read(loaded.domain, loaded.dataset.discoverable)
-            worker.admit(name, key, asked.loss.loss())
-            answer = asked.answer(worker.vault(name, key.name), query)
+            request_of = _request(form, loaded)
+            asked = read_question(loaded, request_of)
+            worker.admit(name, key, request_of.loss.loss())
+            answer = asked.answer(request_of, loaded, key, worker, None)
     except REFUSALS as error:
         found = refused(error)
         return found if in_place(request) else _dataset(name, key, worker, form, found)
-    worker.registry.jobs.asked(
-        name, key.name, {"ask": form.model_dump(exclude_defaults=True), "words": query.describe(loaded.domain)}
-    )
+    fields, words = form.model_dump(exclude_defaults=True), asked.query.describe(asked.domain)
+    worker.registry.jobs.asked(name, key.name, {"ask": fields, "words": words})
     shown: dict[str, Any] = {
         "answer": answer,
-        "charts": charts(answer, loaded.domain),
+        "charts": charts(answer, asked.domain),
         "files": files(answer),
-        "telling": telling(answer, loaded.domain),
+        "telling": telling(answer, asked.domain),
+        "statement": request_of.sql,
         "dataset": summary(loaded),
     }
     if in_place(request):
@@ -153,23 +156,41 @@ def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key:
     return _dataset(name, key, worker, form, found)
 
 
+def _request(form: QuestionForm, loaded: Loaded) -> AskRequest:
+    """What a form asks: of several tables, what was picked is written down in SQL.
+
+    Raises:
+        QueryError, InputError: a field says nothing, or too much.
+    """
+    if loaded.schema is None or form.how != "joined":
+        return form.request(loaded)
+    picked = Picked(form.table, form.aggregate, form.of, form.by, form.chosen(), form.ends())
+    return form.model_copy(update={"how": "sql", "sql": picked.sql(loaded.schema)}).request(loaded)
+
+
 def _dataset(
     name: str, key: Key, worker: Worker, form: QuestionForm | None = None, result: Response | None = None
 ) -> Response:
     """The page, with the form as it was sent and what came of it."""
     loaded = worker.open_to(name, key)
-    attributes, levels = controls(loaded.domain)
+    if loaded.schema is None:
+        attributes, levels = controls(loaded.domain)
+        offered: dict[str, Any] = {"attributes": attributes, "levels": levels, "tables": [], "picture": None}
+    else:
+        tables = picked_tables(loaded.schema)
+        columns = [each for table in tables for each in table.controls]
+        picture = drawing(loaded.schema)
+        offered = {"attributes": columns, "levels": [], "tables": tables, "picture": picture}
     status, filled_in = _status(worker, loaded, key), form or QuestionForm()
     return page(
         "dataset.html.j2",
         status=200 if result is None else result.status_code,
         key=key,
         dataset=summary(loaded),
-        attributes=attributes,
-        levels=levels,
+        **offered,
         aggregates=AGGREGATES,
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
-        identified=loaded.domain.unit.column,
+        identified=loaded.unit.column,
         form=filled_in,
         chosen=_filled_in(filled_in),
         result=None if result is None else Markup(bytes(result.body).decode()),  # noqa: S704  (a fragment of our own)
@@ -279,6 +300,7 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
     return page(
         "releases.html.j2",
         key=key,
+        attributes=loaded.domain.names,
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
@@ -290,25 +312,27 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
 
 def preview(loaded: Loaded, form: QuestionForm, key: Key) -> dict[str, Any]:
     """What the question would cost, how wrong its answers would be, and what more or less would give."""
-    request = form.request(loaded)
-    query, loss = request.read(loaded.domain, loaded.dataset.discoverable), request.loss.loss()
+    request = _request(form, loaded)
+    question, loss = read_question(loaded, request), request.loss.loss()
+    query, domain = question.query, question.domain
     asked = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
     rows, own = loaded.dataset.rows, _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
-    found = filled(CostRequest, asked | {"loss": request.loss}).foresee(loaded.domain, query, rows=rows, more=_MORE)
+    found = filled(CostRequest, asked | {"loss": request.loss}).foresee(domain, query, rows=rows, more=_MORE)
     halved = None
     widest = max((each.half_width for each in found.expected if each.measure == "units"), default=0.0)
     counted = all(each.measure == "units" for each in found.expected)
     if isinstance(loss, Epsilon) and widest > 0 and counted:  # at a large loss every count is exact
         wanted = filled(CostRequest, asked | {"error": widest / 2})
-        cheaper = wanted.foresee(loaded.domain, query, rows=rows, more=_MORE)
+        cheaper = wanted.foresee(domain, query, rows=rows, more=_MORE)
         halved = None if cheaper.cost is None else plain(cheaper.cost.value)
 
     def expected(other: Loss) -> Any:  # noqa: ANN401  (errors, one an answer)
-        return accuracy(loaded.domain, query, other, confidence=request.confidence, rows=rows)
+        return accuracy(domain, query, other, confidence=request.confidence, rows=rows)
 
     return {
         "expected": found.expected,
         "loss": str(loss),
+        "statement": request.sql,
         "halved": halved,
         "notes": found.notes,
         "share": share_of(loss, own),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from sfumato.app.http.tables import Loaded
+from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.queries import AggregateFields, AskRequest, ConditionFields, QueryFields, StatementField
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Timestamp
@@ -44,11 +44,13 @@ class QuestionForm(BaseModel):
     """What the analyst's form sends: SQL, or the fields of the builder; and the loss.
 
     Attributes:
+        table: whose rows are counted, where there are several tables.
         among: attribute and value of each box that is ticked, as JSON; the value null stands for missing ones.
         ranged: attributes that have ends, and beside each its ``low`` and ``high``; empty: no end.
     """
 
-    how: Literal["builder", "sql"] = "builder"
+    how: Literal["builder", "sql", "joined"] = "builder"
+    table: Short = ""
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
