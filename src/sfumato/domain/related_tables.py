@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.arguments import expect_all
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Timestamp, Unknown
 from sfumato.domain.domain import Domain
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
@@ -30,6 +30,12 @@ WHOLE = math.lcm(*range(1, 17))
 
 PLACES = 4
 """Places of a child that a tail tells apart: second, third, fourth, fifth and later."""
+
+GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730, 1825, 3650)
+"""Where the cells of a distance between two dates begin, in cells of their grain."""
+
+FIRSTS = 48
+"""Cells of a first date, at most."""
 
 _MOST_CHILDREN = 1 << 10
 _MEMORIES = (1, 2)
@@ -77,10 +83,11 @@ class ChildTable:
     Attributes:
         table: of a schema.
         order: attribute by whose cells the rows of a unit are ordered, missing ones last; None: by a hash of the row.
-            Rows of one cell are ordered by that hash.
+            Rows of one cell are ordered by that hash.  Of dates, the first and the gaps between them are counted.
         falling: whether the greatest comes first.
         most: rows of a unit that are kept, the first in order.
         memory: rows before it that a row is drawn by: 1 or 2.
+        final: attribute and label of a cell after which a unit has no further row.
     """
 
     table: SchemaTable
@@ -88,6 +95,7 @@ class ChildTable:
     falling: bool = False
     most: int
     memory: int = 1
+    final: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         name = self.table.name
@@ -99,6 +107,10 @@ class ChildTable:
             raise DomainError(f"{name} is to be ordered by {self.order!r}, which is no number and no date")
         if self.order is None and self.falling:
             raise DomainError(f"{name} falls by nothing: name the attribute that orders its rows", culprit=name)
+        if self.falling and self.dated:
+            raise DomainError(f"{name} is ordered by a date, and dates rise", culprit=name)
+        if self.final is not None:
+            _ = self.final_code
         if type(self.most) is not int or not 1 <= self.most <= _MOST_CHILDREN:
             raise DomainError(f"of {name} 1 to {_MOST_CHILDREN} rows of a unit are kept, not {self.most}", culprit=name)
         if self.memory not in _MEMORIES:
@@ -107,6 +119,49 @@ class ChildTable:
     def attribute(self, name: str) -> Attribute:
         """One of its attributes."""
         return next(each for each in self.table.attributes if each.name == name)
+
+    @property
+    def dated(self) -> bool:
+        """Whether its rows are ordered by a date."""
+        return self.order is not None and isinstance(self.attribute(self.order), Date | Timestamp)
+
+    @property
+    def plain(self) -> tuple[Attribute, ...]:
+        """Its attributes but the date that orders its rows."""
+        return tuple(each for each in self.table.attributes if not (self.dated and each.name == self.order))
+
+    @property
+    def first_dates(self) -> tuple[int, ...]:
+        """The code of the date with which each cell of a first date begins."""
+        assert self.order is not None
+        declared = self.attribute(self.order).declared
+        return tuple(range(0, declared, -(-declared // FIRSTS)))
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Where the cells of a distance between two dates begin."""
+        assert self.order is not None
+        return tuple(gap for gap in GAPS if gap < self.attribute(self.order).declared)
+
+    @property
+    def undated(self) -> bool:
+        """Whether the date that orders its rows may be missing."""
+        assert self.order is not None
+        attribute = self.attribute(self.order)
+        return attribute.size > attribute.declared
+
+    @property
+    def final_code(self) -> int:
+        """The code of the final cell.
+
+        Raises:
+            DomainError: no such attribute, or no such cell.
+        """
+        assert self.final is not None
+        name, label = self.final
+        if name not in {each.name for each in self.plain} or label not in self.attribute(name).labels():
+            raise DomainError(f"{self.table.name} cannot end with {name} = {label}: it has no such cell", culprit=name)
+        return self.attribute(name).labels().index(label)
 
     @property
     def number(self) -> str:
@@ -120,7 +175,8 @@ class ChildTable:
     def describe(self) -> dict[str, Any]:
         """What makes its rows, as JSON values."""
         order = None if self.order is None else {"by": self.order, "falling": self.falling}
-        return {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
+        said = {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
+        return said | ({} if self.final is None else {"final": list(self.final)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +226,12 @@ class RelatedTables:
         return None if self.schema.units is None else self.schema[self.schema.units]
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Private tables of the schema that are neither the parent nor a child."""
+        kept = {self.schema.units, *(child.table.name for child in self.children)}
+        return tuple(table.name for table in self.schema if not table.public and table.name not in kept)
+
+    @property
     def unit(self) -> Unit:
         """Of a head: one row."""
         return Unit(self.schema.id, rows=1, schema=self.schema.name)
@@ -185,24 +247,31 @@ class RelatedTables:
         none = self.least() == 0
         for child in self.children:
             found.append(Integer(name=child.number, minimum=self.least(), maximum=child.most, unknown=Unknown.CLAMP))
-            found += [coded(each, child.named("first", each.name), none=none) for each in child.table.attributes]
+            for each in child.table.attributes:
+                name = child.named("first", each.name)
+                dated = child.dated and each.name == child.order
+                more = each.size - each.declared + none
+                found.append(_cells(name, len(child.first_dates), more) if dated else coded(each, name, none=none))
         return Domain(tuple(found), unit=self.unit)
 
     def tail(self, child: ChildTable) -> DerivedTable | None:
         """Of the table with one row for each child after the first; None where a unit has one child at most."""
         if child.most == 1:
             return None
-        attributes = child.table.attributes
         last = min(child.most, PLACES + 1)
         found = [
             *self._parents,
             Integer(name=child.number, minimum=2, maximum=child.most, unknown=Unknown.CLAMP),
             Integer(name=f"{child.table.name}.place", minimum=2, maximum=last, unknown=Unknown.CLAMP),
             Integer(name=f"{child.table.name}.last", minimum=0, maximum=1, unknown=Unknown.CLAMP),
-            *(coded(each, child.named("previous", each.name), none=False) for each in attributes),
-            *(coded(each, child.named("before", each.name), none=True) for each in attributes if child.memory > 1),
-            *(coded(each, child.named("this", each.name), none=False) for each in attributes),
+            *(coded(each, child.named("previous", each.name), none=False) for each in child.plain),
+            *(coded(each, child.named("before", each.name), none=True) for each in child.plain if child.memory > 1),
+            *(coded(each, child.named("this", each.name), none=False) for each in child.plain),
         ]
+        if child.dated and child.order is not None:
+            absent = int(child.undated)
+            found.append(_cells(child.named("previous", child.order), len(child.gaps), absent + 1))
+            found.append(_cells(child.named("this", child.order), len(child.gaps), absent))
         rows = tuple(number - 1 for number in range(2, child.most + 1))
         return DerivedTable(
             name=f"{child.table.name}.tail",
@@ -253,20 +322,40 @@ def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
     if isinstance(attribute, Categorical) or more > 2:  # noqa: PLR2004  (missing and other)
         labels = tuple(f"{code} {label}" for code, label in enumerate(attribute.labels()))
         return Categorical(name=name, values=(*labels, *(("none",) if none else ())), unknown=Unknown.DROP)
-    kept = Integer(name=name, minimum=0, maximum=attribute.declared - 1, unknown=Unknown.CLAMP)
+    return _cells(name, attribute.declared, more)
+
+
+def _cells(name: str, declared: int, more: int) -> Attribute:
+    """So many cells in order, and up to two more; with three the order goes, as nothing has so many."""
+    if more > 2:  # noqa: PLR2004  (missing and other)
+        return Categorical(name=name, values=tuple(map(str, range(declared + more))), unknown=Unknown.DROP)
+    kept = Integer(name=name, minimum=0, maximum=declared - 1, unknown=Unknown.CLAMP)
     return replace(kept, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
 
 
 def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> RelatedTables:
     """The related tables of a schema; without ``children`` all private tables that belong to a unit directly.
 
-    Of these, rows are in no order, and as many are kept as the schema bounds.
+    Of these, rows are ordered by their first date, where they have one, and as many are kept as the schema bounds.
 
     Raises:
         DomainError: no such tables.
     """
     schema.refuse_draft()
     if not children:
-        found = [table for table in schema if not table.public and table.name != schema.units]
-        children = [ChildTable(table=table, most=schema.bounds(table.name).rows) for table in found]
+        found = [
+            table
+            for table in schema
+            if not table.public
+            and table.name != schema.units
+            and table.attributes
+            and (table.unit is not None or (table.through is not None and table.through.table == schema.units))
+        ]
+        dated = {
+            table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
+            for table in found
+        }
+        children = [
+            ChildTable(table=table, order=dated[table.name], most=schema.bounds(table.name).rows) for table in found
+        ]
     return RelatedTables(schema=schema, children=tuple(children), tau=tau)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sfumato.domain import Domain
 from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
 from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoding import bin_number
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ class DerivedEncoding:
         for place, child in enumerate(self.related.children):
             values.append(f"COALESCE(f{place}.n, 0) - {least}")
             for at, attribute in enumerate(child.table.attributes):
-                values.append(f"COALESCE(f{place}.c{at}, {attribute.size})")
+                code, none = f"f{place}.c{at}", attribute.size
+                if child.dated and attribute.name == child.order:
+                    code, none = self._first_date(child, code), len(child.first_dates) + none - attribute.declared
+                values.append(f"COALESCE({code}, {none})")
         if self.related.parent is None:
             return values, "f0.u", f"{children[0]} WHERE f0.t = 1"
         joins = "".join(
@@ -83,22 +87,45 @@ class DerivedEncoding:
         return values, "p.u", f"{self.relations[self.related.parent.name]} AS p{joins}"
 
     def _tail(self, child: ChildTable) -> tuple[list[str], str, str]:
-        attributes = child.table.attributes
+        plain = [(child.table.attributes.index(each), each) for each in child.plain]
         last = min(child.most, PLACES + 1)
         values = [
             *self._parents(),
             "x.n - 2",
             f"CASE WHEN x.t > {last} THEN {last} ELSE x.t END - 2",
             "CASE WHEN x.t = x.n THEN 1 ELSE 0 END",
-            *(f"x.z{place}" for place in range(len(attributes))),
+            *(f"x.z{place}" for place, _ in plain),
         ]
         if child.memory > 1:
-            values += [f"COALESCE(x.y{place}, {attribute.size})" for place, attribute in enumerate(attributes)]
-        values += [f"x.c{place}" for place in range(len(attributes))]
+            values += [f"COALESCE(x.y{place}, {attribute.size})" for place, attribute in plain]
+        values += [f"x.c{place}" for place, _ in plain]
+        if child.dated and child.order is not None:
+            date = child.attribute(child.order)
+            at, absent = child.table.attributes.index(date), len(child.gaps)
+            before = (
+                f"CASE WHEN x.t = 2 THEN {absent + child.undated} ELSE {self._gap(child, f'x.z{at}', f'x.y{at}')} END"
+            )
+            values.append(f"CASE WHEN x.z{at} >= {date.declared} THEN {absent} ELSE {before} END")
+            gap = self._gap(child, f"x.c{at}", f"x.z{at}")
+            values.append(f"CASE WHEN x.c{at} >= {date.declared} THEN {absent} ELSE {gap} END")
         source = f"({self._chained(child)}) AS x"
         if self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = x.u"
         return values, "x.u", f"{source} WHERE x.t > 1"
+
+    def _first_date(self, child: ChildTable, code: str) -> str:
+        """The cell of a first date; missing and other ones keep cells of their own."""
+        assert child.order is not None
+        declared, cells = child.attribute(child.order).declared, len(child.first_dates)
+        whole = self.dialect.integer(code)
+        inside = bin_number(whole, child.first_dates, range(cells))
+        cell = f"CASE WHEN {code} < {declared} THEN {inside} ELSE {whole} - {declared - cells} END"
+        return f"CASE WHEN {code} IS NOT NULL THEN {cell} END"
+
+    def _gap(self, child: ChildTable, later: str, earlier: str) -> str:
+        """The cell of the distance between two dates."""
+        distance = f"({self.dialect.integer(later)} - {self.dialect.integer(earlier)})"
+        return bin_number(distance, child.gaps, range(len(child.gaps)))
 
     def _parents(self) -> list[str]:
         parent = self.related.parent
@@ -116,7 +143,7 @@ class DerivedEncoding:
         placed = f"SELECT {listed}, {place} AS t FROM ({drawn}) AS drawn_rows"
         lags = ["COUNT(*) OVER (PARTITION BY u) AS n"]
         for name, back in (("z", 1), ("y", 2)):
-            if back <= child.memory:
+            if back <= child.memory or child.dated:
                 lags += [
                     f"LAG({code}, {back}) OVER (PARTITION BY u ORDER BY t) AS {name}{at}"
                     for at, code in enumerate(codes)

@@ -32,6 +32,7 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
+from sfumato.app.cli.synthesize_tables import TablesToMake, is_folder, refuse_of_one_table, synthesize_tables
 from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
@@ -96,6 +97,24 @@ def synthesize(
             "it left to its model.",
         ),
     ] = False,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TABLE=COLUMN or TABLE=COLUMN:falling: how the rows of a person follow each other; by the first date "
+            "without. With --schema and a folder as --out."
+        ),
+    ] = None,
+    most: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TABLE=ROWS: rows of a person that are kept, the first in order; as the schema says without. With "
+            "--schema and a folder as --out."
+        ),
+    ] = None,
+    memory: Annotated[
+        int, typer.Option(min=1, max=2, help="Rows before it that a row of a person is drawn by; with a folder.")
+    ] = 1,
+    file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet",
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None,
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None,
     ledger: LedgerOption = None,
@@ -106,7 +125,10 @@ def synthesize(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Release a synthetic table under differential privacy."""
+    """Release a synthetic table under differential privacy.
+
+    With --schema and a folder as --out: a table of people, and tables of what each of them has, that belong together.
+    """
     from sfumato.app.requests.fields import LossFields, filled
     from sfumato.app.requests.releases import SynthesizeRequest
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
@@ -116,6 +138,31 @@ def synthesize(
 
     spent = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
     loss = spent.loss()
+    if schema is not None and view is None and is_folder(out):
+        refuse_of_one_table(
+            {"domain": domain, "unit_rows": unit_rows, "per": per, "marginals": marginals, "way": way, "rounds": rounds}
+            | {"zeros": zeros, "html": html, "model": model, "bound_pairs": bound_pairs, "no_reuse": not reuse}
+            | {"method": method is not SynthesisMethod.AUTO}
+        )
+        synthesize_tables(
+            Source(
+                table=table,
+                domain=schema,
+                ledger=ledger,
+                dataset=dataset,
+                limit=limit,
+                create=create,
+                analyst=analyst,
+            ),
+            TablesToMake(
+                out=out, file_format=file_format, orders=order or (), most=most or (), memory=memory, units=rows
+            ),
+            loss,
+            as_json=as_json,
+        )
+        return
+    if order or most or memory > 1 or file_format != "parquet":
+        raise InputError("--order, --most, --memory and --format are for --schema with a folder as --out")
     if html is not None:
         require("plots", "--html")
     cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]

@@ -12,9 +12,10 @@ from sfumato.model.coarsening import Coarsening
 def ranks(child: ChildTable) -> NDArray[np.int64] | None:
     """The rank of each code of the attribute that orders the children; a child's is never less than the one before.
 
-    None where they have no order.  Missing and other values come last, as engines order them.
+    None where they have no order, or one by dates, of which gaps are drawn.  Missing and other values come last, as
+    engines order them.
     """
-    if child.order is None:
+    if child.order is None or child.dated:
         return None
     attribute = child.attribute(child.order)
     codes = np.arange(attribute.size)

@@ -133,7 +133,7 @@ class RelatedRelease(Release):
         for child in self.related.children:
             tail = self.tails.get(f"{child.table.name}.tail")
             if tail is None:
-                children[child.table.name] = Slots.alone(self.related, child, rows)
+                children[child.table.name] = Slots.alone(self.related, child, rows, random)
                 continue
             slots = Slots(self.related, child, tail, rows)
             model = calibrated(slots, random, times=self.settings.calibration, units=self.settings.calibrated_units)

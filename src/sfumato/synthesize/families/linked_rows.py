@@ -71,7 +71,7 @@ def _in_order(child: ChildTable, rows: Codes, codes: Mapping[str, Codes], typed:
     """The same rows with the values of the ordering attribute in order, where several of a unit share a cell."""
     import pyarrow as pa
 
-    if child.order is None or not len(rows):
+    if child.order is None or child.dated or not len(rows):  # a date is the first day of its cell
         return typed
     held = codes[child.order]
     values = typed.column(child.order).combine_chunks()

@@ -55,8 +55,8 @@ def related(
     Args:
         vault: the protected tables, as ``sf.open_schema`` opens them.
         loss: the whole cost, for all rows of one unit in all tables.
-        children: which tables, in which order their rows come, and how many of a unit are kept; without, all private
-            tables in no order, with as many rows of a unit as the schema bounds.
+        children: which tables, in which order their rows come, and how many of a unit are kept; without, all that
+            belong to a unit directly, by their first date or in no order, with as many rows as the schema bounds.
         total: where the number of units comes from; without, from the noisy tables themselves.
         settings: how large the models may get.
 
@@ -159,15 +159,19 @@ def _part(payload: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def head_zeros(described: RelatedTables) -> list[Zeros]:
-    """Cells of the head that no unit is in: a first child where there is none, or none where there is one."""
+    """Cells of the head that no unit is in: a first child where there is none, none where there is one, or further ones
+    after what is final.
+    """
     found: list[Zeros] = []
-    if described.least() > 0:
-        return found
     for child in described.children:
         for each in child.table.attributes:
             names = (child.number, child.named("first", each.name))
             shape = described.head.project(names).shape
             cells = np.zeros(shape, dtype=np.bool_)
-            cells[0, :-1] = cells[1:, -1] = True
-            found.append(Zeros(names, cells))
+            if described.least() == 0:
+                cells[0, :-1] = cells[1:, -1] = True
+            if child.final is not None and child.final[0] == each.name:
+                cells[2 - described.least() :, child.final_code] = True
+            if cells.any():
+                found.append(Zeros(names, cells))
     return found

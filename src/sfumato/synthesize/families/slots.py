@@ -17,6 +17,8 @@ from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
+from sfumato.model.row_sampling import generator
+from sfumato.synthesize.families.child_dates import DAY, Dates, first_dates
 from sfumato.synthesize.families.child_order import ordered_codes, ranks
 from sfumato.synthesize.families.conditional_sampling import ConditionalSampler
 from sfumato.synthesize.graphical import Graphical
@@ -47,10 +49,15 @@ class Slots:
     head: Mapping[str, Codes]
 
     @staticmethod
-    def alone(related: RelatedTables, child: ChildTable, head: Mapping[str, Codes]) -> list[Slot]:
+    def alone(
+        related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], random: np.random.Generator
+    ) -> list[Slot]:
         """The first children, where a unit has no others."""
         rows = np.flatnonzero(head[child.number] + related.least() >= 1)
-        return [(rows, {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes})]
+        found = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
+        if child.dated and child.order is not None:
+            found[child.order] = first_dates(child, found[child.order], random)
+        return [(rows, found)]
 
     @property
     def numbers(self) -> Codes:
@@ -64,9 +71,12 @@ class Slots:
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
         """Slot by slot from the second: the rows of the head that have a child there, and groups of its tail."""
         child, numbers = self.child, self.numbers
-        names = [each.name for each in child.table.attributes]
+        names = [each.name for each in child.plain]
         this = [child.named("this", name) for name in names]
-        sampler = ConditionalSampler(model.factors, model.sizes, this)
+        dates = Dates(child, self._first_dates(random)) if child.dated else None
+        free = [*this, *([] if dates is None else [dates.this])]
+        sizes = {**model.sizes, **({} if dates is None else dates.sizes)}
+        sampler = ConditionalSampler([*model.factors, *([] if dates is None else dates.factors)], sizes, free)
         parents = self._parents()
         number = self.tail.coarsenings[child.number].groups
         before: dict[str, Codes] = {}
@@ -83,7 +93,12 @@ class Slots:
             found[f"{child.table.name}.last"] = (numbers[rows] == slot).astype(np.int64)
             found |= {child.named("previous", name): previous[name][rows] for name in names}
             found |= {child.named("before", name): before[name][rows] for name in before}
+            if dates is not None:
+                found |= dates.evidence(rows)
             drawn = sampler.draw(found, len(rows), random)
+            if dates is not None:
+                dates.go_on(rows, drawn[dates.this], random)
+                found[DAY] = dates.days[rows]
             yield rows, {**found, **drawn}
             for name, of in zip(names, this, strict=True):
                 if before:
@@ -96,11 +111,17 @@ class Slots:
         rows = np.flatnonzero(self.numbers >= 1)
         names = [each.name for each in child.table.attributes]
         previous = {name: self._first(name) for name in names}
+        seed = int(random.integers(1 << 62))
+        if child.dated and child.order is not None:
+            previous[child.order] = self._first_dates(generator(seed))
         yield rows, {name: previous[name][rows] for name in names}
         rank = ranks(child)
-        for slot, groups in self.groups(model, random):
+        for slot, groups in self.groups(model, generator(seed)):  # which draws the same first dates
             found = {}
             for name in names:
+                if child.dated and name == child.order:
+                    found[name] = groups[DAY]
+                    continue
                 of = child.named("this", name)
                 held = self.tail.coarsenings[of]
                 if name == child.order and rank is not None:
@@ -116,6 +137,10 @@ class Slots:
         codes = self.head[self.child.named("first", name)].copy()
         codes[self.numbers < 1] = 0
         return codes
+
+    def _first_dates(self, random: np.random.Generator) -> Codes:
+        """Codes of the date of the first child, drawn within its cell; of rows without any child, any."""
+        return first_dates(self.child, self._first(self.child.order or ""), random)
 
     def _parents(self) -> dict[str, Codes]:
         parent = self.related.parent

@@ -60,8 +60,7 @@ class Evidence:
         parent = self.related.parent
         own = () if parent is None else (f"{parent.name}.{each.name}" for each in parent.attributes)
         first = {
-            self.child.named("previous", each.name): self.child.named("first", each.name)
-            for each in self.child.table.attributes
+            self.child.named("previous", each.name): self.child.named("first", each.name) for each in self.child.plain
         }
         return {**{name: name for name in own}, self.child.number: self.child.number, **first}
 
@@ -140,7 +139,7 @@ def _begin(
     sizes = {name: found.size for name, found in coarsenings.items()}
     factors = [*_known(evidence, coarsenings), *_from_head(evidence, regroup), *_barred(evidence, coarsenings)]
     if not seen:
-        firsts = {child.named("this", each.name): child.named("first", each.name) for each in child.table.attributes}
+        firsts = {child.named("this", each.name): child.named("first", each.name) for each in child.plain}
         given = _of_many(evidence)
         for name, first in firsts.items():
             factors.append(Factor((name,), _logarithm(regroup(given, {name: first}).values)))
@@ -173,11 +172,14 @@ def _coarsenings(
     child, head = evidence.child, evidence.head
     found: dict[str, Coarsening] = {}
     of_child: dict[str, Coarsening] = {}
-    for each in child.table.attributes:
+    for each in child.plain:
         name = child.named("this", each.name)
         attribute = derived.domain[name]
+        apart = None
+        if child.final is not None and child.final[0] == each.name:
+            apart = (np.arange(attribute.size) == child.final_code).astype(np.int64)
         of_child[each.name] = (
-            coarsening(derived.domain, attribute, measured[name], None, crowded=CROWDED)
+            coarsening(derived.domain, attribute, measured[name], apart, crowded=CROWDED)
             if seen
             else _without_last(head.coarsenings[child.named("first", each.name)], attribute.size)
         )
@@ -189,7 +191,7 @@ def _coarsenings(
             found[name] = head.coarsenings[name]
         else:
             found[name] = identity(derived.domain[name].size)
-    for each in child.table.attributes:
+    for each in child.plain:
         own = of_child[each.name]
         found[child.named("this", each.name)] = found[child.named("previous", each.name)] = own
         if child.memory > 1:
@@ -277,19 +279,45 @@ def _known(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Fa
 
 def _barred(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     """Cells that no child is in: out of order, or with a child before the one before it where there is none."""
-    child, found = evidence.child, []
+    child, found = evidence.child, list(_barred_dates(evidence.child, coarsenings))
+    if child.final is not None:
+        name = child.named("this", child.final[0])
+        out = np.zeros((2, coarsenings[name].size), dtype=np.bool_)
+        out[0, coarsenings[name].groups[child.final_code]] = True  # nobody follows
+        found.append(Factor((f"{child.table.name}.last", name), np.where(out, -np.inf, 0.0)))
     if (rank := ranks(child)) is not None and child.order is not None:
         names = (child.named("previous", child.order), child.named("this", child.order))
         out = impossible(rank, coarsenings[names[1]])
         found.append(Factor(names, np.where(out, -np.inf, 0.0)))
     if child.memory > 1:
         places = coarsenings[f"{child.table.name}.place"].size
-        for each in child.table.attributes:
+        for each in child.plain:
             name = child.named("before", each.name)
             out = np.zeros((places, coarsenings[name].size), dtype=np.bool_)
             out[0, :-1] = out[1:, -1] = True  # the second child has nobody before the first
             found.append(Factor((f"{child.table.name}.place", name), np.where(out, -np.inf, 0.0)))
     return found
+
+
+def _barred_dates(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+    """Gaps that cannot be: the second child has none before it, and after a missing date all are missing."""
+    if not child.dated or child.order is None:
+        return []
+    place, previous, this = (
+        f"{child.table.name}.place",
+        child.named("previous", child.order),
+        child.named("this", child.order),
+    )
+    gaps, none = len(child.gaps), len(child.gaps) + child.undated
+    second = np.zeros((coarsenings[place].size, none + 1), dtype=np.bool_)
+    second[0, :gaps] = second[1:, none] = True
+    after = np.zeros((none + 1, coarsenings[this].size), dtype=np.bool_)
+    if child.undated:
+        after[gaps, :gaps] = True
+    return [
+        Factor((place, previous), np.where(second, -np.inf, 0.0)),
+        Factor((previous, this), np.where(after, -np.inf, 0.0)),
+    ]
 
 
 def _candidates(
@@ -302,7 +330,7 @@ def _candidates(
     this = {child.named("this", each.name) for each in child.table.attributes}
     before = {
         (child.named("previous", each.name), child.named("before", each.name))
-        for each in child.table.attributes
+        for each in child.plain
         if child.memory > 1
     }
     names = [name for name, size in state.model.sizes.items() if size > 1]

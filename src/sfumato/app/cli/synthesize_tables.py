@@ -1,0 +1,127 @@
+"""``sfumato synthesize --schema FILE --out FOLDER``: synthetic tables whose rows belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.app.cli.conventions import Source, refuse_clashes, remark, result, working
+from sfumato.errors import InputError, counted
+
+if TYPE_CHECKING:
+    from sfumato.domain.related_tables import ChildTable
+    from sfumato.domain.table_schema import Schema
+    from sfumato.privacy.loss import Loss
+    from sfumato.synthesize import RelatedRelease
+
+_FALLING = ":falling"
+_TABLES = {".parquet", ".csv", ".arrow"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesToMake:
+    """What the command was given.
+
+    Attributes:
+        out: the folder.
+        file_format: of the files in it.
+        orders: TABLE=COLUMN or TABLE=COLUMN:falling.
+        most: TABLE=ROWS.
+        memory: children before a child that it is drawn by.
+        units: their number, where it is public.
+    """
+
+    out: Path
+    file_format: str
+    orders: Sequence[str]
+    most: Sequence[str]
+    memory: int
+    units: int | None
+
+
+def is_folder(out: Path) -> bool:
+    """Whether a folder of tables is to be written, rather than a file."""
+    return out.suffix.lower() not in _TABLES
+
+
+def refuse_of_one_table(given: Mapping[str, object]) -> None:
+    """Refuse options that are for one synthetic table.
+
+    Raises:
+        InputError: such an option, by its name.
+    """
+    named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if named:
+        raise InputError(
+            f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} for one synthetic table; a folder of tables "
+            "that belong together takes --order, --most, --memory, --format and --rows",
+            culprit=named,
+        )
+
+
+def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_json: bool) -> None:
+    """Release synthetic tables into a new folder."""
+    from sfumato.app.cli.schema_options import read_schema
+    from sfumato.domain.related_tables import related_tables
+    from sfumato.synthesize import NoisyTotal, PublicTotal, related
+    from sfumato.synthesize.families.family_release import free_folder
+
+    free_folder(given.out, given.file_format)
+    refuse_clashes([given.out], inputs=[*source.files()], overwrite=True)
+    schema = read_schema(source.domain)
+    children = _children(schema, given)
+    for note in related_tables(schema, children).left_out:
+        remark(f"{note} is not synthesized: only children of {schema.units or schema.id} are.")
+    vault = source.schema(schema, first=loss)
+    total = NoisyTotal() if given.units is None else PublicTotal(given.units)
+    with working("Measuring and fitting"):
+        release = related(vault, loss=loss, children=children, total=total)
+        del vault
+        tables = release.tables
+    written = release.write(given.out, file_format=given.file_format)
+    for name, table in tables.items():
+        remark(f"Wrote {counted(table.num_rows, 'row')} of {name}.")
+    remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
+    for note in release.notes:
+        remark(f"Note: {note}.")
+    rows = {name: table.num_rows for name, table in tables.items()}
+    said = {"out": str(given.out), "files": [path.name for path in written], "rows": rows, **release.statement()}
+    result(said, _told(release), as_json=as_json)
+
+
+def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
+    from sfumato.domain.related_tables import related_tables
+
+    found = {child.table.name: child for child in related_tables(schema).children}
+    for name, text in _by_table(given.orders, "--order", found).items():
+        falling = text.endswith(_FALLING)
+        found[name] = replace(found[name], order=text.removesuffix(_FALLING), falling=falling)
+    for name, text in _by_table(given.most, "--most", found).items():
+        if not text.isdecimal():
+            raise InputError(f"--most takes TABLE=ROWS, not {name}={text}", culprit=text)
+        found[name] = replace(found[name], most=int(text))
+    return [replace(child, memory=given.memory) for child in found.values()]
+
+
+def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not mark or not value:
+            raise InputError(f"{option} takes TABLE=, and what holds of that table, not {text!r}", culprit=text)
+        if name not in known:
+            raise InputError(f"{option}: {name!r} is no child table here; {', '.join(known)} are", culprit=name)
+        found[name] = value
+    return found
+
+
+def _told(release: RelatedRelease) -> str:
+    errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
+    children = "".join(
+        f"\n  {child.table.name}: the first {child.most} of a unit, "
+        + (f"by {child.order}{', falling' if child.falling else ''}" if child.order else "in no order")
+        for child in release.related.children
+    )
+    return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"

@@ -1,0 +1,70 @@
+"""Dates of children: the first one, and the gaps to the next, all within the days that the schema declares."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain.related_tables import ChildTable
+from sfumato.model.factor import Factor
+
+Codes = NDArray[np.int64]
+
+DAY = " date"
+"""What the code of a date is called beside the attributes of a tail, which have gaps."""
+
+_ROOM = " room"
+
+
+def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) -> Codes:
+    """Codes of dates, drawn evenly within the cells of a first date; missing and other ones stay what they are."""
+    assert child.order is not None
+    declared = child.attribute(child.order).declared
+    starts = np.append(child.first_dates, declared)
+    inside = np.minimum(cells, len(starts) - 2)
+    drawn = random.integers(starts[inside], starts[inside + 1])
+    found: Codes = np.where(cells < len(starts) - 1, drawn, cells - (len(starts) - 1) + declared)
+    return found
+
+
+class Dates:
+    """The dates of the children drawn last, and what is left for the next ones.
+
+    A gap is possible where it leads to a day that is declared; whatever the date, the same day is.
+    """
+
+    def __init__(self, child: ChildTable, first: Codes) -> None:
+        assert child.order is not None
+        self.days = first.copy()
+        self.this = child.named("this", child.order)
+        self._previous = child.named("previous", child.order)
+        self._declared = child.attribute(child.order).declared
+        self._starts = np.array(child.gaps)
+        self._undated = child.undated
+        gaps = len(child.gaps)
+        self._before = np.where(first < self._declared, gaps + child.undated, gaps)
+        room = np.zeros((gaps + 1, gaps + child.undated))
+        for many in range(gaps + 1):
+            room[many, many:gaps] = -np.inf
+        self.factors = [Factor((_ROOM, self.this), room)]
+        self.sizes = {_ROOM: gaps + 1}
+
+    def evidence(self, rows: Codes) -> dict[str, Codes]:
+        """What the next gap of some units is drawn by: the gap before, and how many cells of gaps there is room for."""
+        left = np.maximum(self._declared - 1 - self.days[rows], 0)
+        room = np.searchsorted(self._starts, left, side="right")
+        missing = self.days[rows] >= self._declared
+        return {self._previous: self._before[rows], _ROOM: np.where(missing, len(self._starts), room)}
+
+    def go_on(self, rows: Codes, gaps: Codes, random: np.random.Generator) -> None:
+        """Move the dates of some units on by the gaps that were drawn, to a day within the cell of the gap."""
+        dated = (gaps < len(self._starts)) & (self.days[rows] < self._declared)
+        inside = np.where(dated, gaps, 0)
+        left = np.maximum(self._declared - 1 - self.days[rows], 0)
+        ends = np.append(self._starts[1:], self._declared)
+        low = np.minimum(self._starts[inside], left)
+        high = np.maximum(np.minimum(ends[inside] - 1, left), low)
+        moved = self.days[rows] + random.integers(low, high, endpoint=True)
+        kept = np.where(self.days[rows] >= self._declared, self.days[rows], self._declared)
+        self.days[rows] = np.where(dated, moved, kept)
+        self._before[rows] = gaps
