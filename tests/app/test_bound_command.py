@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from tests.app.test_cli import sfumato
 
 from sfumato.domain import load
+from sfumato.domain.table_schema import load_schema
 
 DOMAIN = """\
 sfumato: 1
@@ -62,3 +64,70 @@ def test_what_says_no_size_is_refused_before_it_is_charged(folder, words) -> Non
     refused = run(folder, *words, *MORE, code=2)
     assert refused.stderr.splitlines()[-1].startswith("sfumato: ")
     run(folder, "--cells", "2", "--epsilon", "1", "--limit", "1", "--create")  # all of the budget is still there
+
+
+SCHEMA = """\
+sfumato: 2
+schema: clinic
+unit: {id: patient, table: patients}
+tables:
+  patients: {key: patient, attributes: {sex: {type: categorical, values: [f, m], unknown: drop}}}
+  visits:
+    unit: patient
+    rows: 50
+    per: {month(day): 2}
+    attributes:
+      day: {type: date, first: 2023-01-01, last: 2023-12-31, by: month, unknown: drop}
+      kind: {type: categorical, values: [a, b], unknown: drop}
+  codes: {public: true, key: code, attributes: {chapter: {type: categorical, values: [x, y], unknown: drop}}}
+"""
+
+
+@pytest.fixture
+def tables(folder):
+    (folder / "clinic").mkdir()
+    (folder / "visits.csv").rename(folder / "clinic" / "visits.csv")
+    people = [f"p{patient},f" for patient in range(300)]
+    (folder / "clinic" / "patients.csv").write_text("\n".join(["patient,sex", *people, ""]))
+    (folder / "clinic" / "codes.csv").write_text("code,chapter\nA,x\n")
+    (folder / "clinic.yaml").write_text(SCHEMA)
+    (folder / "view.sql").write_text("SELECT * FROM visits JOIN patients USING (patient) WHERE kind = 'a'")
+    (folder / "each.sql").write_text("SELECT patient, COUNT(*) AS n FROM visits GROUP BY patient")
+    return folder
+
+
+def of_tables(tables, *words: str, code: int = 0):
+    return sfumato("bound", "clinic", "--schema", "clinic.yaml", *words, cwd=tables, code=code)
+
+
+def test_a_bound_is_suggested_for_a_table_of_a_schema_and_for_a_view(tables) -> None:
+    found = of_tables(tables, "--of", "visits", "--by", "month(day)", "--by", "kind", "--out", "next.yaml", *MORE)
+    assert "rows: 4 of one patient" in found.stdout
+    assert "of clinic, in all its tables" in found.stdout
+    assert "accept it with 'sfumato schema accept'" in found.stdout
+    drafted, old = load_schema(tables / "next.yaml"), load_schema(tables / "clinic.yaml")
+    assert drafted.draft
+    assert drafted["visits"] == replace(old["visits"], rows=4)
+    assert drafted["patients"] == old["patients"]
+    viewed = of_tables(tables, "--view", "view.sql", "--cells", "24", "--json", *MORE[:2])
+    assert json.loads(viewed.stdout)["unit"]["schema"] == "clinic"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "say which rows are to be bounded"),
+        (("--of", "visits", "--view", "view.sql"), "say which rows are to be bounded"),
+        (("--of", "patients"), "patients lists every patient once, so there is nothing to bound"),
+        (("--of", "codes"), "begin FROM a private table"),
+        (("--of", "nothing"), "no table 'nothing' in the schema"),
+        (("--view", "each.sql"), "one row of each person, so there is nothing to bound"),
+        (("--view", "view.sql", "--out", "next.yaml"), "a schema says no bound of a view"),
+        (("--of", "visits", "--by", "colour"), "colour"),
+    ],
+)
+def test_what_cannot_be_bounded_is_refused_before_the_charge(tables, words: tuple[str, ...], told: str) -> None:
+    cells = () if "--by" in words else ("--cells", "24")
+    assert told in of_tables(tables, *words, *cells, *MORE, code=2).stderr
+    assert not (tables / "clinic.ledger").exists()
+    assert not (tables / "next.yaml").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,20 +14,22 @@ from sfumato.app.cli.conventions import (
     CreateOption,
     DatasetOption,
     DeltaOption,
-    DomainOption,
     EpsilonOption,
     JsonOption,
     LedgerOption,
     LimitOption,
+    OneDomainOption,
     OverwriteOption,
     RhoOption,
     Source,
     TableArgument,
     columns,
+    domain_or_schema,
     refuse_clashes,
     result,
     working,
 )
+from sfumato.app.cli.schema_options import SchemaOption, TableView, ViewOption, read_schema, read_view
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
@@ -35,7 +38,12 @@ if TYPE_CHECKING:
 
 def bound(
     table: TableArgument,
-    domain: DomainOption,
+    domain: OneDomainOption = None,
+    schema: SchemaOption = None,
+    of: Annotated[
+        str | None, typer.Option("--of", help="With --schema: the table whose rows of one person are to be bounded.")
+    ] = None,
+    view: ViewOption = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="What the tables will be by: an attribute, or month(admitted); several times."),
@@ -54,7 +62,9 @@ def bound(
     analyst: AnalystOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="File for the domain with the bound, as a draft to accept; else none is written."),
+        typer.Option(
+            help="File for the domain, or schema, with the bound, as a draft to accept; else none is written."
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -69,13 +79,23 @@ def bound(
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
 
-    described = load(domain)
+    path, viewed = domain_or_schema(domain, schema), bounded_view(schema, of, view)
+    if out is not None and view is not None:
+        raise InputError("a schema says no bound of a view: leave --out out, and name the bound by --unit-rows")
+    described = load(path) if viewed is None else viewed.domain
     if (by is None) == (cells is None):
         raise InputError("say what the tables will be by, with --by, or how many cells they have, with --cells")
     size = cells or math.prod(len(described.grouping(name).labels) for name in by or ())
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()
     source = Source(
-        table=table, domain=domain, ledger=ledger, dataset=dataset, limit=limit, create=create, analyst=analyst
+        table=table,
+        domain=path,
+        ledger=ledger,
+        dataset=dataset,
+        limit=limit,
+        create=create,
+        analyst=analyst,
+        view=viewed,
     )
     if out is not None:
         refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
@@ -83,11 +103,54 @@ def bound(
     with working("Counting"):
         found = suggest_bound(vault, loss=loss, cells=size, share=share)
     if out is not None:
-        save_text(out, dump(found.applied(described)), overwrite=overwrite)
-    result(found.to_json() | {"out": None if out is None else str(out)}, _text(found, out), as_json=as_json)
+        text = dump(found.applied(described)) if viewed is None else rebounded(viewed, str(of), found.unit.rows)
+        save_text(out, text, overwrite=overwrite)
+    file = "domain" if viewed is None else "schema"
+    result(found.to_json() | {"out": None if out is None else str(out)}, _text(found, out, file), as_json=as_json)
 
 
-def _text(found: SuggestedBound, out: Path | None) -> str:
+def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> TableView | None:
+    """The rows of several tables that are to be bounded; None where one table is.
+
+    Raises:
+        InputError: neither a table of the schema is named nor a view, or each person has one row in it.
+        DomainError: the schema has no such table.
+        QueryError: the statement is outside the grammar, or its rows belong to nobody.
+    """
+    from sfumato.domain.view import PerUnit
+    from sfumato.query.table_statement import parse_view
+
+    if schema is None:
+        read_view(schema, view)
+        if of is not None:
+            raise InputError("--of is about several tables: name their schema by --schema")
+        return None
+    if (of is None) == (view is None):
+        raise InputError("say which rows are to be bounded: those of a table, --of TABLE, or of a view, --view FILE")
+    if of is None:
+        found = read_view(schema, view)
+        assert found is not None
+    else:
+        described = read_schema(schema)
+        name = described[of].name
+        if name == described.units:
+            raise InputError(f"{name} lists every {described.id} once, so there is nothing to bound", culprit=of)
+        found = TableView(schema, described, parse_view(f'SELECT * FROM "{name}"', described))  # noqa: S608 - our parser
+    if isinstance(found.view.view, PerUnit) and not found.view.view.by:
+        raise InputError("this view has one row of each person, so there is nothing to bound", culprit=view)
+    return found
+
+
+def rebounded(view: TableView, of: str, rows: int) -> str:
+    """The document of a schema with another bound on the rows of a table: a draft that somebody has to accept."""
+    from sfumato.domain.table_schema import dump_schema
+
+    schema, name = view.schema, view.schema[of].name
+    tables = tuple(replace(table, rows=rows) if table.name == name else table for table in schema)
+    return dump_schema(replace(schema, tables=tables, draft=True, acceptance=None))
+
+
+def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
     unit = found.unit
     above, error = found.above
     ends = [*(start - 1 for start in found.starts[1:]), None]
@@ -95,13 +158,13 @@ def _text(found: SuggestedBound, out: Path | None) -> str:
         {"rows": _range(start, end), "units": str(units)}
         for start, end, units in zip(found.starts, ends, found.units, strict=True)
     ]
-    written = f"\nWrote {out}: a draft; accept it with 'sfumato domain accept'." if out is not None else ""
+    written = f"\nWrote {out}: a draft; accept it with 'sfumato {file} accept'." if out is not None else ""
     return (
         f"{columns(lines)}\n\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
         f"Suggested for tables of {counted(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. About "
         f"{max(0.0, above):.0f} (noise {error:.0f}) of them have more, and would lose those.\n"
         f"Guarantee: {found.guarantee}\nCost: {found.cost}\n"
-        f"Note: the bound is public; write it into the domain, which goes on saying what it said until then.{written}"
+        f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"
     )
 
 
