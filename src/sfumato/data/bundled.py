@@ -71,6 +71,38 @@ def census_release() -> dict[str, Any]:
     return released
 
 
+def hospital() -> dict[str, pa.Table]:
+    """Patients and their visits of a hospital that never was, a release made by ``synthesize.related``.
+
+    :func:`hospital_release` says what it promises, and :func:`hospital_schema` describes the tables.
+
+    >>> {name: table.num_rows > 5000 for name, table in hospital().items()}
+    {'patients': True, 'visits': True}
+    """
+    import pyarrow.parquet as pq
+
+    found = {}
+    for name in ("patients", "visits"):
+        with resources.as_file(resources.files("sfumato.data").joinpath(f"hospital_{name}.parquet")) as path:
+            found[name] = pq.read_table(path)
+    return found
+
+
+def hospital_schema() -> str:
+    """The YAML document of the schema of :func:`hospital`."""
+    return _text("hospital.yaml")
+
+
+def hospital_release() -> dict[str, Any]:
+    """What the tables of the hospital promise, what that cost, and how they were made.
+
+    >>> hospital_release()["guarantee"].startswith("differential privacy with epsilon = 4")
+    True
+    """
+    released: dict[str, Any] = json.loads(_text("hospital.json"))
+    return released
+
+
 def child_mental_health_counts() -> NDArray[np.int64]:
     """People by age (0..13) and satisfaction (0..3), as published: shape ``(14, 4)``.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _TABLES = {
     "census": "a synthetic census of 32 573 people: a release of UCI Adult by aim, with its guarantee",
     "child_mental_health": "1 013 184 children by age and satisfaction, published counts",
+    "hospital": "5 957 synthetic patients and their 9 489 visits, two tables: a release, with its guarantee",
     "medical": "2 182 patients by age band",
     "zoo": "216 animals and the carrots they eat a day",
 }
@@ -85,7 +86,8 @@ def data(
 ) -> None:
     """Write a bundled table as NAME.parquet with its accepted domain NAME.yaml.
 
-    The census is itself a release: census.json beside it says of what, under which promise, and by which command.
+    The census is itself a release: census.json beside it says of what, under which promise, and by which command.  So
+    is the hospital, whose two tables are written to a folder, with their schema beside it.
     """
     from sfumato import data as bundled
     from sfumato.vault.release import ReleasedRows, free, save_text
@@ -96,6 +98,9 @@ def data(
         return
     if name not in _TABLES:
         raise InputError(f"no bundled table {name!r}; there are {', '.join(_TABLES)}", culprit=name)
+    if name == "hospital":
+        _hospital(out, overwrite=overwrite)
+        return
     tables = {
         "census": bundled.census,
         "child_mental_health": bundled.child_mental_health,
@@ -115,6 +120,28 @@ def data(
         save_text(statement, text + "\n", overwrite=overwrite)
         remark(f"Wrote {statement}: what these rows are a release of, the promise made, and the command.")
         typer.echo(text)
+
+
+def _hospital(out: Path, *, overwrite: bool) -> None:
+    """Write the two tables to a folder of their own, with their schema and what they promise beside it."""
+    from sfumato import data as bundled
+    from sfumato.vault.release import ReleasedRows, free, save_text
+
+    tables, target = bundled.hospital(), out / "hospital"
+    files = {name: target / f"{name}.parquet" for name in tables}
+    schema, statement = out / "hospital.yaml", out / "hospital.json"
+    folder(target)
+    for path in (*files.values(), schema, statement):
+        free(path, overwrite=overwrite)
+    for name, table in tables.items():
+        ReleasedRows(table).write(files[name], overwrite=overwrite)
+    save_text(schema, bundled.hospital_schema(), overwrite=overwrite)
+    text = json.dumps(bundled.hospital_release(), indent=2, ensure_ascii=False)
+    save_text(statement, text + "\n", overwrite=overwrite)
+    remark(
+        f"Wrote the tables to {target}, their schema {schema}, and {statement}: what they are a release of, and how."
+    )
+    typer.echo(text)
 
 
 def lab(
