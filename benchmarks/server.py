@@ -37,18 +37,17 @@ TARGET = 0.6
 
 
 def application():
-    """The server with one endpoint more, which returns a constant."""
+    """The server with one path more, which returns a constant, by the same way as questions."""
+    from starlette.middleware import Middleware
+    from starlette.responses import JSONResponse
+
     from sfumato.app.http import asgi
-    from sfumato.app.http.access import Anyone
-    from sfumato.app.requests.queries import AskRequest
+    from sfumato.app.http.question_route import QuestionRoute
 
     app = asgi.application()
     constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
-
-    @app.post("/constant")
-    def nothing(form: AskRequest, _: Anyone) -> dict:  # noqa: ARG001
-        return constant
-
+    route = Middleware(QuestionRoute, path="/{name}", answering=lambda *_: JSONResponse(constant))
+    app.user_middleware.append(route)  # the innermost: what every request passes comes before
     return app
 
 
@@ -145,7 +144,7 @@ def serve(folder: Path, url: str, workers: int):
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    environment = os.environ | {LEDGER: url, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {LEDGER: url, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     served = f"run('benchmarks.server:application', host='127.0.0.1', port={port}, workers={workers})"
     command = [sys.executable, "-c", f"from sfumato.app.http.processes import run; {served}"]
     process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)

@@ -76,8 +76,13 @@ _ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling f
 
 
 def _spelled(value: JSON) -> JSON:
-    if type(value) in _ATOMS:  # most are, and matching below takes longer
+    kind = type(value)
+    if kind in _ATOMS:  # most are, and matching below takes longer
         return value
+    if kind is list and _ATOMS.issuperset(map(type, value)):  # type: ignore[arg-type]  # the cells of a condition
+        return value
+    if kind is dict and all(type(key) is str for key in value):  # type: ignore[union-attr]
+        return {key: item if type(item) in _ATOMS else _spelled(item) for key, item in value.items()}  # type: ignore[union-attr]
     match value:
         case bool() | int() | str():
             return value
@@ -85,8 +90,6 @@ def _spelled(value: JSON) -> JSON:
             return int(value) if value.is_integer() else value
         case Mapping() if all(isinstance(key, str) for key in value):
             return {key: _spelled(item) for key, item in value.items()}
-        case list() if _ATOMS.issuperset(map(type, value)):  # the cells of a condition
-            return value
         case Sequence() if not isinstance(value, bytes | bytearray):
             return [_spelled(item) for item in value]
         case _:

@@ -15,7 +15,7 @@ from tests.ledger.commits import Wire, failing
 from tests.ledger.racing_processes import outcome
 
 from sfumato.errors import LedgerError
-from sfumato.ledger import dbapi, open_ledger
+from sfumato.ledger import dbapi, open_ledger, transaction
 from sfumato.ledger.connections import KEPT, MORE
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
@@ -206,3 +206,24 @@ def test_a_full_disk_charges_nothing_and_harms_nothing(tmp_path, monkeypatch):
     with opened(f"sqlite:///{file}") as ledger:
         ledger.verify()
         assert not ask(ledger, 1).charged
+
+
+def test_entries_have_the_time_at_which_their_turn_came(tmp_path, monkeypatch):
+    """Whoever waited for the dataset is later than who held it, so that times rise with numbers."""
+    done, rows, now = [], dbapi.Driver.rows, transaction.now
+
+    def looked(driver, statement, values=None):
+        found = rows(driver, statement, values)
+        done.extend(["locked"] if statement == transaction.LOCK_DATASET else [])
+        return found
+
+    monkeypatch.setattr(dbapi.Driver, "rows", looked)
+    monkeypatch.setattr(transaction, "now", lambda: done.append("timed") or now())
+    with opened(f"sqlite:///{tmp_path}/a.ledger") as ledger:
+        done.clear()
+        ask(ledger)
+        ask(ledger, 1)
+        assert done == ["locked", "timed"] * 2
+        times = [entry.time for entry in ledger.journal()]
+    assert len(times) == 2
+    assert times == sorted(times)

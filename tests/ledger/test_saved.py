@@ -102,6 +102,7 @@ def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
 def test_what_a_server_kept(saved):
     url = saved("server")
     with closing(Store(url)) as store:
+        store.prepare(create=False)
         registry = Registry(store)
         (dataset,) = registry.datasets()
         assert (dataset.name, dataset.limit, dataset.rows, dataset.discoverable) == ("people", "3", 60, ("town",))
@@ -139,6 +140,7 @@ def goes_on(url, head):
 def test_what_a_server_kept_in_postgresql(saved_in_postgres):
     url, told = saved_in_postgres("server"), TOLD["postgres"]
     with closing(Store(url)) as store:
+        store.prepare(create=False)
         registry = Registry(store)
         assert [dataset.name for dataset in registry.datasets()] == ["people"]
         assert registry.key(told["key"]).valid

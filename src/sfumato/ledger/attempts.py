@@ -195,7 +195,7 @@ def attempts_at(store: Store) -> Attempts:
         LedgerError: the lock file cannot be made.
     """
     # by whatever link it is opened, one ledger has one file of locks
-    place = str(store.file.resolve()) if store.file else store.address
+    place = store.lock_place if store.file else store.address
     with _LOCK:
         if place not in _BY_PLACE:
             try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -417,15 +418,34 @@ class Driver:
         if rows:
             self.write(_insert(table, tuple(rows[0])), rows)
 
-    @contextmanager
-    def _speaking(self) -> Iterator[None]:
+    def _speaking(self) -> _Speaking:
+        return _Speaking(self)
+
+    def explained(self, error: Exception) -> DatabaseError | None:
+        """What an error of the database driver becomes; None for any other."""
         driver = self._database.driver
-        try:
-            yield
-        except driver.Error as error:
-            self._lost = self._lost or self._database.is_lost(self.connection, error)
-            refused = isinstance(error, driver.IntegrityError | driver.DataError)
-            raise DatabaseError(error, lost=self._lost, refused=refused) from error
+        if not isinstance(error, driver.Error):
+            return None
+        self._lost = self._lost or self._database.is_lost(self.connection, error)
+        refused = isinstance(error, driver.IntegrityError | driver.DataError)
+        return DatabaseError(error, lost=self._lost, refused=refused)
+
+
+class _Speaking:
+    """A block in which the database is spoken to: its errors leave as ours.  Every statement has one, so it is bare."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        """Nothing to begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        explained = self._driver.explained(error) if isinstance(error, Exception) else None
+        if explained is not None:
+            raise explained from error
 
 
 @lru_cache(maxsize=64)

@@ -172,6 +172,14 @@ class Event:
         if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
             raise LossError("a charge is never negative", culprit=self.charge)
 
+    def stating(self, neighbours: str, counted: Charge, *, fixes_unit: bool) -> Event:
+        """The same event with what it states of its charge."""
+        other = copy(self)  # checked already, and details never change
+        for name, value in (("neighbours", neighbours), ("counted", counted), ("fixes_unit", fixes_unit)):
+            object.__setattr__(other, name, value)
+        other.__dict__.pop("stated", None)
+        return other
+
     @cached_property
     def stated(self) -> dict[str, JSON]:
         """What the entry says of its charge in fields of their own; none in old entries."""

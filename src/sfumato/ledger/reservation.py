@@ -158,7 +158,7 @@ def _of_unit(transaction: Transaction, event: Event) -> Event:
         return replace(event, unit=None)
     assert event.unit is not None
     refuse_unit(transaction.unit, event.unit)
-    return replace(event, neighbours=ADD_REMOVE, counted=counted(event.charge), fixes_unit=transaction.unit is None)
+    return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
 
 
 def afford(account: Account, charge: Charge, whose: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -46,6 +47,12 @@ class Store:
             self._connections = connections(self.address, self.file)
         self._checkpointed = time.monotonic()
         self._closed = False
+
+    @cached_property
+    def lock_place(self) -> str:
+        """Where SQLite's file is, links followed: looked up once, as a file that is replaced is noticed anyway."""
+        assert self.file is not None
+        return str(self.file.resolve())
 
     @contextmanager
     def reading(self) -> Iterator[Driver]:

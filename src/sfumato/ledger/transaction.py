@@ -231,12 +231,14 @@ class Transaction:
         unit: whom charges are stated for; None in an old ledger that has not been released from since.
         entries: how many there are in the journal.
         head: the hash of the last of them.
+        time: of all that is entered.
     """
 
     def __init__(self, driver: Driver, name: str, wanted: Wanted) -> None:
         self._driver = driver
         self._name = name
         rows = driver.rows(LOCK_DATASET, {"of_dataset": name})
+        self.time = now()  # under the lock: whoever waited for it is later than those before, as in the journal
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
         self.founded, limit, unit, *spent, self.entries, self.head = rows[0]
@@ -294,7 +296,7 @@ class Transaction:
     def append(self, event: Event) -> int:
         """Add an entry to the journal; returns its number."""
         number: int = self.entries + 1
-        time, previous = now(), self.head
+        time, previous = self.time, self.head
         self.head = entry_hash(previous, number, time, event)
         self.entries = number
         epsilon, rho, delta = (None, None, None) if event.charge is None else charge_text(event.charge)
@@ -356,7 +358,7 @@ class Transaction:
         pending = self._found.releases[key]
         assert pending is not None
         self._found.releases[key] = replace(pending, answer=body)
-        self._new_answers.append({"dataset": self._name, "number": pending.number, "time": now(), "body": body})
+        self._new_answers.append({"dataset": self._name, "number": pending.number, "time": self.time, "body": body})
 
     def close(self) -> None:
         """Write everything down; the database checks the accounts against their limits once more."""

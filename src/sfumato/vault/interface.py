@@ -172,13 +172,20 @@ class VaultInterface(Protocol):
         ...
 
 
+_VAULTS: set[type] = set()  # those that were found to be vaults
+
+
 def refuse_no_vault(vault: object) -> None:
     """Refuse what is no vault, such as the path of a table.
 
     Raises:
         InputError: the value is no vault.
     """
-    if not isinstance(vault, VaultInterface):
+    if type(vault) in _VAULTS:  # looking for every method takes longer than a plan
+        return
+    if isinstance(vault, VaultInterface):
+        _VAULTS.add(type(vault))
+    else:
         raise InputError(
             f"a method takes the vault that sf.open(table, domain=...) returns, not {type(vault).__name__}",
             culprit=vault,

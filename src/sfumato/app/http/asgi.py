@@ -15,6 +15,7 @@ from sfumato.app.http.api_document import describe_itself
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
+from sfumato.app.http.question_route import QuestionRoute
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
 
@@ -57,5 +58,6 @@ def create(service: Service, settings: Settings | None = None) -> FastAPI:
     pages.mount(app)
 
     describe_itself(app)
+    app.add_middleware(QuestionRoute)
     app.add_middleware(Porter)
     return app

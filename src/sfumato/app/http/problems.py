@@ -170,12 +170,14 @@ def explained(ledger: Ledger, key: Key) -> Iterator[None]:
         raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", found) from error
 
 
+def refused(request: Request, error: Exception) -> JSONResponse:
+    """The response of any error, which is noted for the log."""
+    note(request.scope, problem(error))
+    return reply(error)
+
+
 def install(app: FastAPI) -> None:
     """Answer every error with its problem document."""
-
-    def handle(request: Request, error: Exception) -> JSONResponse:
-        note(request.scope, problem(error))
-        return reply(error)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -196,7 +198,7 @@ def install(app: FastAPI) -> None:
         return JSONResponse(found, error.status_code, error.headers, MEDIA)
 
     for kind in (SfumatoError, RefusalError, Exception):
-        app.add_exception_handler(kind, handle)
+        app.add_exception_handler(kind, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, plain)
 
