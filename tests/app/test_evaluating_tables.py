@@ -65,7 +65,9 @@ def test_tables_without_a_file_in_the_release_are_not_judged(place: Path) -> Non
 
 
 def test_what_a_release_says_of_itself_is_not_contradicted(place: Path) -> None:
-    (place / "synthetic" / "release.json").write_text(json.dumps({"guarantee": {"loss": {"epsilon": "1"}}}))
+    (place / "synthetic" / "release.json").write_text(
+        json.dumps({"codebook": {"guarantee": {"loss": {"epsilon": "1"}}}})
+    )
     assert json.loads(sfumato(*JUDGE, "--json", cwd=place)[0])["claim"] == "epsilon = 1"
     _, err = sfumato(*JUDGE, "--claim", "epsilon=0.1", cwd=place, code=2)
     assert "says of itself epsilon = 1" in err

@@ -31,7 +31,12 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     made = json.loads(
         sfumato(*ASKED, *order, "--out", "made", "--format", "csv", "--limit", "2,1e-5", "--create", cwd=village).stdout
     )
-    assert sorted(path.name for path in (village / "made").iterdir()) == ["houses.csv", "persons.csv", "release.json"]
+    assert sorted(path.name for path in (village / "made").iterdir()) == [
+        "codebook.md",
+        "houses.csv",
+        "persons.csv",
+        "release.json",
+    ]
     assert made["files"] == ["houses.csv", "persons.csv"]
     assert "all rows of one house of village, in all its tables" in made["guarantee"]
     stated = json.loads((village / "made" / "release.json").read_text())

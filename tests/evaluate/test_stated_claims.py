@@ -14,7 +14,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
 
 def statement(folder: Path, loss: dict[str, str | None], **more: object) -> Path:
-    (folder / "release.json").write_text(json.dumps({"guarantee": {"text": "so much", "loss": loss}, **more}))
+    (folder / "release.json").write_text(json.dumps({"codebook": {"guarantee": {"loss": loss}}, **more}))
     return folder
 
 
@@ -43,7 +43,9 @@ def test_without_a_statement_the_claim_counts(tmp_path: Path) -> None:
     assert claim_of_file(tmp_path / "rows.csv", Claim()) == Claim()
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"guarantee": {"loss": {}}}', '{"guarantee": {"loss": {"rho": "much"}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"codebook": {"guarantee": {"loss": {}}}}', '{"codebook": {"guarantee": {"loss": 1}}}']
+)
 def test_a_damaged_statement_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "release.json").write_text(text)
     with pytest.raises(InputError, match="damaged"):

@@ -30,9 +30,7 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
     if not place.is_file():
         return claim
     try:
-        document = read_json(place.read_bytes())
-        loss = document["guarantee"]["loss"] if isinstance(document["guarantee"], Mapping) else document["loss"]
-        stated = _loss(loss)
+        stated = _loss(read_json(place.read_bytes())["codebook"]["guarantee"]["loss"])
     except (OSError, KeyError, TypeError, ValueError, InputError):
         raise InputError(f"{place} is damaged: it states no loss", culprit=place) from None
     return _agreed(str(place), stated, claim)
@@ -88,6 +86,8 @@ def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
 
 def _loss(said: Mapping[str, Any]) -> Loss:
     """A loss as releases write it."""
+    if not isinstance(said, Mapping):
+        raise TypeError
     amounts = {name: str(value) for name, value in said.items() if value is not None}
     match amounts:
         case {"rho": rho}:

@@ -57,9 +57,11 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
         controls = None if given.holdout is None else read_families(given.holdout, schema, orders=order, tables=names)
     with working("Scoring"):
         found = judge_families(real, release, claim=claim, controls=controls, seed=given.seed)
-    for table, read in found.released.items():
-        if read.kept < read.rows:
-            remark(f"{folder.name}/{table}: {_left_out(asdict(read))} of {counted(read.rows, 'row')} are not judged.")
+    for place, files in ((Path(given.real), found.real), (folder, found.released)):
+        for table, read in files.items():
+            if read.kept < read.rows:
+                left_out = _left_out(asdict(read))
+                remark(f"{place.name}/{table}: {left_out} of {counted(read.rows, 'row')} are not judged.")
     page = "" if given.out is None else f"\n\nPage: {given.out}"
     if given.out is not None:
         title = f"Evaluation of {folder.name}"

@@ -254,13 +254,26 @@ def _errors(book: Codebook) -> str:
 
 
 def describe(
-    file: Annotated[Path, typer.Argument(help="Synthetic rows that 'sfumato synthesize' wrote: .parquet or .arrow.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Synthetic rows that 'sfumato synthesize' wrote: .parquet or .arrow, or a folder of linked tables."
+        ),
+    ],
     html: Annotated[Path | None, typer.Option(help="Also write the codebook as a page.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write the codebook as Markdown.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses."""
+    """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses.
+
+    Of a folder of linked tables: what its release.json says of them.
+    """
+    if file.is_dir():
+        from sfumato.app.cli.describe_tables import describe_tables
+
+        describe_tables(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
+        return
     from sfumato.synthesize.codebook import read_codebook
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text

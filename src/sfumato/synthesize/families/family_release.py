@@ -18,7 +18,6 @@ For whoever judges, documents or shows a release:
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -31,6 +30,16 @@ from typing import TYPE_CHECKING, Any
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.row_sampling import generator
+from sfumato.synthesize.codebook import NOTICE, NOTICE_KEY, Guarantee
+from sfumato.synthesize.families.family_codebook import (
+    CODEBOOK,
+    STATEMENT,
+    FamilyCodebook,
+    FamilyFacts,
+    FamilyFile,
+    family_codebook,
+    released_text,
+)
 from sfumato.synthesize.families.linked_rows import linked_rows
 from sfumato.synthesize.families.slots import Slots, calibrated
 from sfumato.synthesize.graphical import Graphical
@@ -41,9 +50,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEAD = "head"
-STATEMENT = "release.json"
-"""What stands beside the tables in their folder."""
-
 FORMATS = ("parquet", "csv")
 
 
@@ -117,13 +123,26 @@ class RelatedRelease(Release):
             found += [MeasuredPart(name, each.attributes, each.deviation / whole[name]) for each in tail.measured]
         return tuple(found)
 
-    @cached_property
+    @property
     def tables(self) -> dict[str, pa.Table]:
         """The synthetic tables by name: the same whenever this release is asked for again, by one version of NumPy.
 
         Raises:
             SizeError: noise at a tiny loss made the number of units larger than is sampled at once.
         """
+        return self._drawn[0]
+
+    @property
+    def codebook(self) -> FamilyCodebook:
+        """What whoever is handed ``tables`` has to know of them: guarantee, what was measured, and the errors.
+
+        Raises:
+            SizeError: as ``tables``.
+        """
+        return self._drawn[1]
+
+    @cached_property
+    def _drawn(self) -> tuple[dict[str, pa.Table], FamilyCodebook]:
         random = generator(self.seed)
         refuse_large(self.head.total, len(self.head.domain))
         codes = self.head.sample(random)
@@ -138,7 +157,38 @@ class RelatedRelease(Release):
             slots = Slots(self.related, child, tail, rows)
             model = calibrated(slots, random, times=self.settings.calibration, units=self.settings.calibrated_units)
             children[child.table.name] = list(slots.codes(model, random))
-        return linked_rows(self.related, rows, children, random)
+        tables = linked_rows(self.related, rows, children, random)
+        book = family_codebook(
+            self.related,
+            {HEAD: self.head.tables, **{name: tail.tables for name, tail in self.tails.items()}},
+            (rows, children),
+            FamilyFacts(self._promise(), self.provenance, self._files(tables), self.notes),
+        )
+        return tables, book
+
+    def _promise(self) -> Guarantee:
+        loss = self.provenance.get("parameters", {}).get("loss", {})
+        kept = ", ".join(f"at most {child.most} of {child.table.name}" for child in self.related.children)
+        return Guarantee(
+            text=self.guarantee,
+            neighbours=str(self.related.unit),
+            unit=f"all rows of one {self.related.schema.id}: {kept}",
+            loss={name: str(value) for name, value in loss.items() if value is not None},
+        )
+
+    def _files(self, tables: Mapping[str, pa.Table]) -> tuple[FamilyFile, ...]:
+        children = {child.table.name: child for child in self.related.children}
+        found = []
+        for name, table in tables.items():
+            child = children.get(name)
+            order = "one row a unit"
+            if child is not None:
+                rising = "falling" if child.falling else "rising"
+                way = "in no order" if child.order is None else f"by {rising} {child.order}"
+                order = f"of a unit at most {child.most}, {way}"
+            most = 1 if child is None else child.most
+            found.append(FamilyFile(name, table.num_rows, tuple(table.column_names), order, most))
+        return tuple(found)
 
     def write(self, folder: str | Path, *, file_format: str = "parquet") -> tuple[Path, ...]:
         """Write a file for each table into a new folder, all of them or none.
@@ -155,8 +205,10 @@ class RelatedRelease(Release):
         try:
             partial.chmod(0o777 & ~_umask())
             for name, table in self.tables.items():
-                ReleasedRows(table).write(partial / f"{name}.{file_format}")
-            (partial / STATEMENT).write_text(json.dumps(self.statement(), indent=2), encoding="utf-8")
+                noticed = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTICE_KEY: NOTICE.encode()})
+                ReleasedRows(noticed).write(partial / f"{name}.{file_format}")
+            (partial / STATEMENT).write_text(released_text(self.statement(), self.codebook), encoding="utf-8")
+            (partial / CODEBOOK).write_text(self.codebook.to_markdown(), encoding="utf-8")
             if target.is_dir():
                 target.rmdir()  # empty: a folder takes no other's place everywhere
             partial.rename(target)
