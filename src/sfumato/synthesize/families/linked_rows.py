@@ -75,8 +75,7 @@ def _in_order(child: ChildTable, rows: Codes, codes: Mapping[str, Codes], typed:
         return typed
     held = codes[child.order]
     values = typed.column(child.order).combine_chunks()
-    whole = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values  # which Arrow makes no int64 of
-    numbers: NDArray[np.float64] = np.asarray(whole.cast(pa.int64(), safe=False).fill_null(0), dtype=np.float64)
+    numbers: NDArray[np.float64] = np.asarray(values.cast(pa.int64(), safe=False).fill_null(0), dtype=np.float64)
     if pa.types.is_floating(values.type):
         numbers = np.nan_to_num(np.asarray(values, dtype=np.float64))
     run = np.cumsum(np.concatenate([[0], (np.diff(rows) != 0) | (np.diff(held) != 0)]))
