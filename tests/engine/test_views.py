@@ -124,7 +124,7 @@ def by_unit(tables: JoinedTables, view: View, unit: Unit) -> dict[str, Counter[t
     found = encoded.store.query(f"SELECT * FROM {encoded.store.relation}").to_pylist()
     rows: dict[str, Counter[tuple[Any, ...]]] = defaultdict(Counter)
     for row in found:
-        rows[row.pop("u")][tuple(row.items())] += 1
+        rows[str(row.pop("u"))][tuple(row.items())] += 1
     return rows
 
 

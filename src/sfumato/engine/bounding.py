@@ -118,10 +118,10 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     unit = encoding.domain.unit
     found = [f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {unit.rows}"]
     for bound in unit.per:
-        cells = (
-            f"SELECT u, COUNT(*) AS n FROM (SELECT u, {_cell(encoding, bound)} AS cell FROM {relation}) AS cell_rows "
-            "GROUP BY u, cell"
-        )
+        fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # that any bound could cut
+        many = f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {fewest}"
+        rows = f"SELECT u, {_cell(encoding, bound)} AS cell FROM {relation} WHERE u IN ({many})"
+        cells = f"SELECT u, COUNT(*) AS n FROM ({rows}) AS cell_rows GROUP BY u, cell"
         groups = "" if bound.groups is None else f" OR COUNT(*) > {bound.groups}"
         found.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
     return " UNION ".join(found)

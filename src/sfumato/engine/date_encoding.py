@@ -33,6 +33,9 @@ def read(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list
     """What is read off a raw column: ``p``, the day packed in order; of time stamps ``t``, its seconds, and ``o``, by
     how many of them the clock is ahead of UTC; all NULL where there is no such date.
     """
+    number = _day(dialect, column, attribute)
+    if number is not None:
+        return [(number, f"n{place}")]
     text = dialect.timestamp(column) if column.kind is ColumnKind.TIMESTAMP else dialect.text(dialect.name(column.name))
     if isinstance(attribute, Date):
         known = dialect.matches(text, f"{DAYS}{CLOCK}?")
@@ -45,8 +48,17 @@ def read(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list
     ]
 
 
-def numbered(dialect: Dialect, attribute: Dated, place: int) -> list[list[Named]]:
+def _day(dialect: Dialect, column: Column, attribute: Dated) -> str | None:
+    """The number of the day where the engine tells it of a date as it is, and nothing else is asked of it."""
+    if not isinstance(attribute, Date) or attribute.by not in (Grain.DAY, Grain.WEEK):
+        return None
+    return dialect.day(column) if column.kind is ColumnKind.DATE else None
+
+
+def numbered(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list[list[Named]]:
     """What is computed of it, step by step: at last ``n``, the day or the second of the zone's clock."""
+    if _day(dialect, column, attribute) is not None:
+        return [[], []]
     days = _days(f"p{place}")
     if isinstance(attribute, Date):
         return [[(dialect.integer(days), f"n{place}")], []]

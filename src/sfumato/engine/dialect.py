@@ -31,6 +31,21 @@ LONGEST_ID = 256
 class Dialect(Protocol):
     """How one engine writes identifiers, literals and the few functions that an encoding needs."""
 
+    @property
+    def whole_ids(self) -> frozenset[str]:
+        """Types of columns whose values it looks up and adds up as they are, rather than as text."""
+        ...
+
+    def day(self, column: Column) -> str | None:
+        """A column of dates as numbers of days, as Python counts them, NULL where there is none within years of four
+        digits; None where the engine's dates are read as text.
+        """
+        ...
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """How many values an integer column has, all of which are within bounds; None where it counts them as any."""
+        ...
+
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """Something to shuffle rows of ``columns`` by, another for another salt; not for privacy."""
         ...

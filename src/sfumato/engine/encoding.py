@@ -127,7 +127,7 @@ class Encoding:
     def _numbered(self) -> list[list[tuple[str, str]]]:
         """What is computed of dates before they are coded, step by step."""
         steps = [
-            date_encoding.numbered(self.dialect, attribute, place)
+            date_encoding.numbered(self.dialect, self.columns[attribute.name], attribute, place)
             for place, attribute in enumerate(self.domain)
             if isinstance(attribute, Date | Timestamp)
         ]
@@ -223,7 +223,7 @@ def content(encoding: RowEncoding, select: str, raw: int) -> str:
     # codes and numbers hold no blanks; what may hold anything is hashed first, so that no two rows are spelled alike
     texts = [f"COALESCE({dialect.text(name)}, '')" for name in numbers]
     words = [*(["u"] if "u" in encoding.stored else []), *(f"r{place}" for place in range(raw))]
-    texts += [f"COALESCE({dialect.digest(name)}, '')" for name in words]
+    texts += [f"COALESCE({dialect.digest(dialect.text(name))}, '')" for name in words]
     row = dialect.digest("CONCAT(" + ", ' ', ".join(texts) + ")")
     sums = ", ".join(f"SUM(CAST({word} AS DECIMAL(38, 0)))" for word in dialect.words("digest"))
     return f"SELECT COUNT(*), {sums} FROM (SELECT {row} AS digest FROM ({select}) AS carried) AS hashed"

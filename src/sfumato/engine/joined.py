@@ -25,6 +25,7 @@ from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_
 from sfumato.engine.view_table import JoinEngine
 from sfumato.errors import InputError, TableError
 
+_SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
 
 
@@ -41,31 +42,48 @@ class JoinedTables:
         self._engine = engine
         for table in schema:
             self._check_columns(table)
+        whole = self._whole()
         self._owners: dict[str, str] = {}
+        above = {table.through.table.casefold() for table in schema if table.through is not None}
         relations = {}
         for table in schema:
             found, unit = engine.columns(table.name), schema.unit_column(table.name)
-            encode = partial(own_rows, table, unit, found, engine.dialect)
+            encode = partial(own_rows, table, unit, found, engine.dialect, whole=whole)
             relations[table.name] = engine.keep(
                 encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
             )
-            if table.key is not None and not table.public:
+            if table.name.casefold() in above:  # rows that a description drops own the parts that belong to them
                 owner = unit if table.through is None else table.through.column
                 assert owner is not None
-                ties = partial(own_owners, table.key, owner, found, engine.dialect)
+                assert table.key is not None
+                ties = partial(own_owners, table.key, owner, found, engine.dialect, whole=whole)
                 self._owners[table.name] = engine.keep(ties, table.name, ["k"])
-                self._check_key(table)
+                self._check_key(table, "k", self._owners[table.name])
+            elif table.key is not None and not table.public:
+                self._check_key(table, f"k{table.columns.index(table.key)}", relations[table.name])
         for table in schema:
             if table.through is not None:
-                above = self._owners_of(table.through.table)
-                relations[table.name] = engine.keep_joined(
-                    owned_rows(table, relations[table.name], above), [*self._keys(table), "u"]
-                )
+                owned = owned_rows(table, relations[table.name], self._owners_of(table.through.table))
+                relations[table.name] = engine.keep_joined(owned, [*self._keys(table), "u"])
         self._relations = relations
+        units = {engine.columns(name)[column].kind for name, column in self._unit_columns()}
+        self._whole_units = whole and units == {ColumnKind.INTEGER}
+
+    def _unit_columns(self) -> list[tuple[str, str]]:
+        """Tables with a column that names the unit, and that column."""
+        found = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
+        return [(name, column) for name, column in found if column is not None]
+
+    def _whole(self) -> bool:
+        """Whether all keys and ids that are whole numbers are of types that the engine takes as they are."""
+        named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
+        kept = (self._engine.columns(name)[column] for name, column in named)
+        return all(each.type in self._engine.dialect.whole_ids for each in kept if each.kind is ColumnKind.INTEGER)
 
     def encode(self, view: BoundedView) -> Recodable:
         """The rows of a view, bounded per unit: what is counted."""
-        return self._engine.encoded(ViewEncoding(view, self._relations, self._engine.dialect))
+        encoding = ViewEncoding(view, self._relations, self._engine.dialect, whole_units=self._whole_units)
+        return self._engine.encoded(encoding)
 
     def derive(self, related: RelatedTables) -> EncodedRows:
         """The head of related tables, with the tails of all child tables derived of the same units."""
@@ -116,8 +134,23 @@ class JoinedTables:
                     culprit=column,
                 )
 
-    def _check_key(self, table: SchemaTable) -> None:
-        ((rows, keys),) = self._engine.rows(f"SELECT COUNT(*), COUNT(DISTINCT k) FROM {self._owners[table.name]} AS t")
+    def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
+        """How many rows have a key, and how many keys there are."""
+        assert table.key is not None
+        if self._engine.columns(table.name)[table.key].kind is ColumnKind.INTEGER and self._whole():
+            ((rows, low, high),) = self._engine.rows(
+                f"SELECT COUNT({key}), MIN({key}), MAX({key}) FROM {relation} AS t"
+            )
+            if rows and int(high) - int(low) < _SPREAD * int(rows):
+                counted = self._engine.dialect.distinct(key, int(low), int(high))
+                if counted is not None:
+                    ((keys,),) = self._engine.rows(f"SELECT {counted} FROM {relation} AS t")
+                    return int(rows), int(keys)
+        ((rows, keys),) = self._engine.rows(f"SELECT COUNT({key}), COUNT(DISTINCT {key}) FROM {relation} AS t")
+        return int(rows), int(keys)
+
+    def _check_key(self, table: SchemaTable, key: str, relation: str) -> None:
+        rows, keys = self._distinct(table, key, relation)
         if int(rows) != int(keys):
             raise TableError(
                 f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row",

@@ -47,7 +47,7 @@ from sfumato.domain.view import (
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.dialect import Dialect, identity, missing
 from sfumato.engine.encoding import Encoding, bin_number, real, stored_values
-from sfumato.engine.port import Column
+from sfumato.engine.port import Column, ColumnKind
 
 _TINY = "1e-140"  # products of what is smaller could be too small for a double, over which PostgreSQL fails
 
@@ -60,11 +60,13 @@ class ViewEncoding:
         bounded: the view.
         relations: where the encoded rows of each table are, by its name.
         dialect: of the engine that has them.
+        whole_units: whether ids of units are whole numbers there, and no text.
     """
 
     bounded: BoundedView
     relations: Mapping[str, str]
     dialect: Dialect
+    whole_units: bool = False
 
     @property
     def domain(self) -> Domain:
@@ -385,12 +387,28 @@ def _clamped(value: str, low: str | None, high: str | None) -> str:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def keyed(dialect: Dialect, column: Column) -> str:
-    """A key as text that only equal keys share; NULL where it is missing."""
+def keyed(dialect: Dialect, column: Column, *, whole: bool) -> str:
+    """A key as text that only equal keys share, or the number that it is; NULL where it is missing.
+
+    Args:
+        dialect: of the engine.
+        column: of keys.
+        whole: whether all keys of the schema that are numbers are of types that the engine takes as they are.
+    """
+    if whole and column.kind is ColumnKind.INTEGER:
+        return dialect.name(column.name)
     return f"CASE WHEN NOT {missing(dialect, column)} THEN {identity(dialect, column)} END"
 
 
-def own_rows(table: SchemaTable, unit: str | None, found: Mapping[str, Column], dialect: Dialect, relation: str) -> str:
+def own_rows(
+    table: SchemaTable,
+    unit: str | None,
+    found: Mapping[str, Column],
+    dialect: Dialect,
+    relation: str,
+    *,
+    whole: bool,
+) -> str:
     """The encoded rows of one table: codes, numbers, keys, and ``u`` where a column of its own names the unit.
 
     Args:
@@ -399,9 +417,10 @@ def own_rows(table: SchemaTable, unit: str | None, found: Mapping[str, Column], 
         found: its columns.
         dialect: of the engine.
         relation: its raw rows, what stands after FROM.
+        whole: see :func:`keyed`.
     """
-    carried = [keyed(dialect, found[column]) for column in table.columns]
-    carried += [keyed(dialect, found[unit])] if unit is not None else []
+    carried = [keyed(dialect, found[column], whole=whole) for column in table.columns]
+    carried += [keyed(dialect, found[unit], whole=whole)] if unit is not None else []
     if table.attributes:
         domain = Domain(table.attributes, hierarchies=table.hierarchies, csv=table.csv)
         rows = Encoding(domain, found, dialect).select(relation, carried)
@@ -432,7 +451,9 @@ def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
     return f"SELECT {', '.join(listed)}, o.u AS u FROM {joined} WHERE o.u IS NOT NULL"  # part of a row that is nobody's
 
 
-def own_owners(key: str, owner: str, found: Mapping[str, Column], dialect: Dialect, relation: str) -> str:
+def own_owners(
+    key: str, owner: str, found: Mapping[str, Column], dialect: Dialect, relation: str, *, whole: bool
+) -> str:
     """Of each row with a key that key ``k``, and ``u``: its unit, or the key of the row that it belongs to.
 
     Of all raw rows, so that whose a row is depends on no value beside the keys.
@@ -443,8 +464,9 @@ def own_owners(key: str, owner: str, found: Mapping[str, Column], dialect: Diale
         found: columns of the table.
         dialect: of the engine.
         relation: its raw rows, what stands after FROM.
+        whole: see :func:`keyed`.
     """
-    texts = (f"{keyed(dialect, found[column])} AS {name}" for column, name in ((key, "k"), (owner, "u")))
+    texts = (f"{keyed(dialect, found[column], whole=whole)} AS {name}" for column, name in ((key, "k"), (owner, "u")))
     return f"SELECT k, u FROM (SELECT {', '.join(texts)} FROM {relation}) AS ties WHERE k IS NOT NULL"
 
 

@@ -187,9 +187,24 @@ _CODE_TYPES = {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER"}
 class DuckDialect:
     """DuckDB's SQL."""
 
+    whole_ids = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
         return '"' + identifier.replace('"', '""') + '"'
+
+    def day(self, column: Column) -> str | None:
+        """The difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        if column.type != "DATE":
+            return None
+        name = self.name(column.name)
+        return (
+            f"CASE WHEN {name} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {name} - DATE '0001-01-01' + 1 END"
+        )
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """One bit for each number that there could be."""
+        return f"BIT_COUNT(BITSTRING_AGG({key}, {low}, {high}))"
 
     def string(self, value: str) -> str:
         """A text literal."""

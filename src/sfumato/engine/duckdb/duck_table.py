@@ -28,6 +28,7 @@ from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches
+from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
@@ -133,8 +134,13 @@ class DuckTable:
         ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {everyone} SEMI JOIN {over} USING (u)").fetchall()
         buckets = -(-rows // BUCKET_ROWS)
         for bucket in range(buckets):
-            part = f"(FROM {everyone} SEMI JOIN {over} USING (u) WHERE hash(u) % {buckets} = {bucket}) AS bucket"
-            cursor.execute(f"INSERT INTO {name} {bounded(part, encoding, columns)}")
+            rows = f"SELECT *, rowid AS place_in_all FROM {everyone} SEMI JOIN {over} USING (u)"
+            part = f"({rows} WHERE hash(u) % {buckets} = {bucket}) AS bucket"
+            kept = bounded(part, encoding, ["place_in_all", "u"])  # sorted without what they hold
+            cursor.execute(
+                f"INSERT INTO {name} SELECT {listed} FROM {everyone} "
+                f"WHERE rowid IN (SELECT place_in_all FROM ({kept}) AS kept_rows)"
+            )
         cursor.execute(f"DROP TABLE {everyone}")
         cursor.execute(f"DROP TABLE {over}")
 
@@ -210,7 +216,9 @@ class DuckStore:
     def fingerprint(self) -> str:
         """Sum of row hashes."""
         encoding = self._encoding
-        unit = [DIALECT.words(DIALECT.digest("u"))[0]] if self.domain.unit.column is not None else []
+        whole = isinstance(encoding, ViewEncoding) and encoding.whole_units
+        named = "CAST(u AS BIGINT)" if whole else DIALECT.words(DIALECT.digest(DIALECT.text("u")))[0]
+        unit = [named] if self.domain.unit.column is not None else []
         values = [f"CAST(v{place} AS DOUBLE)" for place in encoding.values]
         names = [f"c{place}" for place in range(len(self.domain))]
         found = Fingerprint(self.domain.shape)

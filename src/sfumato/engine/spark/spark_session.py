@@ -218,6 +218,14 @@ _KINDS = {
 class SparkDialect:
     """Spark SQL, with or without its ANSI mode."""
 
+    whole_ids: frozenset[str] = frozenset()
+
+    def day(self, column: Column) -> str | None:
+        """Read as text."""
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """Counted as any."""
+
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
         return "`" + identifier.replace("`", "``") + "`"

@@ -258,6 +258,14 @@ def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | 
 class PostgresDialect:
     """PostgreSQL with ``standard_conforming_strings``, which the session sets."""
 
+    whole_ids: frozenset[str] = frozenset()
+
+    def day(self, column: Column) -> str | None:
+        """Read as text."""
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """Counted as any."""
+
     session = (
         "SET standard_conforming_strings = on",
         "SET DateStyle = 'ISO, YMD'",
@@ -367,6 +375,14 @@ _KEY_COLUMNS = 16  # the most that an index of MariaDB has
 
 class MariaDialect:
     """MariaDB or MySQL, under the SQL mode that the session sets."""
+
+    whole_ids: frozenset[str] = frozenset()
+
+    def day(self, column: Column) -> str | None:
+        """Read as text."""
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """Counted as any."""
 
     session = (
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",

@@ -1,0 +1,72 @@
+"""Ids that are whole numbers, and dates of the DATE type, are read as they are: they come to what text gives."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pyarrow as pa
+import pytest
+from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
+from tests.hospital import database, frames
+
+from sfumato.domain import Date, Domain, Grain, Unknown
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.joined import open_tables
+from sfumato.engine.open import open_table
+from sfumato.errors import TableError
+
+KEYS = {"patient_id", "person_id", "visit_id", "rx_id", "dx_id"}
+
+
+def as_text(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    found = {}
+    for name, table in tables.items():
+        types = [pa.field(each.name, pa.string() if each.name in KEYS else each.type) for each in table.schema]
+        found[name] = table.cast(pa.schema(types))
+    return found
+
+
+@pytest.mark.parametrize("name", ["two private, by a key", "through another", "per unit", "beside facts"])
+def test_numbers_and_texts_keep_the_same_rows(name: str) -> None:
+    tables = frames(database(3))
+    one, other = (open_tables(HOSPITAL, each) for each in (tables, as_text(tables)))
+    for unit in (LOOSE, bounds(name)):
+        assert by_unit(one, VIEWS[name], unit) == by_unit(other, VIEWS[name], unit)
+
+
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int32(), pa.uint32(), pa.uint64()])
+def test_ids_of_two_types_meet(type_: pa.DataType) -> None:
+    tables = frames(database(3))
+    patients = tables["patients"]
+    other = tables | {"patients": patients.set_column(0, "patient_id", patients["patient_id"].cast(type_))}
+    one, two = (by_unit(open_tables(HOSPITAL, each), VIEWS["outer"], LOOSE) for each in (tables, other))
+    assert one == two
+
+
+@pytest.mark.parametrize("keys", [[7, 7], [-3, -3], [2**62, 2**62], [-(2**62), 2**62, 2**62]])
+def test_a_key_that_repeats_is_found_however_far_apart_keys_are(keys: list[int]) -> None:
+    tables = frames(database(0))
+    known = tables["patients"].slice(0, len(keys))
+    tables["patients"] = known.set_column(0, "patient_id", pa.array(keys))
+    with pytest.raises(TableError, match="names several rows"):
+        open_tables(HOSPITAL, tables)
+    tables["patients"] = known.set_column(0, "patient_id", pa.array([*keys[:-1], 5]))
+    open_tables(HOSPITAL, tables)
+
+
+@pytest.mark.parametrize("by", [Grain.DAY, Grain.WEEK])
+@pytest.mark.parametrize("unknown", list(Unknown))
+def test_days_of_the_date_type_are_those_of_text(by: Grain, unknown: Unknown) -> None:
+    seen = Date(name="d", first=date(1899, 12, 30), last=date(2024, 3, 1), by=by, unknown=unknown, nullable=True)
+    days = [date(1, 1, 1), date(1582, 10, 10), date(1899, 12, 30), date(1900, 2, 28), date(1900, 3, 1)]
+    days += [date(2000, 2, 29), date(2024, 2, 29), date(2024, 3, 1), date(2024, 3, 2), date(9999, 12, 31)]
+    beyond = [2932897, -719163, 2**31 - 1, -(2**31) + 1]  # the year 10000, the year 0, and what prints as infinity
+    numbers = [(day - date(1970, 1, 1)).days for day in days] + [*beyond, None]
+    dated = pa.table({"d": pa.array(numbers, pa.int32()).cast(pa.date32())})
+    text = pa.table({"d": pa.array([*map(str, days), "10000-01-01", "0000-12-31 (BC)", "infinity", "-infinity", None])})
+    codes = []
+    for table in (dated, text):
+        encoded = open_table(table).encode(Domain((seen,)))
+        assert isinstance(encoded, EncodedRows)
+        codes.append(sorted(encoded.store.query(f"SELECT c0 FROM {encoded.store.relation}")["c0"].to_pylist()))  # noqa: S608
+    assert codes[0] == codes[1]
