@@ -164,8 +164,8 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     Args:
         schema: accepted.
         source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; the
-            URL of a database that has them, without ``?table=``; or a mapping from names to what :func:`open_table`
-            takes.
+            URL of a database that has them, without ``?table=``; ``spark:FOLDER`` of Parquet or CSV; or a mapping from
+            names to what :func:`open_table` takes.
 
     Raises:
         InputError: nothing of these.
@@ -180,12 +180,21 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
         from sfumato.engine.duckdb.duck_join import DuckJoin
 
         return JoinedTables(schema, DuckJoin(files))
+    from sfumato.engine.spark.spark_table import SparkTable
+
+    clustered = {name: table for name, table in tables.items() if isinstance(table, SparkTable)}
+    if len(clustered) == len(tables):
+        from sfumato.engine.spark.spark_join import SparkJoin
+
+        return JoinedTables(schema, SparkJoin(clustered))
     relational = {name: table for name, table in tables.items() if isinstance(table, SqlTable)}
     if len(relational) == len(tables) and len({table.address for table in relational.values()}) == 1:
         from sfumato.engine.sql.sql_join import SqlJoin
 
         return JoinedTables(schema, SqlJoin(relational))
-    raise InputError("several tables are opened together from files and frames, or from one database", culprit=source)
+    raise InputError(
+        "several tables are opened together from files and frames, from one database, or on Spark", culprit=source
+    )
 
 
 def table_place(table: SchemaTable, source: object) -> object:
@@ -196,7 +205,11 @@ def table_place(table: SchemaTable, source: object) -> object:
             raise TableError(f"there is no table {table.name}; given are {', '.join(map(str, source))}")
         return found
     if not isinstance(source, str | Path):
-        raise InputError("name a folder, a database URL, or a mapping from names of tables to them", culprit=source)
+        raise InputError(
+            "name a folder, a database URL, spark:FOLDER, or a mapping from names of tables to them", culprit=source
+        )
+    if str(source).startswith("spark:"):
+        return _on_spark(table, str(source).partition(":")[2])
     if "://" in str(source):
         place, mark, options = str(source).partition("?")
         if any(option.startswith("table=") for option in options.split("&")):
@@ -221,3 +234,11 @@ def table_place(table: SchemaTable, source: object) -> object:
             culprit=table.name,
         )
     return found_files[0]
+
+
+def _on_spark(table: SchemaTable, folder: str) -> str:
+    """Where Spark finds one table: as CSV where this machine has such a file, else as Parquet."""
+    written = [f"{folder.rstrip('/')}/{table.name}{suffix}" for suffix in CSV_SUFFIXES]
+    return "spark:" + next(
+        (place for place in written if Path(place).is_file()), f"{folder.rstrip('/')}/{table.name}.parquet"
+    )

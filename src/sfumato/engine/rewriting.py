@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engine.encoding import Encoding
+from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Recode
 from sfumato.privacy.entropy import OsEntropy
 
@@ -282,7 +282,7 @@ class SparkRewriting:
     run again gives the same rows.
     """
 
-    encoding: Encoding
+    encoding: RowEncoding
     recode: Recode
     raw: tuple[str, ...]
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting
@@ -71,7 +71,7 @@ class SparkTable:
             if twice is not None:
                 raise TableError(f"{title} has two columns called {twice!r}", culprit=twice)
             frame.createOrReplaceTempView(self.relation)
-            weakref.finalize(self, _drop, self.spark, self.relation)
+            weakref.finalize(self, drop_view, self.spark, self.relation)
             if not frame.limit(1).count():
                 raise TableError(f"{title} has no rows", culprit=title)
 
@@ -110,19 +110,44 @@ class SparkTable:
             found.append((name, status.getLen(), status.getModificationTime()))
         return sorted(found)
 
-    def selected(self, encoding: Encoding, raw: Sequence[str]) -> str:
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along."""
-        select = encoding.select(self.relation, raw)
-        if encoding.domain.unit.column is None:
-            return select
-        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-        return bounded(f"({select}) AS encoded_rows", encoding, columns)
+        return kept_rows(encoding, self.relation, raw)
 
     def raw(self, name: str) -> str:
         """A quoted raw column."""
         if name not in {column.name for column in self._columns}:
             raise TableError(f"the table has no column {name!r}", culprit=name)
         return DIALECT.name(name)
+
+
+def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
+    """Encoded, bounded rows of a relation that carry ``raw`` columns along."""
+    select = encoding.select(relation, raw)
+    if encoding.domain.unit.column is None:
+        return select
+    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+    return bounded(f"({select}) AS encoded_rows", encoding, columns)
+
+
+class SparkSource(Protocol):
+    """Where encoded rows were read."""
+
+    spark: Any
+    title: str
+    relation: str
+
+    def stamps(self) -> list[tuple[str, int, int]]:
+        """See :meth:`SparkTable.stamps`."""
+        ...
+
+    def raw(self, name: str) -> str:
+        """See :meth:`SparkTable.raw`."""
+        ...
+
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
+        """See :func:`kept_rows`."""
+        ...
 
 
 class SparkStore:
@@ -132,7 +157,13 @@ class SparkStore:
     lasting = True
     dialect = DIALECT
 
-    def __init__(self, table: SparkTable, encoding: Encoding, frame: Any, stamps: list[tuple[str, int, int]]) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        table: SparkSource,
+        encoding: RowEncoding,
+        frame: Any,  # noqa: ANN401 - of Spark
+        stamps: list[tuple[str, int, int]],
+    ) -> None:
         self._table = table
         self._encoding = encoding
         self._frame = frame
@@ -140,7 +171,7 @@ class SparkStore:
         self.domain = encoding.domain
         self.relation = f"sfumato_encoded_{next(_views)}"
         frame.createOrReplaceTempView(self.relation)
-        weakref.finalize(self, _drop, table.spark, self.relation, frame)
+        weakref.finalize(self, drop_view, table.spark, self.relation, frame)
 
     def ready(self) -> None:
         """Refuse where files were written since the encoding: what is lost with an executor would come out of them."""
@@ -198,7 +229,7 @@ class SparkStore:
         total = Fingerprint(self.domain.shape)
         for state in found["state"].to_pylist():
             total.merge(state)
-        return total.digest(self.domain.hash)
+        return total.digest(encoding.named)
 
     def content(self, columns: Sequence[str]) -> Sequence[object]:
         """Read the table again."""
@@ -292,7 +323,7 @@ def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Ite
     yield pa.record_batch({"state": pa.array([found.state()], pa.binary())})
 
 
-def _drop(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
+def drop_view(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
     """Forget a view and its cache, unless the session is gone."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 

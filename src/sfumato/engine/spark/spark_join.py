@@ -1,0 +1,88 @@
+"""Tables of Spark that are joined: their encoded rows, and views of these, kept by the executors."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.port import Column
+from sfumato.engine.spark.spark_session import DIALECT, translating
+from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view, kept_rows
+from sfumato.engine.view_table import ViewTable
+from sfumato.errors import EngineError, TableError
+
+_numbers = itertools.count()  # never again in this process, as views of a session share their names
+
+
+class SparkJoin:
+    """Implements :class:`sfumato.engine.view_table.JoinEngine`, and what a view's rows need of where they were read."""
+
+    relation = ""  # a view's query names the encoded tables
+
+    def __init__(self, tables: Mapping[str, SparkTable]) -> None:
+        self._tables = tables
+        self.title = f"the tables {', '.join(tables)}"
+        self.spark = next(iter(tables.values())).spark
+        with translating(self.spark, self.title):
+            self._stamps = self.stamps()
+
+    @property
+    def dialect(self) -> Dialect:
+        """Spark's."""
+        return DIALECT
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """As its table describes them."""
+        return {column.name: column for column in self._tables[name].schema()}
+
+    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+        """A cached frame under a name of its own."""
+        return self.keep_joined(select(self._tables[name].relation), keys)
+
+    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+        """A cached frame under a name of its own; joins are by hash."""
+        del keys
+        name = f"sfumato_table_{next(_numbers)}"
+        with translating(self.spark, self.title):
+            frame = self._cached(select)
+            frame.createOrReplaceTempView(name)
+        weakref.finalize(self, drop_view, self.spark, name, frame)
+        return name
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Fetched at once."""
+        with translating(self.spark, self.title):
+            return [tuple(row) for row in self.spark.sql(statement).collect()]
+
+    def encoded(self, encoding: RowEncoding) -> EncodedRows:
+        """One more cached frame, dropped with the result."""
+        with translating(self.spark, self.title):
+            if self.stamps() != self._stamps:
+                raise EngineError(f"{self.title} were written since they were encoded; open them again")
+            frame = self._cached(self.selected(encoding, ()))
+        return EncodedRows(SparkStore(self, encoding, frame, self._stamps), ViewTable(self, encoding))
+
+    def _cached(self, select: str) -> Any:  # noqa: ANN401 - a frame of Spark
+        # Spark would take the cache of an equal plan for this one's, which goes when the other does
+        frame = self.spark.sql(select).where(f"{next(_numbers)} >= 0").persist()
+        frame.count()
+        return frame
+
+    # --- what a view's rows need of where they were read --------------------------------------------------------------
+
+    def stamps(self) -> list[tuple[str, int, int]]:
+        """Of all files."""
+        return [stamp for table in self._tables.values() for stamp in table.stamps()]
+
+    def raw(self, name: str) -> str:
+        """None: a view has no raw columns."""
+        raise TableError(f"the table has no column {name!r}", culprit=name)
+
+    def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
+        """See :meth:`SparkTable.selected`."""
+        return kept_rows(encoding, self.relation, raw)
