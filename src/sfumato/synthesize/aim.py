@@ -133,13 +133,14 @@ def adapt(
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
-        repeated = taken if pairs_only else {}
-        if not candidates and not repeated:
-            continue
         share = allowance.left * part
-        many = min(len(candidates) + len(repeated), 2 * len(mechanisms.domain))
-        deviation = division.deviation(float(allowance.left if pairs_only else share) / many)
-        before = {clique: table.again(state.model.expected(clique), deviation) for clique, table in repeated.items()}
+        many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
+        deviation = division.deviation(float(allowance.left if pairs_only else share) / max(1, many))
+        before = {clique: table.again(state.model.expected(clique), deviation) for clique, table in taken.items()}
+        if not pairs_only:  # beside larger tables a pair is worth it only where finer cells would tell more
+            before = {clique: table for clique, table in before.items() if table.runs != taken[clique].runs}
+        if not candidates and not before:
+            continue
         asked = offered(state, mechanisms.domain, candidates, deviation)
         scores = share * SCORES if candidates else Fraction(0)
         scored = score(mechanisms, state, asked, loss=allowance.take(scores), random=random) if candidates else UNSCORED

@@ -57,10 +57,15 @@ class JoinCosts:
 
     def joined(self, lows: Ends, highs: Ends, more_lows: Ends, more_highs: Ends) -> Singles:
         """Cost of the boxes that hold two boxes each; shapes broadcast."""
-        return self.between(
-            [np.minimum(one, other) for one, other in zip(lows, more_lows, strict=True)],
-            [np.maximum(one, other) for one, other in zip(highs, more_highs, strict=True)],
-        )
+        total: Singles | None = None
+        for table, *ends in zip(self._tables, lows, highs, more_lows, more_highs, strict=True):
+            least, most = np.minimum(ends[0], ends[2]), np.maximum(ends[1], ends[3])
+            cost: Singles = (
+                np.subtract(most, least, out=most) if table is None else table[0].take(least * table[1] + most)
+            )
+            total = cost if total is None else np.add(total, cost, out=total)
+        assert total is not None
+        return total
 
     def absent(self) -> list[tuple[float, float]]:
         """Ends, attribute by attribute, that change no box which they are joined to."""

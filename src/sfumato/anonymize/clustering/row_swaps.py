@@ -152,7 +152,7 @@ class RowSwaps:
             self.sizes[classes] = (self.tuples[classes] >= 0).sum(axis=1)
 
 
-NEAREST_CHUNK = 256
+NEAREST_CHUNK = 16  # rows by thousands of boxes: what is compared stays in the second-level cache
 
 
 def nearest_boxes(

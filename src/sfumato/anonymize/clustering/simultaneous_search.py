@@ -18,8 +18,8 @@ from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps, nearest_boxe
 from sfumato.anonymize.clustering.space import Group, Partition, Space
 from sfumato.domain.hierarchy.levels import Integers, Reals
 
-REGROWTHS = 5  # rounds a cycle for each unit of effort
-SWAPS = 6  # rounds of swaps a cycle for each unit of effort
+REGROWTHS = 12  # rounds a cycle for each unit of effort
+SWAPS = 12  # rounds of swaps a cycle for each unit of effort
 THRESHOLDS = (0.2, 0.1, 0.05, 0.05)  # of the swaps in each cycle
 DISSOLVED = (2, 3, 3, 3)  # most classes of a neighbourhood in each cycle
 HOMES = 2  # nearest homes that may lend rows to a tuple
