@@ -20,6 +20,7 @@ from sfumato.errors import DomainError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
 from sfumato.synthesize.families import Settings
+from sfumato.synthesize.families.child_dates import Dates
 from sfumato.vault.schema_vault import open_schema
 
 FIRST = date(2023, 1, 1)
@@ -167,6 +168,16 @@ def test_dates_rise_within_the_declared_days_and_nothing_follows_what_is_final(m
     if most > 1:
         assert sum(3 <= gap < 7 for gap in gaps) < 0.2 * len(gaps)
         assert 0.1 < sum(gap == 0 for gap in gaps) / len(gaps) < 0.5
+
+
+def test_no_gap_leads_past_the_last_day() -> None:
+    (child,) = tables(5).children
+    dates = Dates(child, np.repeat([0, 350, 360, 364], 500))
+    rows, random = np.arange(2000), np.random.default_rng(0)
+    widest = next(codes for name, codes in dates.evidence(rows).items() if name not in child.named("previous", "day"))
+    dates.go_on(rows, widest - 1, random)
+    assert (dates.days < DAYS).all()
+    assert (dates.days >= np.repeat([180, 357, 362, 364], 500)).all()
 
 
 def test_the_first_date_orders_where_nothing_is_said() -> None:

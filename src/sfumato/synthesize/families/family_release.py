@@ -64,10 +64,10 @@ class Settings:
         calibrated_units: units whose children are drawn for it, at most.
     """
 
-    head_cells: int = 800_000
+    head_cells: int = 400_000
     tail_cells: int = 400_000
     calibration: int = 9
-    calibrated_units: int = 150_000
+    calibrated_units: int = 40_000
 
     def __post_init__(self) -> None:
         sizes = (self.head_cells, self.tail_cells, self.calibrated_units)
