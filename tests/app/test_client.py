@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
+from pathlib import Path
 
+import httpx
 import pytest
 from tests.app.http.serving import free_port
 
-from sfumato.app.client import HttpClient, ServerError
+from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
+from sfumato.app.client_exchange import answered, csv_text, document, parquet_bytes
 from sfumato.app.requests import queries
 from sfumato.errors import InputError
 from sfumato.query import sql_condition
@@ -98,3 +104,65 @@ def test_a_server_that_is_silent_is_said_to_be():
             pytest.raises(ServerError, match=r"ReadTimeout; .* longer"),
         ):
             client.datasets()
+
+
+HTML = httpx.Response(200, html="<p>Welcome to another program</p>")
+ANSWER = {
+    "groups": ["sex"],
+    "columns": ["count(*)"],
+    "rows": [{"key": ["F"], "values": [{"estimate": 3.0, "standard_error": 1.0, "low": 1.0, "high": 5.0}]}],
+    "guarantee": "some",
+    "cost": "epsilon 1",
+    "confidence": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "reply"),
+    [
+        (csv_text, HTML),
+        (parquet_bytes, HTML),
+        (parquet_bytes, httpx.Response(200, content=b"PK", headers={"Content-Type": "application/vnd.apache.parquet"})),
+        (document, HTML),
+        (document, httpx.Response(200)),
+        (document, httpx.Response(200, json=[1])),
+        (answered, httpx.Response(200, json={"columns": []})),
+        (answered, httpx.Response(200, content=b"{", headers={"Content-Type": "application/json"})),
+    ],
+)
+def test_what_another_program_answers_is_no_reply(read, reply):
+    with pytest.raises(ServerError, match="no reply of a Sfumato server: another program"):
+        read(reply)
+
+
+def test_a_reply_has_its_confidence_and_becomes_a_data_frame():
+    reply = answered(httpx.Response(200, json=ANSWER))
+    assert reply.confidence == 0.9
+    frame = reply.to_pandas()
+    assert list(frame.columns) == ["sex", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
+    assert frame.to_dict("records") == reply.records == [dict(zip(frame.columns, ["F", 3, 1, 1, 5], strict=True))]
+
+
+def test_programs_that_do_else_meanwhile_are_told_the_same():
+    address = f"http://127.0.0.1:{free_port()}"
+
+    async def ask() -> None:
+        async with AsyncHttpClient(address, "key") as client:
+            await client.ask("people", "SELECT COUNT(*) FROM t", epsilon=1)
+
+    with pytest.raises(ServerError, match=f"no reply from {address}: ConnectError; check the address"):
+        asyncio.run(ask())
+
+
+def test_the_package_of_the_client_alone_has_all_that_it_needs(tmp_path):
+    """What its build puts together is put together here, and runs where nothing of the base is."""
+    folder = Path(__file__).parents[2] / "clients" / "python"
+    build = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for source, place in build["force-include"].items():
+        copied = shutil.copytree if (folder / source).is_dir() else shutil.copyfile
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        copied(folder / source, tmp_path / place)
+    alone = ALONE.replace("import sys\n", f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n", 1)
+    checked = alone + f"import sfumato\nassert sfumato.__file__.startswith({str(tmp_path)!r})"
+    done = subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -7,114 +7,48 @@ busy ledger carry the same one, so that a question is never charged twice.
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypedDict, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
-from sfumato.errors import InputError, SfumatoError
-from sfumato.extras import require
-from sfumato.privacy.loss import Number as Exact
+import httpx
 
-require("client", "the HTTP client")
-
-import httpx  # noqa: E402  (after it was found to be there)
-
-from sfumato.app.requests.administration import (  # noqa: E402
+from sfumato.app.client_exchange import (
+    AskTerms,
+    Call,
+    Cost,
+    CostTerms,
+    LossTerms,
+    Reply,
+    Sent,
+    ServerError,
+    answered,
+    attempts,
+    connection,
+    csv_text,
+    document,
+    new_retry_key,
+    parquet_bytes,
+    part,
+    stated,
+    with_loss,
+)
+from sfumato.app.requests.administration import (
     CapRequest,
     DatasetRequest,
     GrantRequest,
     KeyRequest,
     TermsRequest,
 )
-from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
-from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields  # noqa: E402
-from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields  # noqa: E402
+from sfumato.app.requests.fields import filled
+from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields
+from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
+from sfumato.privacy.loss import Number as Exact
 
-_ATTEMPTS = 4
+__all__ = ["AsyncHttpClient", "Cost", "HttpClient", "Reply", "ServerError"]
+
 _JOURNAL_PAGE = 1000
-_AGAIN = frozenset({429, 502, 503, 504})
-_LONGEST_WAIT = 10.0  # seconds
-
-
-class ServerError(SfumatoError):
-    """A problem document that the server sent.
-
-    Attributes:
-        problem: the document: type, title, status, detail, charged and more.
-    """
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        listed = problem.get("errors") or ()
-        more = "; ".join(f"{each.get('place')}: {each.get('reason')}" for each in listed)
-        super().__init__(f"{problem.get('title')}: {more or problem.get('detail')}", culprit=problem)
-        self.problem = dict(problem)
-
-    @property
-    def kind(self) -> str:
-        """The last part of the problem's type."""
-        return str(self.problem.get("type", "")).rsplit("/", 1)[-1]
-
-
-class NumberDocument(TypedDict):
-    """An estimate with its error."""
-
-    estimate: float
-    standard_error: float
-    low: float
-    high: float
-
-
-class AnswerLine(TypedDict):
-    """One group of an answer."""
-
-    key: list[str]
-    values: list[NumberDocument]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer: the columns, one line a group, and the statement of its guarantee and cost."""
-
-    columns: tuple[str, ...]
-    groups: tuple[str, ...]
-    rows: tuple[AnswerLine, ...]
-    guarantee: str
-    cost: str
-    document: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a question would cost: an epsilon as exact text, and what is supposed of rows, in sentences."""
-
-    epsilon: str
-    notes: tuple[str, ...]
-
-
-class LossTerms(TypedDict, total=False):
-    """What something may cost: ``epsilon``, ``epsilon`` with ``delta``, or ``rho``; text or numbers, read exactly."""
-
-    epsilon: Exact
-    delta: Exact
-    rho: Exact
-
-
-class CostTerms(LossTerms, total=False):
-    """What is supposed: rows in each group, the confidence of intervals, rows of a unit beyond the bound to count."""
-
-    rows: int
-    confidence: Exact
-    truncation: int
-
-
-class AskTerms(LossTerms, total=False):
-    """How to answer: at which confidence, in non-negative integers, counting rows of a unit beyond the bound."""
-
-    confidence: Exact
-    whole: bool
-    truncation: int
 
 
 class HttpClient:
@@ -130,12 +64,7 @@ class HttpClient:
     """
 
     def __init__(self, address: str, key: str, *, timeout: float = 60.0) -> None:
-        if not address.startswith(("http://", "https://")):
-            raise InputError("an address of a server begins with http:// or https://", culprit=address)
-        if not (key.isascii() and key.isprintable() and key and " " not in key):
-            raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
-        headers = {"Authorization": f"Bearer {key}"}
-        self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout, trust_env=False)
+        self._http = httpx.Client(**connection(address, key, timeout))
 
     def datasets(self) -> list[dict[str, Any]]:
         """All datasets, with what is public about them."""
@@ -151,26 +80,26 @@ class HttpClient:
 
     def accuracy(self, name: str, sql: str, **terms: Unpack[CostTerms]) -> list[dict[str, Any]]:
         """How wrong the answers would be at a loss (``epsilon=``, ``delta=``, ``rho=``); spends nothing."""
-        body = _body(CostRequest, {"sql": sql, **_with_loss(terms)})
+        body = stated(CostRequest, {"sql": sql, **with_loss(terms)})
         return cast("list[dict[str, Any]]", self._call("POST", f"/v1/datasets/{name}/cost", body)["expected"])
 
     def cost(self, name: str, sql: str, *, error: Exact, **terms: Unpack[CostTerms]) -> Cost:
         """The epsilon that keeps every answer within ``error``, and what it supposes; spends nothing."""
         found = self._call(
-            "POST", f"/v1/datasets/{name}/cost", _body(CostRequest, {"sql": sql, "error": error, **terms})
+            "POST", f"/v1/datasets/{name}/cost", stated(CostRequest, {"sql": sql, "error": error, **terms})
         )
         return Cost(str(found["epsilon"]), tuple(found["notes"]))
 
     def ask(self, name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Reply:
         """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
-        return self._ask(name, _body(AskRequest, {"sql": sql, **_with_loss(terms)}), retry_key)
+        return self._ask(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
 
     def query(
         self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
     ) -> Reply:
         """Answer a question stated as aggregates, groups and conditions."""
-        stated = filled(QueryFields, query)
-        return self._ask(name, _body(AskRequest, {"query": stated, **_with_loss(terms)}), retry_key)
+        asked = filled(QueryFields, query)
+        return self._ask(name, stated(AskRequest, {"query": asked, **with_loss(terms)}), retry_key)
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """The journal: a steward's whole, an analyst's own."""
@@ -181,6 +110,14 @@ class HttpClient:
             found += page["entries"]
             after = page["next"]
         return found
+
+    def verify(self, name: str) -> str:
+        """Have the whole journal checked (stewards); returns the hash of its last entry.
+
+        Raises:
+            ServerError: it was changed behind the server's back.
+        """
+        return str(self._call("GET", f"/v1/datasets/{name}/verify")["hash"])
 
     def release(
         self,
@@ -205,7 +142,7 @@ class HttpClient:
         said: dict[str, Any] = {"method": method, "attributes": list(attributes)}
         said |= {"zeros": [dict(rule) for rule in zeros]} if zeros else {}
         said |= {} if reuse else {"reuse": False}
-        body = _body(SynthesisFields, {**said, **_with_loss(loss)})
+        body = stated(SynthesisFields, {**said, **with_loss(loss)})
         return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
 
     def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
@@ -214,7 +151,7 @@ class HttpClient:
         ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``missing``, ``hierarchies``,
         ``seconds`` and ``cut``, as ``sfumato anonymize`` takes them.
         """
-        body = _body(AnonymizeRequest, {"method": method, "quasi": list(quasi), "k": k, **more})
+        body = stated(AnonymizeRequest, {"method": method, "quasi": list(quasi), "k": k, **more})
         return str(self._call("POST", f"/v1/datasets/{name}/anonymizations", body)["job"])
 
     def progress(self, job: str) -> dict[str, Any]:
@@ -223,11 +160,11 @@ class HttpClient:
 
     def rows(self, job: str) -> str:
         """The rows of a finished job, as CSV."""
-        return self._send("GET", f"/v1/releases/{job}/rows", None, None).text
+        return csv_text(self._send(Call("GET", f"/v1/releases/{job}/rows")))
 
     def parquet(self, job: str) -> bytes:
         """The rows of a finished job as a Parquet file, with the codebook and noisy tables of a synthetic one."""
-        return self._send("GET", f"/v1/releases/{job}/rows?format=parquet", None, None).content
+        return parquet_bytes(self._send(Call("GET", f"/v1/releases/{job}/rows?format=parquet")))
 
     def register(
         self,
@@ -252,7 +189,7 @@ class HttpClient:
         """
         said = {"name": name, "source": source, "domain": dict(domain), "limit": limit}
         more = {"discoverable": list(discoverable), "second_budget": second_budget}
-        return self._call("POST", "/v1/datasets", _body(DatasetRequest, said | more))
+        return self._call("POST", "/v1/datasets", stated(DatasetRequest, said | more))
 
     def read_again(self, name: str) -> dict[str, Any]:
         """Have a table read again and its content confirmed, after it has changed (stewards)."""
@@ -260,7 +197,7 @@ class HttpClient:
 
     def cap(self, name: str, analyst: str, **loss: Unpack[LossTerms]) -> dict[str, Any]:
         """Set what an analyst may spend; without a loss, lift the cap (stewards)."""
-        body = _body(CapRequest, {"analyst": analyst, **(_with_loss(loss) if loss else {"loss": None})})
+        body = stated(CapRequest, {"analyst": analyst, **(with_loss(loss) if loss else {"loss": None})})
         return self._call("PUT", f"/v1/datasets/{name}/caps", body)
 
     def terms(self, name: str) -> dict[str, Any]:
@@ -272,7 +209,7 @@ class HttpClient:
     ) -> dict[str, Any]:
         """Set all of them: who may ask, the cap of new analysts, the most that a question may cost (stewards)."""
         terms = {"granted_only": granted_only, "default_cap": default_cap, "most": most}
-        return self._call("PUT", f"/v1/datasets/{name}/terms", _body(TermsRequest, terms))
+        return self._call("PUT", f"/v1/datasets/{name}/terms", stated(TermsRequest, terms))
 
     def let_in(self, name: str, analyst: str) -> dict[str, Any]:
         """Grant a dataset to an analyst (stewards)."""
@@ -284,7 +221,7 @@ class HttpClient:
 
     def issue(self, name: str, *, scope: str, days: int) -> dict[str, Any]:
         """Issue a key; the secret is in the reply and nowhere else (stewards)."""
-        return self._call("POST", "/v1/keys", _body(KeyRequest, {"name": name, "scope": scope, "days": days}))
+        return self._call("POST", "/v1/keys", stated(KeyRequest, {"name": name, "scope": scope, "days": days}))
 
     def revoke(self, key_id: str) -> None:
         """End a key (stewards)."""
@@ -301,69 +238,107 @@ class HttpClient:
         self.close()
 
     def _grant(self, name: str, analyst: str, *, shut_out: bool) -> dict[str, Any]:
-        body = _body(GrantRequest, {"analyst": analyst, "shut_out": shut_out})
+        body = stated(GrantRequest, {"analyst": analyst, "shut_out": shut_out})
         return self._call("PUT", f"/v1/datasets/{name}/grants", body)
 
     def _ask(self, name: str, body: Mapping[str, Any], retry_key: str | None) -> Reply:
-        found = self._send("POST", f"/v1/datasets/{name}/query", body, retry_key or secrets.token_hex(16)).json()
-        return Reply(
-            tuple(found["columns"]),
-            tuple(found["groups"]),
-            tuple(found["rows"]),
-            found["guarantee"],
-            found["cost"],
-            found,
-        )
+        call = Call("POST", f"/v1/datasets/{name}/query", body, retry_key or new_retry_key())
+        return answered(self._send(call))
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return cast("dict[str, Any]", self._send(method, path, body, None).json())
+        return document(self._send(Call(method, path, body)))
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, retry_key: str | None) -> httpx.Response:
-        """Send, and again where that is safe: requests that read, and those that carry a retry key."""
-        safe = retry_key is not None or method == "GET" or path.endswith("/cost")
-        headers = {} if retry_key is None else {"Idempotency-Key": retry_key}
-        for attempt in range(_ATTEMPTS):
-            last = not safe or attempt == _ATTEMPTS - 1
+    def _send(self, call: Call) -> httpx.Response:
+        """Send, and again where that is safe."""
+        steps, found = attempts(call, self._http.base_url), None
+        while True:
             try:
-                reply = self._http.request(method, path, json=body, headers=headers)
-            except httpx.TransportError as error:
-                if last:
-                    raise ServerError(self._no_reply(error)) from error
-                pause = 0.1 * 2**attempt
-            else:
-                if reply.is_success:
-                    return reply
-                if last or reply.status_code not in _AGAIN:
-                    raise ServerError(_problem(reply))
-                pause = max(0.1 * 2**attempt, min(float(reply.headers.get("Retry-After", 0)), _LONGEST_WAIT))
-            time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+                step = steps.send(found)
+            except StopIteration as done:
+                return cast("httpx.Response", done.value)
+            found = self._once(step)
 
-    def _no_reply(self, error: httpx.TransportError) -> Mapping[str, Any]:
-        """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
-        address = str(self._http.base_url.copy_with(userinfo=b"")).rstrip("/")
-        detail = f"{type(error).__name__}; check the address, and that the server runs and can be reached from here"
-        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-            detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
-        return {"title": f"no reply from {address}", "detail": detail, "status": 0}
+    def _once(self, step: Call | float) -> Sent:
+        if not isinstance(step, Call):
+            time.sleep(step)
+            return None
+        try:
+            return self._http.request(step.method, step.path, json=step.body, headers=step.headers)
+        except httpx.TransportError as error:
+            return error
 
 
-def _body(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A request as JSON, by the model with which the server reads it.
+class AsyncHttpClient:
+    """A server at an address, asked with a key by a program that does else meanwhile: what analysts do.
+
+    Args:
+        address: such as ``http://127.0.0.1:8000``.
+        key: as a steward issued it.
+        timeout: seconds to wait for a reply.
 
     Raises:
-        InputError: a field that it does not have, or one beyond its limits; nothing was sent.
+        InputError: the address is none of HTTP, or no key looks like this one.
     """
-    return filled(kind, fields).model_dump(mode="json", exclude_unset=True)
 
+    def __init__(self, address: str, key: str, *, timeout: float = 60.0) -> None:
+        self._http = httpx.AsyncClient(**connection(address, key, timeout))
 
-def _with_loss(terms: Mapping[str, Any]) -> dict[str, Any]:
-    """The terms with what they say of the loss in a field of its own."""
-    loss = {name: terms[name] for name in LossFields.model_fields if name in terms}
-    return {"loss": filled(LossFields, loss), **{name: term for name, term in terms.items() if name not in loss}}
+    async def datasets(self) -> list[dict[str, Any]]:
+        """All datasets, with what is public about them."""
+        return cast("list[dict[str, Any]]", part(await self._send(Call("GET", "/v1/datasets")), "datasets"))
 
+    async def dataset(self, name: str) -> dict[str, Any]:
+        """One dataset and its public domain, or the schema of its tables."""
+        return document(await self._send(Call("GET", f"/v1/datasets/{name}")))
 
-def _problem(reply: httpx.Response) -> Mapping[str, Any]:
-    if reply.headers.get("content-type", "").startswith("application/problem+json"):
-        return cast("Mapping[str, Any]", reply.json())
-    return {"title": "no problem document", "detail": f"status {reply.status_code}", "status": reply.status_code}
+    async def budget(self, name: str) -> dict[str, Any]:
+        """What is left."""
+        return document(await self._send(Call("GET", f"/v1/datasets/{name}/budget")))
+
+    async def accuracy(self, name: str, sql: str, **terms: Unpack[CostTerms]) -> list[dict[str, Any]]:
+        """As :meth:`HttpClient.accuracy`."""
+        body = stated(CostRequest, {"sql": sql, **with_loss(terms)})
+        reply = await self._send(Call("POST", f"/v1/datasets/{name}/cost", body))
+        return cast("list[dict[str, Any]]", part(reply, "expected"))
+
+    async def ask(self, name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Reply:
+        """As :meth:`HttpClient.ask`."""
+        body = stated(AskRequest, {"sql": sql, **with_loss(terms)})
+        call = Call("POST", f"/v1/datasets/{name}/query", body, retry_key or new_retry_key())
+        return answered(await self._send(call))
+
+    async def progress(self, job: str) -> dict[str, Any]:
+        """How far a job is."""
+        return document(await self._send(Call("GET", f"/v1/releases/{job}")))
+
+    async def rows(self, job: str) -> str:
+        """The rows of a finished job, as CSV."""
+        return csv_text(await self._send(Call("GET", f"/v1/releases/{job}/rows")))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _send(self, call: Call) -> httpx.Response:
+        steps, found = attempts(call, self._http.base_url), None
+        while True:
+            try:
+                step = steps.send(found)
+            except StopIteration as done:
+                return cast("httpx.Response", done.value)
+            found = await self._once(step)
+
+    async def _once(self, step: Call | float) -> Sent:
+        if not isinstance(step, Call):
+            await asyncio.sleep(step)
+            return None
+        try:
+            return await self._http.request(step.method, step.path, json=step.body, headers=step.headers)
+        except httpx.TransportError as error:
+            return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 
 import httpx
@@ -10,7 +11,7 @@ from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, Server, write_people
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import ServerError
+from sfumato.app.client import AsyncHttpClient, ServerError
 from sfumato.app.http.registry import Scope
 from sfumato.app.ui.joined_question import Picked, picked_tables
 from sfumato.domain.table_schema import parse_schema
@@ -52,6 +53,22 @@ def test_a_schema_is_registered_described_and_asked_in_sql(hospital):
         assert (least["key"], least["values"][0]["estimate"]) == (["lung"], 400.0)
         assert client.accuracy("hospital", JOINED, epsilon="1")[0]["half_width"] > 0
         assert float(client.cost("hospital", JOINED, error="20").epsilon) > 0
+
+
+def test_programs_ask_meanwhile_verify_and_want_whole_counts(hospital):
+    started, _ = hospital
+    statements = [f"SELECT sex, COUNT(*) FROM patients WHERE region <= {n} GROUP BY sex" for n in range(4)]  # noqa: S608
+
+    async def ask_all():
+        async with AsyncHttpClient(started.address, started.key("amy", Scope.ANALYST)) as client:
+            return await asyncio.gather(*(client.ask("hospital", each, epsilon="1", whole=True) for each in statements))
+
+    replies = asyncio.run(ask_all())
+    assert all(value["estimate"].is_integer() for reply in replies for row in reply.rows for value in row["values"])
+    assert {reply.confidence for reply in replies} == {0.95}
+    assert list(replies[0].to_pandas()["sex"]) == ["F", "M"]
+    with started.client("stew", Scope.STEWARD) as steward:
+        assert steward.verify("hospital") == steward.journal("hospital")[-1]["hash"]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,10 @@ def serve(
     ] = 30.0,
     certificate: Annotated[Path | None, typer.Option(help="Certificate by which the server itself speaks TLS.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of another site whose pages may use HTTP with a key: https://HOST; several times."),
+    ] = None,
     openid: Annotated[
         Path | None, typer.Option(help="A YAML file that names the provider of identities by which people log in.")
     ] = None,
@@ -66,9 +70,10 @@ def serve(
     from sfumato.app.http.openid import OpenIdSettings
     from sfumato.app.http.processes import ARRIVAL, SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
-    from sfumato.app.http.settings import Settings, refuse_base
+    from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
 
     base = None if base_url is None else refuse_base(base_url)
+    origins = tuple(map(refuse_origin, origin or ()))
     provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
     tls = _tls(certificate, certificate_key)
     port = _free(host, port)  # before anything is made or shown that would be of no use
@@ -88,7 +93,7 @@ def serve(
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
-        Settings(tuple(tables or ()), rate, address, base, provider).to_environment()
+        Settings(tuple(tables or ()), rate, address, base, provider, origins).to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(

@@ -12,6 +12,7 @@ from sfumato.app.http import datasets, operation, problems, release_jobs, stewar
 from sfumato.app.http.access import KeyLookup
 from sfumato.app.http.admission import Pace
 from sfumato.app.http.api_document import describe_itself
+from sfumato.app.http.cross_origin import CrossOrigin
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
@@ -59,5 +60,7 @@ def create(service: Service, settings: Settings | None = None) -> FastAPI:
 
     describe_itself(app)
     app.add_middleware(QuestionRoute)
+    if settings.origins:
+        app.add_middleware(CrossOrigin, origins=settings.origins)
     app.add_middleware(Porter)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from sfumato.app.http.openid import OpenIdSettings
 from sfumato.errors import InputError
 
 _SETTINGS = "SFUMATO_SETTINGS"
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Settings:
         address: of the server, without a slash at its end.
         base_url: the same, where people reach it under that address alone, maybe by a proxy.
         openid: the provider of identities, as a document; None where people enter by keys alone.
+        origins: of other sites' pages that may send requests with a key to ``/v1``.
     """
 
     tables: tuple[str, ...] = ()
@@ -32,12 +35,13 @@ class Settings:
     address: str = ""
     base_url: str | None = None
     openid: dict[str, Any] | None = None
+    origins: tuple[str, ...] = ()
 
     @classmethod
     def of_environment(cls) -> Settings:
         """What the process that started this worker settled."""
         found = json.loads(os.environ.get(_SETTINGS, "{}"))
-        return cls(**found | {"tables": tuple(found.get("tables", ()))})
+        return cls(**found | {name: tuple(found.get(name, ())) for name in ("tables", "origins")})
 
     def to_environment(self) -> None:
         """Settle them for processes that this one starts."""
@@ -70,3 +74,26 @@ def refuse_base(address: str) -> str:
     ):
         raise InputError("a server is reached at http(s)://HOST[:PORT], not below a path", culprit=address)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def refuse_origin(origin: str) -> str:
+    """The origin of a page, exactly as browsers send it.
+
+    >>> refuse_origin("https://app.example")
+    'https://app.example'
+
+    Raises:
+        InputError: no browser sends it so, and it would never be equal to one.
+    """
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    sent = f"{parts.scheme}://{parts.hostname}{'' if port in (None, usual) else f':{port}'}"
+    if usual is None or not parts.hostname or sent != origin or not _HOST.fullmatch(parts.hostname):
+        raise InputError(
+            "an origin is http(s)://HOST[:PORT], in lower case, without a path or the usual port", culprit=origin
+        )
+    return origin

@@ -1,0 +1,327 @@
+"""What clients send and what they make of replies: the same whether a program waits for them or does else meanwhile.
+
+Requests that read, and those that carry an Idempotency-Key, are sent again where nobody answered or a server was busy.
+A reply is taken for a server's only if it has the form of one: another program may answer at an address.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from sfumato.errors import InputError, MissingExtraError, SfumatoError
+from sfumato.extras import require
+from sfumato.privacy.loss import Number as Exact
+
+require("client", "the HTTP client")
+
+import httpx  # noqa: E402  (after it was found to be there)
+
+from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
+
+_ATTEMPTS = 4
+_AGAIN = frozenset({429, 502, 503, 504})
+_LONGEST_WAIT = 10.0  # seconds
+JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
+_PARQUET_MARK = b"PAR1"
+_Part: TypeAlias = Literal["estimate", "standard_error", "low", "high"]
+_ENDINGS: tuple[tuple[str, _Part], ...] = (
+    ("", "estimate"),
+    (" error", "standard_error"),
+    (" low", "low"),
+    (" high", "high"),
+)
+
+
+class ServerError(SfumatoError):
+    """A problem document that the server sent.
+
+    Attributes:
+        problem: the document: type, title, status, detail, charged and more.
+    """
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        listed = problem.get("errors") or ()
+        more = "; ".join(f"{each.get('place')}: {each.get('reason')}" for each in listed)
+        super().__init__(f"{problem.get('title')}: {more or problem.get('detail')}", culprit=problem)
+        self.problem = dict(problem)
+
+    @property
+    def kind(self) -> str:
+        """The last part of the problem's type."""
+        return str(self.problem.get("type", "")).rsplit("/", 1)[-1]
+
+
+class NumberDocument(TypedDict):
+    """An estimate with its error."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+
+
+class AnswerLine(TypedDict):
+    """One group of an answer."""
+
+    key: list[str]
+    values: list[NumberDocument]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: the columns, one line a group, and the statement of its guarantee and cost."""
+
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]
+    rows: tuple[AnswerLine, ...]
+    guarantee: str
+    cost: str
+    document: Mapping[str, Any]
+
+    @property
+    def confidence(self) -> float:
+        """With which each interval holds the exact answer."""
+        return float(self.document["confidence"])
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """One flat mapping a group: labels, then estimate, standard error and interval of each aggregate."""
+        return [
+            dict(zip(self.groups, row["key"], strict=True))
+            | {
+                f"{name}{ending}": value[part]
+                for name, value in zip(self.columns, row["values"], strict=True)
+                for ending, part in _ENDINGS
+            }
+            for row in self.rows
+        ]
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
+        """The records as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("a DataFrame needs pandas, which is not installed; pip install pandas") from error
+        names = [f"{name}{ending}" for name in self.columns for ending, _ in _ENDINGS]
+        return pd.DataFrame(self.records, columns=[*self.groups, *names])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a question would cost: an epsilon as exact text, and what is supposed of rows, in sentences."""
+
+    epsilon: str
+    notes: tuple[str, ...]
+
+
+class LossTerms(TypedDict, total=False):
+    """What something may cost: ``epsilon``, ``epsilon`` with ``delta``, or ``rho``; text or numbers, read exactly."""
+
+    epsilon: Exact
+    delta: Exact
+    rho: Exact
+
+
+class CostTerms(LossTerms, total=False):
+    """What is supposed: rows in each group, the confidence of intervals, rows of a unit beyond the bound to count."""
+
+    rows: int
+    confidence: Exact
+    truncation: int
+
+
+class AskTerms(LossTerms, total=False):
+    """How to answer: at which confidence, in non-negative integers, counting rows of a unit beyond the bound."""
+
+    confidence: Exact
+    whole: bool
+    truncation: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request; ``retry_key`` makes it safe to send again."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    retry_key: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of its own."""
+        return {} if self.retry_key is None else {"Idempotency-Key": self.retry_key}
+
+    @property
+    def safe(self) -> bool:
+        """Whether sending it again changes nothing."""
+        return self.retry_key is not None or self.method == "GET" or self.path.endswith("/cost")
+
+
+Sent: TypeAlias = httpx.Response | httpx.TransportError | None
+"""What came of a request; nothing after a pause."""
+
+
+def attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Sent, httpx.Response]:
+    """What to send, or for how many seconds to wait, until there is a reply: handed what came of it each time.
+
+    Raises:
+        ServerError: the server refused it, or none answered.
+    """
+    for attempt in range(_ATTEMPTS):
+        last = not call.safe or attempt == _ATTEMPTS - 1
+        found = yield call
+        pause = 0.1 * 2**attempt
+        if isinstance(found, httpx.TransportError):
+            if last:
+                raise ServerError(_no_reply(address, found)) from found
+        else:
+            assert found is not None
+            if found.is_success:
+                return found
+            if last or found.status_code not in _AGAIN:
+                raise ServerError(_problem(found))
+            pause = max(pause, min(_seconds(found), _LONGEST_WAIT))
+        yield pause
+    raise AssertionError("the last attempt returns or raises")
+
+
+def document(reply: httpx.Response) -> dict[str, Any]:
+    """The JSON of a reply.
+
+    Raises:
+        ServerError: it is none, as another program answered.
+    """
+    _expect(reply, JSON)
+    try:
+        found = reply.json()
+    except ValueError as error:
+        raise ServerError(_foreign(reply)) from error
+    if not isinstance(found, dict):
+        raise ServerError(_foreign(reply))
+    return found
+
+
+def csv_text(reply: httpx.Response) -> str:
+    """The CSV of a reply.
+
+    Raises:
+        ServerError: it is none.
+    """
+    _expect(reply, CSV)
+    return reply.text
+
+
+def parquet_bytes(reply: httpx.Response) -> bytes:
+    """The Parquet file of a reply.
+
+    Raises:
+        ServerError: it is none.
+    """
+    _expect(reply, PARQUET)
+    if not (reply.content.startswith(_PARQUET_MARK) and reply.content.endswith(_PARQUET_MARK)):
+        raise ServerError(_foreign(reply))
+    return reply.content
+
+
+def answered(reply: httpx.Response) -> Reply:
+    """The answer of a reply.
+
+    Raises:
+        ServerError: it is none.
+    """
+    found = document(reply)
+    try:
+        columns, groups, rows = (tuple(found[name]) for name in ("columns", "groups", "rows"))
+        return Reply(columns, groups, rows, found["guarantee"], found["cost"], found)
+    except (KeyError, TypeError) as error:
+        raise ServerError(_foreign(reply)) from error
+
+
+def part(reply: httpx.Response, name: str) -> Any:  # noqa: ANN401  (JSON)
+    """One field of a reply's JSON.
+
+    Raises:
+        ServerError: it has none of that name.
+    """
+    found = document(reply)
+    if name not in found:
+        raise ServerError(_foreign(reply))
+    return found[name]
+
+
+def new_retry_key() -> str:
+    """A key that no other request has."""
+    return secrets.token_hex(16)
+
+
+def connection(address: str, key: str, timeout: float) -> dict[str, Any]:
+    """What a connection to a server is made with.
+
+    Raises:
+        InputError: the address is none of HTTP, or no key looks like this one.
+    """
+    if not address.startswith(("http://", "https://")):
+        raise InputError("an address of a server begins with http:// or https://", culprit=address)
+    if not (key.isascii() and key.isprintable() and key and " " not in key):
+        raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
+    headers = {"Authorization": f"Bearer {key}"}
+    return {"base_url": address, "headers": headers, "timeout": timeout, "trust_env": False}
+
+
+def stated(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as JSON, by the model with which the server reads it.
+
+    Raises:
+        InputError: a field that it does not have, or one beyond its limits; nothing was sent.
+    """
+    return filled(kind, fields).model_dump(mode="json", exclude_unset=True)
+
+
+def with_loss(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms with what they say of the loss in a field of its own."""
+    loss = {name: terms[name] for name in LossFields.model_fields if name in terms}
+    return {"loss": filled(LossFields, loss), **{name: term for name, term in terms.items() if name not in loss}}
+
+
+def _expect(reply: httpx.Response, media: str) -> None:
+    if reply.headers.get("content-type", "").partition(";")[0].strip().lower() != media:
+        raise ServerError(_foreign(reply))
+
+
+def _foreign(reply: httpx.Response) -> Mapping[str, Any]:
+    title, detail = "no reply of a Sfumato server", "another program answers there; check the address"
+    return {"title": title, "detail": detail, "status": reply.status_code}
+
+
+def _seconds(reply: httpx.Response) -> float:
+    """How long a server asks to wait; a date is not understood, and nothing is as good as none."""
+    text = reply.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
+def _no_reply(address: httpx.URL, error: httpx.TransportError) -> Mapping[str, Any]:
+    """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
+    shown = str(address.copy_with(userinfo=b"")).rstrip("/")
+    detail = f"{type(error).__name__}; check the address, and that the server runs and can be reached from here"
+    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+        detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
+    return {"title": f"no reply from {shown}", "detail": detail, "status": 0}
+
+
+def _problem(reply: httpx.Response) -> Mapping[str, Any]:
+    if reply.headers.get("content-type", "").startswith("application/problem+json"):
+        try:
+            found = reply.json()
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            return cast("Mapping[str, Any]", found)
+    return {"title": "no problem document", "detail": f"status {reply.status_code}", "status": reply.status_code}
