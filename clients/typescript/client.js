@@ -1,0 +1,140 @@
+// A client of a Sfumato server for browsers and Node.  What is charged is asked under an Idempotency-Key, and asked again
+// under the same one where nobody answered or the server was busy, so that a question is never charged twice.
+
+const ATTEMPTS = 4;
+const AGAIN = new Set([429, 502, 503, 504]);
+const LONGEST_WAIT = 10; // seconds
+const LOSS = ["epsilon", "delta", "rho"];
+
+export class ServerError extends Error {
+  constructor(problem) {
+    const listed = (problem.errors ?? []).map((each) => `${each.place}: ${each.reason}`).join("; ");
+    super(`${problem.title}: ${listed || problem.detail}`);
+    this.name = "ServerError";
+    this.problem = problem;
+    this.charged = problem.charged ?? null;
+  }
+}
+
+const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
+const media = (reply) => (reply.headers.get("content-type") ?? "").split(";")[0].trim().toLowerCase();
+const foreign = (reply) =>
+  new ServerError({
+    title: "no reply of a Sfumato server",
+    detail: "another program answers there; check the address",
+    status: reply.status,
+  });
+
+const problem = async (reply) => {
+  if (media(reply) === "application/problem+json") {
+    const found = await reply.json().catch(() => null);
+    if (found !== null && typeof found === "object") return new ServerError(found);
+  }
+  return new ServerError({ title: "no problem document", detail: `status ${reply.status}`, status: reply.status });
+};
+
+// The terms, with what they say of the loss in a field of its own.
+const withLoss = (terms) => {
+  const named = (yes) => Object.entries(terms).filter(([name]) => LOSS.includes(name) === yes);
+  return { loss: Object.fromEntries(named(true)), ...Object.fromEntries(named(false)) };
+};
+
+export class SfumatoClient {
+  #address;
+  #key;
+  #timeout;
+  #fetch;
+
+  constructor(address, key, { timeout = 60, fetch: send = globalThis.fetch } = {}) {
+    if (!/^https?:\/\//.test(address)) throw new TypeError("an address of a server begins with http:// or https://");
+    if (!/^[\x21-\x7e]+$/.test(key)) throw new TypeError("a key is one word of printable ASCII; copy it again");
+    this.#address = address.replace(/\/+$/, "");
+    this.#key = key;
+    this.#timeout = timeout;
+    this.#fetch = send;
+  }
+
+  async datasets() {
+    return (await this.#json("GET", "/v1/datasets")).datasets;
+  }
+
+  dataset(name) {
+    return this.#json("GET", `/v1/datasets/${encodeURIComponent(name)}`);
+  }
+
+  budget(name) {
+    return this.#json("GET", `/v1/datasets/${encodeURIComponent(name)}/budget`);
+  }
+
+  async accuracy(name, sql, terms) {
+    const path = `/v1/datasets/${encodeURIComponent(name)}/cost`;
+    return (await this.#json("POST", path, { sql, ...withLoss(terms) })).expected;
+  }
+
+  async cost(name, sql, error, terms = {}) {
+    return (await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/cost`, { sql, error, ...terms })).epsilon;
+  }
+
+  ask(name, sql, terms, retryKey) {
+    return this.#question(name, { sql, ...withLoss(terms) }, retryKey);
+  }
+
+  query(name, query, terms, retryKey) {
+    return this.#question(name, { query, ...withLoss(terms) }, retryKey);
+  }
+
+  async release(name, request) {
+    return (await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/releases`, request)).job;
+  }
+
+  progress(job) {
+    return this.#json("GET", `/v1/releases/${encodeURIComponent(job)}`);
+  }
+
+  async rows(job) {
+    const reply = await this.#send("GET", `/v1/releases/${encodeURIComponent(job)}/rows`);
+    if (media(reply) !== "text/csv") throw foreign(reply);
+    return reply.text();
+  }
+
+  async #question(name, body, retryKey = globalThis.crypto.randomUUID()) {
+    const found = await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/query`, body, retryKey);
+    if (!Array.isArray(found.rows) || !Array.isArray(found.columns)) {
+      throw new ServerError({ title: "no reply of a Sfumato server", detail: "an answer has rows and columns" });
+    }
+    return found;
+  }
+
+  async #json(method, path, body, retryKey) {
+    const reply = await this.#send(method, path, body, retryKey);
+    const found = media(reply) === "application/json" ? await reply.json().catch(() => null) : null;
+    if (found === null || typeof found !== "object" || Array.isArray(found)) throw foreign(reply);
+    return found;
+  }
+
+  async #send(method, path, body, retryKey) {
+    const headers = { Authorization: `Bearer ${this.#key}` };
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    if (retryKey !== undefined) headers["Idempotency-Key"] = retryKey;
+    const safe = retryKey !== undefined || method === "GET" || path.endsWith("/cost");
+    for (let attempt = 0; ; attempt += 1) {
+      const last = !safe || attempt === ATTEMPTS - 1;
+      let wait = 0.1 * 2 ** attempt;
+      try {
+        const signal = AbortSignal.timeout(1000 * this.#timeout);
+        const text = body === undefined ? undefined : JSON.stringify(body);
+        const reply = await this.#fetch(this.#address + path, { method, headers, body: text, signal, credentials: "omit" });
+        if (reply.ok) return reply;
+        if (last || !AGAIN.has(reply.status)) throw await problem(reply);
+        wait = Math.max(wait, Math.min(Number(reply.headers.get("retry-after")) || 0, LONGEST_WAIT));
+      } catch (error) {
+        if (error instanceof ServerError) throw error;
+        if (last) {
+          const detail = `${error.cause?.code ?? error.name}; check the address, and that the server runs`;
+          throw new ServerError({ title: `no reply from ${new URL(this.#address).origin}`, detail, status: 0 });
+        }
+      }
+      await pause(wait);
+    }
+  }
+}
