@@ -145,7 +145,8 @@ def serve(folder: Path, url: str, workers: int):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     environment = os.environ | {LEDGER: url, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    served = f"run('benchmarks.server:application', host='127.0.0.1', port={port}, workers={workers})"
+    said = f"host='127.0.0.1', port={port}, workers={workers}, proxies=(), tls=None"
+    served = f"run('benchmarks.server:application', {said})"
     command = [sys.executable, "-c", f"from sfumato.app.http.processes import run; {served}"]
     process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     while True:

@@ -95,19 +95,7 @@ class Query:
             from sfumato.query.sql_condition import read_condition
 
             return replace(self, where=read_condition(self.where, domain)).check(domain)
-        if self.truncation is not None and domain.unit.column is None:
-            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
-        for leaf in _leaves(self.where):
-            size = domain[leaf.attribute].size
-            if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
-                raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
-        by = tuple(domain.grouping(name).name for name in self.by)
-        if len(set(by)) != len(by):
-            raise QueryError("a group stands twice in the groups", culprit=self.by)
-        if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
-            raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
-        for aggregate in self.aggregates:
-            aggregate.check(domain)
+        by = _checked_groups(self, domain)
         return self if by == self.by else replace(self, by=by)
 
     def condition(self, domain: Domain) -> Predicate | None:
@@ -205,6 +193,25 @@ class QueryPlan:
             LossError: no loss, or one so small that its noise cannot be drawn.
         """
         return noises(domain, self.questions, loss, self.shares)
+
+
+@lru_cache(maxsize=1024)  # a query is checked by whoever is handed it
+def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
+    """The groups of a query as the domain spells them; refuses what does not fit it, see :meth:`Query.check`."""
+    if query.truncation is not None and domain.unit.column is None:
+        raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
+    for leaf in _leaves(query.where):
+        size = domain[leaf.attribute].size
+        if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
+            raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
+    by = tuple(domain.grouping(name).name for name in query.by)
+    if len(set(by)) != len(by):
+        raise QueryError("a group stands twice in the groups", culprit=query.by)
+    if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
+        raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
+    for aggregate in query.aggregates:
+        aggregate.check(domain)
+    return by
 
 
 @lru_cache(maxsize=1024)  # a question is usually previewed and then asked, at one loss and another

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from sfumato.domain import Domain, Integer
-from sfumato.domain.predicate import holds_at_cells, named
+from sfumato.domain.predicate import All, Among, Predicate, holds_at_cells, named
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, shape_of
@@ -173,13 +173,27 @@ def read(domain: Domain, question: ExactTable, source: ExactTable, table: Counts
 
 def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: Domain) -> Counts:
     """Sums over the cells that meet the filter, by the groups of the question; ``cube`` is (axes ..., numbers)."""
-    if question.where is not None:
-        cube = cube * holds_at_cells(question.where, axes, domain)[..., None]
     by = question.over
+    if question.where is not None:
+        box = _box(question.where, axes, by)
+        cube = cube * holds_at_cells(question.where, axes, domain)[..., None] if box is None else cube[box]
     kept = [name for name in axes if name in by]
     summed = cube.sum(axis=tuple(place for place, name in enumerate(axes) if name not in by))
     counts: Counts = summed.transpose(*(kept.index(name) for name in by), len(kept)).reshape(-1)
     return counts
+
+
+def _box(where: Predicate, axes: tuple[str, ...], by: Sequence[str]) -> tuple[slice, ...] | None:
+    """The cells that meet a condition of one range a summed attribute, as most do; None where it is no such."""
+    ranges = {}
+    for part in where.parts if isinstance(where, All) else (where,):
+        if not isinstance(part, Among) or not part.codes or part.attribute in by or part.attribute in ranges:
+            return None
+        first, last = min(part.codes), max(part.codes)
+        if last - first + 1 != len(part.codes):
+            return None
+        ranges[part.attribute] = slice(first, last + 1)
+    return tuple(ranges.get(name, slice(None)) for name in axes)
 
 
 def _ordered(domain: Domain, names: set[str]) -> tuple[str, ...]:

@@ -137,6 +137,7 @@ FORGED = {
     "expired": {"exp": 1_000_000_000},
     "no end": {"exp": None},
     "of another client": {"aud": "other"},
+    "of another client, in the name of this one": {"aud": "other", "azp": CLIENT},
     "of several clients, for another": {"aud": [CLIENT, "other"], "azp": "other"},
     "of another issuer": {"iss": "http://127.0.0.1:1/realm"},
     "of another login": {"nonce": "n"},

@@ -226,7 +226,8 @@ def question(
     from sfumato.query.select_statement import parse
 
     if sql is not None and query is None:
-        return replace(parse(sql, domain, discoverable=discoverable), truncation=truncation).check(domain)
+        read = parse(sql, domain, discoverable=discoverable)
+        return (read if truncation is None else replace(read, truncation=truncation)).check(domain)
     if query is not None and sql is None:
         return replace(query.read(domain, discoverable), truncation=truncation).check(domain)
     raise QueryError("state the question once, as sql or as query")
