@@ -1,16 +1,20 @@
 """Ids that are whole numbers, and dates of the DATE type, are read as they are: they come to what text gives."""
 
+# ruff: noqa: S608, DTZ001 - statements are put together here, and times of no zone are meant
+
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 
 import pyarrow as pa
 import pytest
-from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
+from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit, scan
 from tests.hospital import database, frames
 
 from sfumato.domain import Date, Domain, Grain, Unknown
+from sfumato.domain.view import BoundedView
 from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import open_tables
 from sfumato.engine.open import open_table
 from sfumato.errors import TableError
@@ -68,5 +72,41 @@ def test_days_of_the_date_type_are_those_of_text(by: Grain, unknown: Unknown) ->
     for table in (dated, text):
         encoded = open_table(table).encode(Domain((seen,)))
         assert isinstance(encoded, EncodedRows)
-        codes.append(sorted(encoded.store.query(f"SELECT c0 FROM {encoded.store.relation}")["c0"].to_pylist()))  # noqa: S608
+        codes.append(sorted(encoded.store.query(f"SELECT c0 FROM {encoded.store.relation}")["c0"].to_pylist()))
     assert codes[0] == codes[1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0.5, None, float("nan")]),
+        pa.array([datetime(2024, 2, 29, 1), None, datetime(1, 1, 1)], pa.timestamp("us")),
+        pa.array([datetime(2024, 2, 29, 1), None, datetime(1970, 1, 1)], pa.timestamp("us", tz="UTC")),
+        pa.array([date(2024, 2, 29), None, None]),
+        pa.array([1, None, 2]),
+        pa.array([True, None, False]),
+        pa.array(["a", None, ""]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_a_column_of_any_kind_is_read_as_it_is(values: pa.Array) -> None:
+    versions = []
+    for last in (values, values.take([0, 0, 1])):
+        table = open_table(pa.table({"a": last, "b": ["x", "y", "z"]}))
+        (first, _) = table.schema()
+        encoded = table.encode(Domain((any_attribute(first),)))
+        assert isinstance(encoded, EncodedRows)
+        assert encoded.store.query(f"SELECT COUNT(*) AS n FROM {encoded.store.relation}")["n"].to_pylist() == [3]
+        versions.append(encoded.version_with(("a", "b")))
+    assert versions[0] != versions[1]
+
+
+def test_ids_beyond_signed_numbers_are_told_apart() -> None:
+    tables = frames(database(3))
+    large = [(row.as_py() or 0) + 2**63 for row in tables["patients"]["patient_id"]]
+    tables["patients"] = tables["patients"].set_column(0, "patient_id", pa.array(large, pa.uint64()))
+    versions = []
+    for _ in range(2):
+        encoded = open_tables(HOSPITAL, tables).encode(BoundedView(scan("patients"), LOOSE))
+        versions.append(encoded.version)
+    assert versions[0] == versions[1]

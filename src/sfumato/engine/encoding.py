@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol
 
-from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Numeric, Real, Timestamp, Unknown
+from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Numeric, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.engine import date_encoding
 from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
@@ -199,6 +200,22 @@ class Encoding:
             return f"{self.dialect.integer(value)} - {attribute.minimum}".replace("- -", "+ ")
         edges = attribute.edges if isinstance(attribute, Integer) else attribute.edges[:-1]
         return bin_number(value, [float(edge) for edge in edges or ()])
+
+
+_NOTHING = "\ufffd"
+
+
+def any_attribute(column: Column) -> Attribute:
+    """An attribute that a column of any kind is read under, for whoever wants its rows and not their cells."""
+    name, unknown = column.name, Unknown.CATEGORY
+    match column.kind:
+        case ColumnKind.REAL:
+            return Real(name=name, edges=(0.0, 1.0), unknown=unknown, nullable=True)
+        case ColumnKind.TIMESTAMP:
+            day = date(2000, 1, 1)
+            return Timestamp(name=name, first=day, last=day, by=Grain.DAY, zone="UTC", unknown=unknown, nullable=True)
+        case _:
+            return Categorical(name=name, values=(_NOTHING,), unknown=unknown, nullable=True)
 
 
 def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sfumato.app.http.registry import Dataset, Read
-from sfumato.domain import Categorical, Domain, Unit, Unknown, parse
+from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.table_schema import VERSION, Schema, parse_schema
+from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import JoinedTables, open_tables, table_place
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
@@ -18,7 +19,6 @@ from sfumato.ledger import Ledger
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import Vault
 
-_NOTHING = "\ufffd"  # the only value of a domain that tells no rows apart
 _AND = " "
 
 Described: TypeAlias = Domain | Schema
@@ -194,9 +194,9 @@ def _read_table(dataset: Dataset, domain: Domain, files: Stamps) -> Fresh:
 
 def _content(table: ProtectedTable) -> str:
     """What names all columns of a table, which is read under a domain that its columns alone decide."""
-    columns = sorted(column.name for column in table.schema() if column.kind is not ColumnKind.OTHER)
-    bare = Categorical(name=columns[0], values=(_NOTHING,), unknown=Unknown.CATEGORY, nullable=True)
-    return table.encode(Domain((bare,))).version_with(tuple(columns))
+    columns = {column.name: column for column in table.schema() if column.kind is not ColumnKind.OTHER}
+    names = sorted(columns)
+    return table.encode(Domain((any_attribute(columns[names[0]]),))).version_with(tuple(names))
 
 
 def _refuse_written(dataset: Dataset, found: Described, files: Stamps) -> None:
