@@ -39,6 +39,8 @@ from sfumato.app.requests.administration import (
     DatasetRequest,
     GrantRequest,
     KeyRequest,
+    RenameRequest,
+    RetirementRequest,
     TermsRequest,
 )
 from sfumato.app.requests.fields import filled
@@ -205,11 +207,35 @@ class HttpClient:
         return self._call("GET", f"/v1/datasets/{name}/terms")
 
     def set_terms(
-        self, name: str, *, granted_only: bool = False, default_cap: str | None = None, most: str | None = None
+        self,
+        name: str,
+        *,
+        granted_only: bool = False,
+        default_cap: str | None = None,
+        most: str | None = None,
+        approval_above: str | None = None,
     ) -> dict[str, Any]:
-        """Set all of them: who may ask, the cap of new analysts, the most that a question may cost (stewards)."""
+        """Set all of them: who may ask, the cap of new analysts, the most of one question (stewards)."""
         terms = {"granted_only": granted_only, "default_cap": default_cap, "most": most}
+        terms |= {"approval_above": approval_above}
         return self._call("PUT", f"/v1/datasets/{name}/terms", stated(TermsRequest, terms))
+
+    def rename(self, name: str, to: str) -> dict[str, Any]:
+        """Call a dataset otherwise (stewards)."""
+        return self._call("PUT", f"/v1/datasets/{name}/name", stated(RenameRequest, {"name": to}))
+
+    def retire(self, name: str, *, retired: bool = True) -> dict[str, Any]:
+        """Release nothing more of a dataset, or go on (stewards)."""
+        return self._call("PUT", f"/v1/datasets/{name}/retirement", stated(RetirementRequest, {"retired": retired}))
+
+    def approvals(self) -> list[dict[str, Any]]:
+        """Releases that wait for an approval, or have one that is not used."""
+        found: list[dict[str, Any]] = self._call("GET", "/v1/approvals")["approvals"]
+        return found
+
+    def approve(self, approval_id: str) -> dict[str, Any]:
+        """Approve one release, once (stewards)."""
+        return self._call("POST", f"/v1/approvals/{approval_id}", {})
 
     def let_in(self, name: str, analyst: str) -> dict[str, Any]:
         """Grant a dataset to an analyst (stewards)."""

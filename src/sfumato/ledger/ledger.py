@@ -23,7 +23,7 @@ from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
-from sfumato.ledger.reservation import Order, fail, reserve, set_cap, settle
+from sfumato.ledger.reservation import Admission, Order, fail, reserve, set_cap, set_first_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
 from sfumato.ledger.verification import Checkpoint
@@ -47,6 +47,8 @@ class Terms(TypedDict):
         details: anything public worth keeping with the entry; not part of the question's identity.
         analyst: who asks, where analysts are told apart.
         retry_key: chosen by the caller, the same for all attempts at one request.
+        admission: looks at more than the budget in the transaction that charges, and raises a :class:`SfumatoError`
+            before anything is charged where it does not admit the release.
     """
 
     statement: str
@@ -54,6 +56,7 @@ class Terms(TypedDict):
     details: NotRequired[JSON]
     analyst: NotRequired[str | None]
     retry_key: NotRequired[str | None]
+    admission: NotRequired[Admission | None]
 
 
 class AnswerCache:
@@ -172,7 +175,8 @@ class Ledger:
         if charge is not None and unit is None:
             raise LossError("state the unit for which the charge holds, as it will stand in the journal")
         question = question.of_version(journalled_version(self._secret, question.dataset_version))
-        return Order(Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit), retry_key)
+        event = Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit)
+        return Order(event, retry_key, terms.get("admission"))
 
     def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
         known = self._answers.find(order)
@@ -259,6 +263,17 @@ class Ledger:
         if cap is not None and type(cap) is not type(self.limit):
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_cap, analyst=analyst, cap=cap)))
+
+    def set_first_cap(self, analyst: str, cap: Loss) -> None:
+        """Set the cap of an analyst who has no account yet; whoever has one keeps theirs, set or not.
+
+        Raises:
+            LossError: the cap is not in the measure of the ledger's limit.
+        """
+        refuse_name(analyst, "an analyst")
+        if type(cap) is not type(self.limit):
+            raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
+        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_first_cap, analyst=analyst, cap=cap)))
 
     def caps(self) -> dict[str, Account]:
         """The account of every analyst who has spent or has a cap, by name."""

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
 from sfumato.ledger.account import Account, counted, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
+from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question, Receipt
 from sfumato.ledger.transaction import Stored, Transaction, Wanted
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 
+class Admission(Protocol):
+    """What else has to hold when a release is charged, looked at in the transaction that charges.
+
+    It may write to tables beside the journal; what it raises is a refusal, before which nothing is charged.
+    """
+
+    def __call__(self, driver: Driver, event: Event) -> None:
+        """Admit a release, or refuse it."""
+        ...
+
+
 @dataclass(frozen=True)
 class Order:
-    """A release that somebody asks for.  ``retry_key`` marks repetitions of one request."""
+    """A release that somebody asks for.
+
+    Attributes:
+        event: as it will stand in the journal.
+        retry_key: marks repetitions of one request.
+        admission: see :class:`Admission`; None where the budget alone decides.
+    """
 
     event: Event
     retry_key: str | None
+    admission: Admission | None = None
 
     @property
     def wanted(self) -> Wanted:
@@ -54,7 +74,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
         raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
     found = transaction.stored_release(key)
     if found is None:
-        receipt = _release(transaction, event, attempt)
+        receipt = _release(transaction, order, attempt)
     elif attempt is None or found.answer is not None or event.charge is None:
         receipt = _repeat(transaction, event, found)
     elif not attempt.begin(found.hash, retried=found.retried):
@@ -62,7 +82,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
     elif not attempt.counts:
         receipt = _repeat(transaction, event, found)
     elif found.retried:
-        receipt = _release(transaction, event, attempt, instead=True)
+        receipt = _release(transaction, order, attempt, instead=True)
     else:
         receipt = _repeat(transaction, event, found)
         transaction.retry(event)
@@ -112,13 +132,22 @@ def set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
     transaction.append(Event(Kind.CAP, question, None, analyst, statement, None))
 
 
-def _release(transaction: Transaction, event: Event, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
+def set_first_cap(transaction: Transaction, analyst: str, cap: Loss) -> None:
+    """Set the cap of an analyst who has no account; of several at once, the first is set."""
+    if not transaction.knows(analyst):
+        set_cap(transaction, analyst, cap)
+
+
+def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
     """A new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
-    event = _of_unit(transaction, event)
+    event = _of_unit(transaction, order.event)
     if event.charge is not None:
         afford(transaction.account, event.charge, "the ledger")
         if event.analyst is not None:
             afford(transaction.analyst(event.analyst), event.charge, "your cap")
+    if order.admission is not None:
+        order.admission(transaction.driver, event)
+    if event.charge is not None:
         if instead:
             transaction.fail(event)
         transaction.charge(event.charge, dataset=True, analyst=event.analyst)

@@ -263,6 +263,15 @@ class Transaction:
             return True
         return self._driver.rows(FIND_HASH, {"of_dataset": self._name, "at": entries}) == [(head,)]
 
+    @property
+    def driver(self) -> Driver:
+        """The connection, for what is looked at beside the journal."""
+        return self._driver
+
+    def knows(self, name: str) -> bool:
+        """Whether an analyst has an account, or gets one in this transaction."""
+        return name in self._found.known or name in self._touched
+
     def analyst(self, name: str) -> Account:
         """The account of an analyst, locked; a new one is empty and has no cap."""
         return self._found.analysts[name]

@@ -39,6 +39,7 @@ from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_margi
 if TYPE_CHECKING:
     from sfumato.ledger import DeferredLedger
     from sfumato.ledger.ledger import Reserved, Terms
+    from sfumato.ledger.reservation import Admission
 
 DATASET = "default"
 _LISTED = 6  # attributes that a vault is shown with
@@ -87,6 +88,7 @@ class Vault:
     analyst: str | None = None
     view: BoundedView | None = None  # of several tables, where the rows are those of one
     owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
+    admission: Admission | None = None  # what else has to hold when something is charged
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
     _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
 
@@ -133,9 +135,9 @@ class Vault:
         spent = account.limit.guarantee(account.spent) if account.limit is not None else cost(account.spent)
         return {"Guarantee of all releases together": spent, "Spent": cost(account.spent), "Left": str(account)}
 
-    def asked_by(self, analyst: str) -> Vault:
-        """The same vault, charging what it releases to the analyst's cap as well."""
-        asked = replace(self, analyst=analyst)
+    def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
+        """The same vault, charging what it releases to the analyst's cap as well, where it is admitted."""
+        asked = replace(self, analyst=analyst, admission=admission)
         object.__setattr__(asked, "_exactly", self._exactly)  # what was counted is kept
         return asked
 
@@ -309,6 +311,7 @@ class Vault:
             "details": details,
             "analyst": self.analyst,
             "retry_key": retry_key,
+            "admission": self.admission,
         }
 
     def _settled(

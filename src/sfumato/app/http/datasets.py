@@ -41,7 +41,8 @@ def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 @router.get("/{name}/budget")
 def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     """What is left of the dataset, and of the asker's cap; for stewards of everybody's."""
-    loaded, coming = worker.open_to(name, key), limit_of(worker.grants.terms(name).default_cap)
+    loaded = worker.open_to(name, key)
+    coming = limit_of(worker.grants.terms(loaded.dataset.name).default_cap)
     new = coming is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
     return budgets(loaded, key, str(coming) if new else None)
 
@@ -74,13 +75,14 @@ def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: 
 def summary(loaded: Loaded) -> dict[str, Any]:
     """What is public about a dataset, in short."""
     return {
-        "name": loaded.dataset.name,
+        "name": loaded.dataset.called,
         **_described(loaded.described),
         "unit": str(loaded.unit),
         "limit": str(loaded.ledger.limit),
         "left": str(loaded.ledger.remaining()),
         "rows": loaded.dataset.rows,
         "discoverable": list(loaded.dataset.discoverable),
+        "retired": loaded.dataset.retired,
     }
 
 

@@ -29,11 +29,13 @@ class Terms:
         granted_only: whether only analysts may ask to whom it was granted; everybody with a key otherwise.
         default_cap: what an analyst may spend who has no account yet; None: no cap of their own.
         most: what one question or release may cost; None: what is left.
+        approval_above: what one may cost that no second steward approved; None: anything.
     """
 
     granted_only: bool = False
     default_cap: str | None = None
     most: str | None = None
+    approval_above: str | None = None
 
 
 class Grants:
@@ -52,7 +54,8 @@ class Grants:
         row = {"dataset": dataset, "granted_only": int(terms.granted_only)}
         with self._store.writing() as driver:
             driver.run("DELETE FROM service_terms WHERE dataset = :dataset", {"dataset": dataset})
-            driver.insert("service_terms", [{**row, "default_cap": terms.default_cap, "most": terms.most}])
+            limits = {"default_cap": terms.default_cap, "most": terms.most, "approval_above": terms.approval_above}
+            driver.insert("service_terms", [{**row, **limits}])
         self._known.pop(dataset, None)
 
     def let_in(self, dataset: str, analyst: str) -> None:
@@ -92,7 +95,9 @@ class Grants:
                 f"a question or release of this dataset costs at most {most}; ask at a smaller loss",
             )
         if loss is not None and terms.default_cap is not None and analyst not in ledger.caps():
-            ledger.set_cap(analyst, limit_of(terms.default_cap))
+            cap = limit_of(terms.default_cap)
+            assert cap is not None  # as there is a text
+            ledger.set_first_cap(analyst, cap)
 
     def _write(self, dataset: str, analyst: str, *, shut_out: bool) -> None:
         where = {"dataset": dataset, "analyst": analyst}
@@ -113,7 +118,9 @@ class Grants:
 
 def _terms(driver: Driver, dataset: str) -> Terms:
     row = driver.record("SELECT * FROM service_terms WHERE dataset = :dataset", {"dataset": dataset})
-    return Terms() if row is None else Terms(bool(row["granted_only"]), row["default_cap"], row["most"])
+    if row is None:
+        return Terms()
+    return Terms(bool(row["granted_only"]), row["default_cap"], row["most"], row["approval_above"])
 
 
 def _named(driver: Driver, dataset: str) -> dict[str, bool]:

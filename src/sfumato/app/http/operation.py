@@ -74,8 +74,8 @@ class ServiceFigures(Collector):
         answers = GaugeMetricFamily("sfumato_ledger_up", "Whether the ledger answered when figures were read.")
         try:
             for dataset in self._service.registry.datasets():
-                share = _share(self._service, dataset.name)
-                left.add_metric([dataset.name], share)
+                share = _share(self._service, dataset.called)
+                left.add_metric([dataset.called], share)
             counted = Counter(self._service.registry.jobs.open_states())
             for state in ("queued", "running"):
                 queue.add_metric([state], counted[state])

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import Scope as Connection
 
+from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
 from sfumato.app.http.registry import Key, Scope
 from sfumato.errors import (
@@ -82,6 +83,8 @@ class BudgetUsedUpError(BudgetError):
 # type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
 _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]], ...] = (
     (UnknownDatasetError, ("unknown-dataset", "There is no such dataset", 404, True, False)),
+    (ApprovalNeededError, ("approval-needed", "This needs an approval", 403, True, False)),
+    (RetiredError, ("dataset-retired", "The dataset is retired", 403, True, False)),
     (BudgetError, ("budget-exceeded", "The budget does not admit this", 403, True, False)),
     (QueryError, ("query-refused", "The question is outside the language", 422, True, False)),
     (DomainError, ("domain-refused", "The question does not fit the domain", 422, True, False)),
@@ -163,7 +166,7 @@ def explained(ledger: Ledger, key: Key) -> Iterator[None]:
     try:
         yield
     except BudgetError as error:
-        if key.scope is not Scope.STEWARD:
+        if key.scope is not Scope.STEWARD or isinstance(error, ApprovalNeededError | RetiredError):
             raise
         found = spent_by(ledger)
         shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"

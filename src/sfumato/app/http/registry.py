@@ -44,7 +44,13 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A registered table: where it lies, its public domain as a document, and what is public besides."""
+    """A registered table: where it lies, its public domain as a document, and what is public besides.
+
+    Attributes:
+        name: of its ledger, which never changes; terms, grants and versions go by it.
+        called: what analysts call it.
+        retired: whether nothing more is released of it.
+    """
 
     name: str
     source: str
@@ -52,6 +58,8 @@ class Dataset:
     limit: str
     rows: int | None
     discoverable: tuple[str, ...]
+    called: str = ""
+    retired: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,30 +148,55 @@ class Registry:
         }
         with self._store.founding() as driver:
             registered = driver.rows("SELECT name, source FROM service_dataset")
-            if dataset.name in {name for name, _ in registered}:
-                raise InputError(f"there is a dataset {dataset.name!r} already; choose another name")
+            refuse_taken(driver, dataset.name)
             alike = {name for name, source in registered if same_place(source)}
             alike |= same_content(driver, new.read)
             if alike and not second_budget:
                 return tuple(sorted(alike))
             create_or_check(driver, dataset.name, new.limit, new.unit)
             driver.insert("service_dataset", [row])
+            driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])
             confirm(driver, dataset.name, new.read)
         return ()
 
     def datasets(self) -> tuple[Dataset, ...]:
         """All datasets by name."""
         with self._store.reading() as driver:
-            rows = driver.records("SELECT * FROM service_dataset ORDER BY name")
+            rows = driver.records("SELECT * FROM service_dataset ORDER BY COALESCE(called, name)")
         return tuple(_as_dataset(row) for row in rows)
 
-    def dataset(self, name: str) -> Dataset | None:
-        """One dataset."""
-        if not name.isidentifier():  # there is none, and PostgreSQL refuses to look for some characters
+    def dataset(self, called: str) -> Dataset | None:
+        """The dataset that is called so now; compatible forms of a name are one."""
+        if not called.isidentifier():  # there is none, and PostgreSQL refuses to look for some characters
             return None
+        query = "SELECT * FROM service_dataset WHERE COALESCE(called, name) = :called"
         with self._store.reading() as driver:
-            row = driver.record("SELECT * FROM service_dataset WHERE name = :name", {"name": name})
-        return None if row is None else _as_dataset(row)
+            for name in dict.fromkeys((called, plain_name(called))):
+                row = driver.record(query, {"called": name})
+                if row is not None:
+                    return _as_dataset(row)
+        return None
+
+    def rename(self, dataset: Dataset, called: str) -> None:
+        """Call a dataset otherwise; its ledger, terms and versions stay, and no other gets a name that it had.
+
+        Raises:
+            InputError: another dataset has or had the name, or it is no name.
+        """
+        refuse_name(called)
+        name = plain_name(called)
+        with self._store.founding() as driver:
+            refuse_taken(driver, name, of_other_than=dataset.name)
+            if driver.value("SELECT COUNT(*) FROM service_name WHERE name = :name", {"name": name}) == 0:
+                driver.insert("service_name", [{"name": name, "dataset": dataset.name}])
+            change = "UPDATE service_dataset SET called = :called WHERE name = :name"
+            driver.run(change, {"called": name, "name": dataset.name})
+
+    def retire(self, dataset: Dataset, *, retired: bool) -> None:
+        """Release nothing more of a dataset, or go on; what is under way is refused when it is charged."""
+        change = "UPDATE service_dataset SET retired = :at WHERE name = :name"
+        with self._store.writing() as driver:
+            driver.run(change, {"at": _now() if retired else None, "name": dataset.name})
 
     def issue(self, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
         """A new key and its secret, which is shown once and cannot be shown again.
@@ -332,6 +365,26 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", plain.casefold()).casefold()
 
 
+def plain_name(name: str) -> str:
+    r"""A dataset's name in Unicode's compatible form, as which no other dataset may have it.
+
+    >>> plain_name("\N{LATIN SMALL LIGATURE FI}sh")
+    'fish'
+    """
+    return unicodedata.normalize("NFKC", name)
+
+
+def refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
+    """Refuse a name that a dataset has or had, whose journal it may still name somewhere.
+
+    Raises:
+        InputError: one has or had it, or a compatible form of it.
+    """
+    for known, dataset in driver.rows("SELECT name, dataset FROM service_name"):
+        if plain_name(known) == plain_name(name) and dataset != of_other_than:
+            raise InputError(f"there is or was a dataset {name!r} already; choose another name")
+
+
 def refuse_holder(name: str) -> None:
     """Refuse what is no name of anybody.
 
@@ -385,6 +438,8 @@ def _as_dataset(row: Mapping[str, Any]) -> Dataset:
         limit=row["limit_text"],
         rows=row["rows"],
         discoverable=tuple(json.loads(row["discoverable"])),
+        called=row["called"] or row["name"],
+        retired=row["retired"] is not None,
     )
 
 

@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,9 +17,11 @@ from sfumato.app.http.jobs import Job, Jobs, State
 from sfumato.app.http.problems import RefusalError, explained, problem
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.service import Service
+from sfumato.app.http.service import Service, refuse_retired
+from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.errors import LedgerError
+from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 
@@ -40,7 +43,8 @@ def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> di
     """Ask for a synthetic table; what it costs is charged when its turn comes."""
     loaded = worker.admit(name, key, form.loss.loss())
     wanted = form.read(loaded.domain)
-    return _start(worker, name, key, {"synthesize": form.model_dump()}, partial(synthesized, request=wanted))
+    order = Ordered(loaded, key, form.loss.loss(), {"synthesize": form.model_dump()})
+    return _start(worker, order, partial(synthesized, request=wanted))
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
@@ -50,8 +54,9 @@ def anonymization(name: str, form: AnonymizeRequest, key: Steward, worker: Worke
     wanted = form.read()
     for attribute in form.quasi:
         loaded.domain.index(attribute)
-    request = {"anonymize": form.model_dump()}
-    return _start(worker, name, key, request, partial(anonymized, wanted=wanted))
+    refuse_retired(loaded)
+    order = Ordered(loaded, key, None, {"anonymize": form.model_dump()})
+    return _start(worker, order, partial(anonymized, wanted=wanted))
 
 
 @router.get("/releases/{job_id}")
@@ -60,7 +65,7 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
     job = _owned(worker, job_id, key)
     return {
         "job": job.id,
-        "dataset": job.dataset,
+        "dataset": worker.called(job.dataset),
         "state": job.state.value,
         "progress": job.progress,
         "note": job.note,
@@ -91,10 +96,19 @@ def _owned(worker: Service, job_id: str, key: Key) -> Job:
     return job
 
 
-def _start(
-    worker: Service, name: str, key: Key, request: dict[str, Any], make: Callable[[Vault], Made]
-) -> dict[str, Any]:
-    job = worker.registry.jobs.add(name, key.name, request, most=MOST_OPEN)
+@dataclass(frozen=True)
+class Ordered:
+    """A release that somebody ordered: of what, for whom, at which loss (None: without differential privacy)."""
+
+    loaded: Loaded
+    key: Key
+    loss: Loss | None
+    request: dict[str, Any]
+
+
+def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> dict[str, Any]:
+    name = order.loaded.dataset.name
+    job = worker.registry.jobs.add(name, order.key.name, order.request, most=MOST_OPEN)
     if job is None:
         raise RefusalError(
             "too-many-releases",
@@ -102,19 +116,22 @@ def _start(
             429,
             f"{MOST_OPEN} releases that you asked for are not done yet; wait for one of them",
         )
-    threading.Thread(target=_run, args=(worker, job, name, key, make), daemon=True).start()
+    threading.Thread(target=_run, args=(worker, job, order, make), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value}
 
 
-def _run(worker: Service, job_id: str, name: str, key: Key, make: Callable[[Vault], Made]) -> None:
-    jobs = worker.registry.jobs
+def _run(worker: Service, job_id: str, order: Ordered, make: Callable[[Vault], Made]) -> None:
+    jobs, key = worker.registry.jobs, order.key
     with _alive(jobs, job_id), AT_ONCE:
         try:
             jobs.advance(job_id, 0.1, "reading the table")
-            worker.open_to(name, key)  # its owner may have been shut out while it waited
+            loaded = worker.again(order.loaded)  # it may have been renamed, or retired, while this waited
+            name = loaded.dataset.called
+            if order.loss is not None:
+                worker.admit(name, key, order.loss)  # or its owner shut out, or terms changed
             vault = worker.vault(name, key.name)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
-            with explained(worker.loaded(name).ledger, key):
+            with explained(loaded.ledger, key):
                 statement, made = make(vault)
             jobs.finish(job_id, statement, made)
         except Exception as error:  # noqa: BLE001  (whatever it is, the job says that it failed, in fixed words)

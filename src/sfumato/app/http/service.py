@@ -6,8 +6,10 @@ And what a new server begins with: its database, a public sample table, and a li
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,11 +18,22 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
+from sfumato.app.http.approvals import Approvals, RetiredError
 from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
-from sfumato.app.http.registry import Dataset, Key, Registration, Registry, Scope, TableVersions, refuse_name, spelled
+from sfumato.app.http.registry import (
+    Dataset,
+    Key,
+    Registration,
+    Registry,
+    Scope,
+    TableVersions,
+    plain_name,
+    refuse_name,
+    spelled,
+)
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
 from sfumato.app.http.tables import ServedTables
@@ -34,6 +47,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
 _LINK = timedelta(hours=1)
+_REMEMBERED = 1.0  # seconds for which a worker trusts what a dataset is called
 
 
 class Service:
@@ -56,9 +70,11 @@ class Service:
         self.sessions = Sessions(self._store)
         self.identities = Identities(self._store)
         self.grants = Grants(self._store)
+        self.approvals = Approvals(self._store)
         self._places = TablePlaces() if places is None else places
         self.tables = ServedTables(TableVersions(self._store), self._places)
         self._loaded: dict[str, Loaded] = {}
+        self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()
 
     def register(
@@ -81,6 +97,7 @@ class Service:
                 that it is to have a second budget.
         """
         refuse_name(name)
+        name = plain_name(name)
         self._places.refuse(source)
         try:
             found = described(domain)
@@ -126,24 +143,72 @@ class Service:
         Raises:
             UnknownDatasetError: there is none of that name.
         """
+        dataset = self._dataset(name)
         with self._lock:
-            if name in self._loaded:
-                return self._loaded[name]
-        dataset = self.registry.dataset(name)
-        if dataset is None:
-            raise UnknownDatasetError("there is no dataset of that name", culprit=name)
-        opened = Loaded(dataset, described(dataset.domain), open_ledger(self.url, dataset=name, limit=None))
+            kept = self._loaded.get(dataset.name)
+            if kept is not None:
+                if kept.dataset != dataset:  # it was renamed, or retired
+                    kept = self._loaded[dataset.name] = replace(kept, dataset=dataset)
+                return kept
+        ledger = open_ledger(self.url, dataset=dataset.name, limit=None)
+        opened = Loaded(dataset, described(dataset.domain), ledger)
         with self._lock:
-            kept = self._loaded.setdefault(name, opened)
+            kept = self._loaded.setdefault(dataset.name, opened)
         if kept is not opened:  # another thread was faster
             opened.ledger.close()
         return kept
 
+    def _dataset(self, name: str) -> Dataset:
+        """What is called so, as it was looked up a moment ago."""
+        now = time.monotonic()
+        seen, known = self._called.get(name, (0.0, None))
+        if known is not None and now - seen <= _REMEMBERED:
+            return known
+        found = self.registry.dataset(name)
+        if found is None:
+            self._called.pop(name, None)
+            raise UnknownDatasetError("there is no dataset of that name", culprit=name)
+        self._called[name] = (now, found)
+        return found
+
+    def called(self, name: str) -> str:
+        """What the dataset with that ledger is called now."""
+        return next((each.called for each in self.registry.datasets() if each.name == name), name)
+
+    def again(self, loaded: Loaded) -> Loaded:
+        """A dataset whatever it is called by now."""
+        self._called.clear()
+        return self.loaded(self.called(loaded.dataset.name))
+
+    def rename(self, name: str, called: str) -> Loaded:
+        """Call a dataset otherwise; other workers follow within two seconds.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+            InputError: another dataset has or had the new one.
+        """
+        self.registry.rename(self.loaded(name).dataset, called)
+        self._called.clear()
+        return self.loaded(called)
+
+    def retire(self, name: str, *, retired: bool) -> Loaded:
+        """Release nothing more of a dataset, or go on.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+        """
+        self.registry.retire(self.loaded(name).dataset, retired=retired)
+        self._called.clear()
+        return self.loaded(name)
+
     def all_open_to(self, key: Key) -> list[Loaded]:
         """Every dataset that a key's holder may ask, by name, without its table."""
-        names = [each.name for each in self.registry.datasets()]
         every = key.scope is Scope.STEWARD
-        return [self.loaded(name) for name in names if every or self.grants.admits(name, key.name)]
+        return [
+            self.loaded(each.called)
+            for each in self.registry.datasets()
+            if every or (self.grants.admits(each.name, key.name) and not each.retired)
+        ]
 
     def open_to(self, name: str, key: Key) -> Loaded:
         """A dataset, without its table, for whoever may ask it.
@@ -154,6 +219,7 @@ class Service:
         """
         loaded = self.loaded(name)
         if key.scope is not Scope.STEWARD:
+            refuse_retired(loaded)
             self.grants.refuse(loaded.ledger, key.name)
         return loaded
 
@@ -164,6 +230,7 @@ class Service:
             UnknownDatasetError, RefusalError: as for :meth:`open_to`, or one question may not cost that much.
         """
         loaded = self.loaded(name)
+        refuse_retired(loaded)
         if key.scope is not Scope.STEWARD:
             self.grants.refuse(loaded.ledger, key.name, loss)
         return loaded
@@ -176,12 +243,15 @@ class Service:
     def vault(self, name: str, analyst: str) -> Vault:
         """The dataset's vault, of the version that its steward confirmed, which charges the analyst as well.
 
+        What it charges for is admitted in the transaction that charges: see :class:`Approvals`.
+
         Raises:
             RefusalError: the table cannot be read now, or has changed; nothing was charged.
         """
-        found = self.tables.vault(self.loaded(name))
+        loaded = self.loaded(name)
+        found = self.tables.vault(loaded)
         assert isinstance(found, Vault), "a dataset of several tables is asked by views"
-        return found.asked_by(analyst)
+        return self._asked_by(found, loaded, analyst)
 
     def view(self, name: str, analyst: str, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.
@@ -189,13 +259,27 @@ class Service:
         Raises:
             RefusalError: the tables cannot be read now, or have changed; nothing was charged.
         """
-        return self.tables.view(self.loaded(name), view).asked_by(analyst)
+        loaded = self.loaded(name)
+        return self._asked_by(self.tables.view(loaded, view), loaded, analyst)
+
+    def _asked_by(self, vault: Vault, loaded: Loaded, analyst: str) -> Vault:
+        return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
     def close(self) -> None:
         """Close all connections."""
         for loaded in self._loaded.values():
             loaded.ledger.close()
         self._store.close()
+
+
+def refuse_retired(loaded: Loaded) -> None:
+    """Refuse to ask a dataset that is retired.
+
+    Raises:
+        RetiredError: it is.
+    """
+    if loaded.dataset.retired:
+        raise RetiredError("nothing more is released of this dataset: it is retired")
 
 
 def begin(url: str) -> None:

@@ -19,6 +19,8 @@ from sfumato.app.requests.administration import (
     DatasetRequest,
     GrantRequest,
     KeyRequest,
+    RenameRequest,
+    RetirementRequest,
     RotationRequest,
     TermsRequest,
 )
@@ -48,15 +50,16 @@ def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
     Until then no question about a table that has changed is answered.  Afterwards a question that was asked of the
     former content is a new one, and is charged.
     """
-    found, changed = worker.tables.read_again(worker.loaded(name))
-    return {"dataset": name, "reading": found.number, "changed": changed}
+    loaded = worker.loaded(name)
+    found, changed = worker.tables.read_again(loaded)
+    return {"dataset": loaded.dataset.called, "reading": found.number, "changed": changed}
 
 
 @router.put("/datasets/{name}/caps")
 def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
     loaded = worker.loaded(name)
-    analyst = worker.analyst(loaded, form.analyst)
+    analyst, name = worker.analyst(loaded, form.analyst), loaded.dataset.name
     if form.shuts_out:
         worker.grants.shut_out(name, analyst)
     else:
@@ -69,10 +72,10 @@ def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, 
 @router.get("/datasets/{name}/terms")
 def terms(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
     """On which terms a dataset is asked, and who is let in or shut out by name."""
-    worker.loaded(name)
-    named = worker.grants.named(name)
+    dataset = worker.loaded(name).dataset.name
+    named = worker.grants.named(dataset)
     return {
-        **asdict(worker.grants.terms(name)),
+        **asdict(worker.grants.terms(dataset)),
         "granted": [analyst for analyst, admitted in named.items() if admitted],
         "shut_out": [analyst for analyst, admitted in named.items() if not admitted],
     }
@@ -81,18 +84,58 @@ def terms(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
 @router.put("/datasets/{name}/terms")
 def set_terms(name: str, form: TermsRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Set on which terms a dataset is asked: all of them, so that what is not said is lifted."""
-    limit = worker.loaded(name).ledger.limit
-    for text in (form.default_cap, form.most):
+    loaded = worker.loaded(name)
+    limit = loaded.ledger.limit
+    for text in (form.default_cap, form.most, form.approval_above):
         refuse_measure(limit, limit_of(text))
-    worker.grants.set_terms(name, Terms(form.granted_only, form.default_cap, form.most))
+    found = Terms(form.granted_only, form.default_cap, form.most, form.approval_above)
+    worker.grants.set_terms(loaded.dataset.name, found)
     return terms(name, key, worker)
+
+
+@router.put("/datasets/{name}/name")
+def rename(name: str, form: RenameRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Call a dataset otherwise; its journal, budget and terms stay, and no other dataset gets the former name."""
+    return summary(worker.rename(name, form.name))
+
+
+@router.put("/datasets/{name}/retirement")
+def retire(name: str, form: RetirementRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Release nothing more of a dataset, or go on; journal and budget stay, and stewards see them."""
+    return summary(worker.retire(name, retired=form.retired))
+
+
+@router.get("/approvals")
+def approvals(key: Anyone, worker: Worker) -> dict[str, Any]:
+    """Releases that wait for a steward's approval, or have one that is not used: for analysts their own."""
+    found = worker.approvals.open_ones(own(key))
+    return {"approvals": [{**asdict(each), "dataset": worker.called(each.dataset)} for each in found]}
+
+
+@router.post("/approvals/{approval_id}", status_code=201)
+def approve(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
+    """Approve one release, once: this question at this loss, of this version of the table, for who asked for it."""
+    if not worker.approvals.approve(approval_id, key):
+        raise RefusalError(
+            "no-such-request", "Nothing waits for your approval there", 404, "nobody approves what they asked for"
+        )
+    return {"approved": approval_id}
+
+
+@router.delete("/approvals/{approval_id}")
+def refuse_approval(approval_id: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """Refuse a release, or take back an approval that was not used."""
+    if not worker.approvals.close(approval_id):
+        raise RefusalError("no-such-request", "Nothing waits there", 404, "name the id of one that is open")
+    return {"closed": approval_id}
 
 
 @router.put("/datasets/{name}/grants")
 def grant(name: str, form: GrantRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Let an analyst ask a dataset, or shut one out."""
-    analyst = worker.analyst(worker.loaded(name), form.analyst)
-    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(name, analyst)
+    loaded = worker.loaded(name)
+    analyst = worker.analyst(loaded, form.analyst)
+    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(loaded.dataset.name, analyst)
     return terms(name, key, worker)
 
 

@@ -46,6 +46,7 @@ class TermsRequest(StrictModel):
     granted_only: bool = False
     default_cap: LimitText | None = None
     most: LimitText | None = None
+    approval_above: LimitText | None = None
 
 
 class GrantRequest(StrictModel):
@@ -67,3 +68,15 @@ class RotationRequest(StrictModel):
     """A key to issue in the place of another, which goes on working for some hours."""
 
     overlap_hours: Annotated[int, Field(ge=0, le=24 * 30)] = 0
+
+
+class RenameRequest(StrictModel):
+    """What a dataset is to be called."""
+
+    name: Name
+
+
+class RetirementRequest(StrictModel):
+    """Whether nothing more is to be released of a dataset."""
+
+    retired: bool = True

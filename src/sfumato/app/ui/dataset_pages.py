@@ -141,7 +141,7 @@ def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key:
         found = refused(error)
         return found if in_place(request) else _dataset(name, key, worker, form, found)
     fields, words = form.model_dump(exclude_defaults=True), asked.query.describe(asked.domain)
-    worker.registry.jobs.asked(name, key.name, {"ask": fields, "words": words})
+    worker.registry.jobs.asked(loaded.dataset.name, key.name, {"ask": fields, "words": words})
     shown: dict[str, Any] = {
         "answer": answer,
         "charts": charts(answer, asked.domain),
@@ -229,7 +229,7 @@ def _tightest(account: Account, own: Account) -> Account:
 
 
 def _questions(worker: Worker, name: str, key: Key) -> tuple[Job, ...]:
-    return worker.registry.jobs.questions(name, key.name, most=_EARLIER)
+    return worker.registry.jobs.questions(worker.loaded(name).dataset.name, key.name, most=_EARLIER)
 
 
 def _earlier(job: Job) -> dict[str, str]:
@@ -304,7 +304,7 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
-        made=[_earlier(each) for each in worker.registry.jobs.releases(name, key.name, most=_EARLIER)],
+        made=[_earlier(each) for each in worker.registry.jobs.releases(loaded.dataset.name, key.name, most=_EARLIER)],
         problem=found,
         status=200 if found is None else found["status"],
     )

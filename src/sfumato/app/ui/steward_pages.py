@@ -57,6 +57,7 @@ class TermsForm(BaseModel):
     granted_only: bool = False
     default_cap: Short = ""
     most: Short = ""
+    approval_above: Short = ""
 
 
 class GrantForm(BaseModel):
@@ -64,6 +65,12 @@ class GrantForm(BaseModel):
 
     analyst: Annotated[str, Field(min_length=1, max_length=200)]
     shut: bool = False
+
+
+class ApprovalForm(BaseModel):
+    """What the steward's form for approvals sends."""
+
+    refuse: bool = False
 
 
 class KeyForm(BaseModel):
@@ -104,7 +111,7 @@ def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm,
         loaded = worker.loaded(form.dataset)
         analyst, ledger = worker.analyst(loaded, form.analyst), loaded.ledger
         if not form.lift and form.most.strip() == "0":
-            worker.grants.shut_out(form.dataset, analyst)
+            worker.grants.shut_out(loaded.dataset.name, analyst)
             done = f"{analyst} is shut out of {form.dataset}."
         else:
             ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
@@ -121,6 +128,7 @@ def set_terms(
 ) -> Response:
     """Set on which terms a dataset is asked."""
     limits = {"default_cap": form.default_cap.strip() or None, "most": form.most.strip() or None}
+    limits["approval_above"] = form.approval_above.strip() or None
     try:
         stewards.set_terms(name, filled(TermsRequest, {"granted_only": form.granted_only, **limits}), key, worker)
     except REFUSALS as error:
@@ -132,8 +140,9 @@ def set_terms(
 @router.post("/steward/{name}/grants", response_class=HTMLResponse)
 def grant(request: Request, name: str, worker: Worker, _: Steward, form: Annotated[GrantForm, Form()]) -> Response:
     """Let an analyst in, or shut one out."""
-    analyst = worker.analyst(worker.loaded(name), form.analyst)
-    (worker.grants.shut_out if form.shut else worker.grants.let_in)(name, analyst)
+    loaded = worker.loaded(name)
+    analyst = worker.analyst(loaded, form.analyst)
+    (worker.grants.shut_out if form.shut else worker.grants.let_in)(loaded.dataset.name, analyst)
     done = f"{analyst} is {'shut out' if form.shut else 'let in'}."
     return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
@@ -147,6 +156,20 @@ def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyFor
     except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
     return leave_note(request, _HERE, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
+
+
+@router.post("/steward/approvals/{approval_id}", response_class=HTMLResponse)
+def approve(
+    request: Request, approval_id: str, key: Steward, worker: Worker, form: Annotated[ApprovalForm, Form()]
+) -> Response:
+    """Approve one release, or refuse it."""
+    if form.refuse:
+        done = "It is refused." if worker.approvals.close(approval_id) else "Nothing waits there."
+    elif worker.approvals.approve(approval_id, key):
+        done = "It is approved, once; whoever asked for it asks again."
+    else:
+        done = "Nothing waits for your approval there; nobody approves what they asked for."
+    return leave_note(request, _HERE, {"done": done})
 
 
 @router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
@@ -229,8 +252,8 @@ def _journal(
         older=shown_entries[-1].number if shown_entries and shown_entries[-1].number > 1 else None,
         newer=before is not None,
         analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
-        terms=worker.grants.terms(name),
-        named=worker.grants.named(name),
+        terms=worker.grants.terms(loaded.dataset.name),
+        named=worker.grants.named(loaded.dataset.name),
         whole=whole,
         broken=broken,
         **said,
@@ -246,7 +269,9 @@ def _refused(key: Key, worker: Worker, error: Exception, filled: Mapping[str, An
 def _steward_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
     registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
     keys = [described(each) for each in worker.registry.all_keys()]
-    return page("steward.html.j2", key=key, datasets=registered, keys=keys, **{"filled": _EMPTY, **said})
+    waiting = stewards.approvals(key, worker)["approvals"]
+    shown_there = {"datasets": registered, "keys": keys, "approvals": waiting}
+    return page("steward.html.j2", key=key, **shown_there, **{"filled": _EMPTY, **said})
 
 
 def document(text: str) -> dict[str, Any]:

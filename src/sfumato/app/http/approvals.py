@@ -1,0 +1,180 @@
+"""Looked at in the transaction that charges: that a dataset is not retired, and that a dear release is approved.
+
+Above a threshold that a dataset's terms state, a release needs the approval of a steward other than whoever asks.  An
+approval is of one release: the question with its loss, of one version of the table, for one name.  It is used up in the
+transaction that charges, and ends after a week, and with the key of the steward who gave it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sfumato.app.http.registry import Key, Scope, spelled
+from sfumato.app.requests.fields import limit_of
+from sfumato.errors import BudgetError
+from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import Event
+from sfumato.ledger.reservation import Admission
+from sfumato.ledger.store import Store
+from sfumato.privacy.loss import NOTHING
+
+LASTS = timedelta(days=7)
+"""How long a request waits, and how long an approval holds."""
+
+_MOST_WAITING = 20  # requests of one name for one dataset
+_LONGEST = 2000  # characters of a question that stewards are shown
+_OPEN = """
+    SELECT approval.*, held.expires AS key_expires, held.revoked AS key_revoked, held.scope AS key_scope
+    FROM service_approval AS approval LEFT JOIN service_key AS held ON held.id = approval.key_id
+    WHERE approval.closed IS NULL"""
+
+
+class ApprovalNeededError(BudgetError):
+    """A steward other than whoever asks has to approve this release first; nothing was charged."""
+
+
+class RetiredError(BudgetError):
+    """Nothing more is released of this dataset; nothing was charged."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A release that waits for an approval, or has one that nobody used yet."""
+
+    id: str
+    dataset: str
+    asked_by: str
+    asked: str
+    question: str
+    cost: str
+    approved_by: str | None
+    expires: str
+
+
+class Approvals:
+    """Approvals of a server, over a store that is prepared."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def admission(self, dataset: str, analyst: str) -> Admission:
+        """What admits a release of a dataset to somebody, in the transaction that charges for it.
+
+        It raises :class:`RetiredError` or :class:`ApprovalNeededError`; the latter leaves a request for stewards.
+        """
+
+        def admit(driver: Driver, event: Event) -> None:
+            _admit(driver, event, dataset=dataset, analyst=analyst)
+
+        return admit
+
+    def open_ones(self, asked_by: str | None = None) -> list[Approval]:
+        """What waits for an approval, or has one that holds, oldest first: of everybody, or of one name."""
+        with self._store.reading() as driver:
+            rows = driver.records(f"{_OPEN} ORDER BY approval.asked, approval.id")
+        return [_as_approval(row) for row in rows if _lives(row) and asked_by in (None, row["asked_by"])]
+
+    def approve(self, approval_id: str, steward: Key) -> bool:
+        """Approve a release; False where none of that id waits, or the steward asked for it.
+
+        What a session without a key approves holds no longer than the session.
+        """
+        if not approval_id.isalnum():  # PostgreSQL refuses to look for some characters
+            return False
+        now = datetime.now(UTC)
+        with self._store.founding() as driver:
+            row = driver.record(f"{_OPEN} AND approval.id = :id", {"id": approval_id})
+            own = row is not None and spelled(steward.name, [row["asked_by"]]) == row["asked_by"]
+            if row is None or own or row["approved_by"] is not None or not _lives(row):
+                return False
+            keyed = driver.value("SELECT COUNT(*) FROM service_key WHERE id = :id", {"id": steward.id})
+            end = now + LASTS if keyed else min(now + LASTS, steward.expires)
+            change = """
+            UPDATE service_approval SET approved_by = :by, approved = :now, key_id = :key, expires = :end
+            WHERE id = :id"""
+            values = {"by": steward.name, "now": now.isoformat(), "key": steward.id, "end": end.isoformat()}
+            return bool(driver.run(change, {**values, "id": approval_id}))
+
+    def close(self, approval_id: str) -> bool:
+        """Refuse a request, or take an approval back that was not used; tells whether there was such a one."""
+        if not approval_id.isalnum():  # see approve
+            return False
+        with self._store.writing() as driver:
+            return _close(driver, approval_id)
+
+
+def _admit(driver: Driver, event: Event, *, dataset: str, analyst: str) -> None:
+    joined = """
+    SELECT held.retired, terms.approval_above FROM service_dataset AS held
+    LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :dataset"""
+    row = driver.record(joined, {"dataset": dataset})
+    if row is not None and row["retired"] is not None:
+        raise RetiredError("nothing more is released of this dataset: it is retired; what was answered stays free")
+    above = None if row is None else limit_of(row["approval_above"])
+    if above is None or event.charge is None or above.admits(NOTHING, event.charge):
+        return
+    mine = {"dataset": dataset, "release": event.key, "by": analyst}
+    which = "AND approval.dataset = :dataset AND approval.asked_by = :by"
+    waiting = driver.records(f"{_OPEN} {which}", {"dataset": dataset, "by": analyst})
+    found = [each for each in waiting if each["release"] == mine["release"]]
+    for each in found:
+        if each["approved_by"] is not None and _lives(each) and _close(driver, each["id"]):
+            return
+        if not _lives(each):
+            _close(driver, each["id"])
+    living = [each for each in waiting if _lives(each)]
+    known = next((each["id"] for each in living if each["release"] == mine["release"]), None)
+    if known is None and len(living) >= _MOST_WAITING:
+        raise ApprovalNeededError(f"this needs an approval, and {_MOST_WAITING} of your questions wait for one already")
+    number = known or _ask(driver, event, dataset=dataset, analyst=analyst)
+    raise ApprovalNeededError(
+        f"a release of this dataset that costs more than {above} needs the approval of a second steward; "
+        f"it is asked for by the number {number}: ask again when it is there"
+    )
+
+
+def _ask(driver: Driver, event: Event, *, dataset: str, analyst: str) -> str:
+    details = event.details if isinstance(event.details, dict) else {}
+    row = {
+        "id": secrets.token_hex(6),
+        "dataset": dataset,
+        "release": event.key,
+        "asked_by": analyst,
+        "asked": datetime.now(UTC).isoformat(),
+        "question": str(details.get("asked") or f"{event.question.family}, {event.question.method}")[:_LONGEST],
+        "cost": event.statement,
+    }
+    driver.insert("service_approval", [row])
+    return str(row["id"])
+
+
+def _close(driver: Driver, approval_id: str) -> bool:
+    end = "UPDATE service_approval SET closed = :now WHERE id = :id AND closed IS NULL"
+    return bool(driver.run(end, {"id": approval_id, "now": datetime.now(UTC).isoformat()}))
+
+
+def _lives(row: Mapping[str, Any]) -> bool:
+    """Whether a request still waits, or an approval still holds: its steward's key has to be valid."""
+    now = datetime.now(UTC)
+    if row["approved_by"] is None:
+        return now - datetime.fromisoformat(row["asked"]) < LASTS
+    if now >= datetime.fromisoformat(row["expires"]):
+        return False
+    if row["key_scope"] is None:  # given in a session without a key, whose end stands in it
+        return True
+    return (
+        row["key_revoked"] is None
+        and row["key_scope"] == Scope.STEWARD
+        and now < datetime.fromisoformat(row["key_expires"])
+    )
+
+
+def _as_approval(row: Mapping[str, Any]) -> Approval:
+    end = row["expires"] or (datetime.fromisoformat(row["asked"]) + LASTS).isoformat()
+    return Approval(
+        row["id"], row["dataset"], row["asked_by"], row["asked"], row["question"], row["cost"], row["approved_by"], end
+    )
