@@ -47,6 +47,10 @@ def serve(
     arrival: Annotated[
         float, typer.Option(min=0.1, help="Seconds within which a request has to arrive, and a reply to be read.")
     ] = 30.0,
+    webhook: Annotated[
+        str | None,
+        typer.Option(help="Address that is sent notices as JSON: a low budget, a changed table, a key that ends soon."),
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Certificate by which the server itself speaks TLS.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     origin: Annotated[
@@ -67,7 +71,7 @@ def serve(
     import tempfile
 
     from sfumato.app.http.asgi import LEDGER
-    from sfumato.app.http.openid import OpenIdSettings
+    from sfumato.app.http.openid import OpenIdSettings, refuse_address
     from sfumato.app.http.processes import ARRIVAL, SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
     from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
@@ -75,6 +79,8 @@ def serve(
     base = None if base_url is None else refuse_base(base_url)
     origins = tuple(map(refuse_origin, origin or ()))
     provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
+    if webhook is not None:
+        refuse_address(webhook, "a webhook")
     tls = _tls(certificate, certificate_key)
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
@@ -93,7 +99,7 @@ def serve(
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
-        Settings(tuple(tables or ()), rate, address, base, provider, origins).to_environment()
+        Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook).to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(

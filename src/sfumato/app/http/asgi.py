@@ -13,6 +13,7 @@ from sfumato.app.http.access import KeyLookup
 from sfumato.app.http.admission import Pace
 from sfumato.app.http.api_document import describe_itself
 from sfumato.app.http.cross_origin import CrossOrigin
+from sfumato.app.http.notices import Notices
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
@@ -29,18 +30,23 @@ def application() -> FastAPI:
     to_standard_error()
     end_with_parent()
     settings = Settings.of_environment()
-    return create(Service(os.environ[LEDGER], places=settings.places), settings)
+    service = Service(os.environ[LEDGER], places=settings.places)
+    return create(service, settings, notices=Notices(service, webhook=settings.webhook))
 
 
-def create(service: Service, settings: Settings | None = None) -> FastAPI:
-    """The application over a service."""
+def create(service: Service, settings: Settings | None = None, *, notices: Notices | None = None) -> FastAPI:
+    """The application over a service, which tells notices while it runs."""
     from importlib.metadata import version
 
     from sfumato.app.ui import pages
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if notices is not None:
+            notices.watch()
         yield
+        if notices is not None:
+            notices.end()
         service.close()
 
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)

@@ -81,7 +81,7 @@ class OpenIdSettings(StrictModel):
         if not isinstance(found, dict):
             raise InputError(f"{file} is a mapping with 'issuer', 'client_id' and more", culprit=file)
         settings = filled(cls, found)
-        refuse_address(settings.issuer)
+        refuse_address(settings.issuer, "a provider of identities")
         _ = settings.secret
         return settings
 
@@ -260,14 +260,14 @@ class Provider:
         return found
 
 
-def refuse_address(address: str) -> None:
-    """Refuse a provider whose replies others in the network can write.
+def refuse_address(address: str, whose: str) -> None:
+    """Refuse an address to which others in the network can read or write along.
 
     Raises:
         InputError: it is not at https, nor on this machine.
     """
     if not is_safe(address):
-        raise InputError("a provider of identities is at https://..., or on this machine", culprit=address)
+        raise InputError(f"{whose} is at https://..., or on this machine", culprit=address)
 
 
 def is_safe(address: str) -> bool:

@@ -265,6 +265,11 @@ class Service:
     def _asked_by(self, vault: Vault, loaded: Loaded, analyst: str) -> Vault:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
+    @property
+    def store(self) -> Store:
+        """The database, for what is kept beside journals."""
+        return self._store
+
     def close(self) -> None:
         """Close all connections."""
         for loaded in self._loaded.values():

@@ -98,6 +98,21 @@ class ServedTables:
             self._keep(name, self._holding(loaded, fresh, found.number), found)
         return found, before is not None and before.version != found.version
 
+    def changed(self, loaded: Loaded) -> str | None:
+        """What names the content of a table that was read, and is not the one that its steward confirmed; else None.
+
+        A table that this worker has not read yet is not read for it.
+        """
+        name = loaded.dataset.name
+        held = self._held.get(name)
+        if held is None or self._fits(held, loaded):
+            return None
+        try:
+            self.vault(loaded)
+        except RefusalError as error:
+            return self._held[name].version if error.kind == "table-changed" else None
+        return None
+
     def _fits(self, held: Held, loaded: Loaded) -> bool:
         """Whether a table is as it was read, and of the version that was confirmed a moment ago."""
         seen, confirmed = self._confirmed.get(loaded.dataset.name, (0.0, None))

@@ -1,0 +1,182 @@
+"""What stewards are told without asking: a budget is low, a table has changed, a key ends soon.
+
+Each is a line of the log, and goes to a webhook where the operator named one.  It is told once for each state that it
+is about: again when the budget has changed, or the table once more; by one of all workers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import httpx
+
+from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.processes import log
+from sfumato.app.http.registry import Dataset
+from sfumato.app.http.service import Service
+from sfumato.errors import SfumatoError
+from sfumato.ledger.account import Account
+from sfumato.privacy.loss import Epsilon
+
+LOW = Fraction(1, 10)
+"""The share of a budget, or of an analyst's cap, below which it is low."""
+
+ENDING = timedelta(days=7)
+"""A key that ends within this time ends soon."""
+
+BETWEEN = 60.0  # seconds between looks
+_AGAIN = timedelta(hours=1)  # between two notices of one budget, which changes with each question
+_PATIENCE = 10.0  # seconds for a reply of the webhook
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something to tell: what kind it is, of whom, the state that it is about, and public facts in words."""
+
+    kind: str
+    subject: str
+    state: str
+    facts: Mapping[str, str]
+
+
+class Notices:
+    """Looks for what stewards are to know, and tells it.
+
+    Args:
+        service: of the worker.
+        webhook: where to send notices; None for the log alone.
+    """
+
+    def __init__(self, service: Service, *, webhook: str | None) -> None:
+        self._service = service
+        self._store = service.store
+        self._webhook = webhook
+        self._over = threading.Event()
+
+    def watch(self) -> None:
+        """Look again and again, in a thread of its own, until :meth:`end`."""
+        threading.Thread(target=self._watch, name="notices", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def look(self) -> int:
+        """Tell what is new; returns how much that was.  What fails of one dataset ends nothing of the others."""
+        looks: list[Callable[[], Iterator[Notice]]] = [self._keys]
+        with _Guard("datasets"):
+            looks += [self._of(each) for each in self._service.registry.datasets() if not each.retired]
+        told = 0
+        for found in looks:
+            with _Guard("notices"):
+                for notice in found():
+                    told += self._tell(notice)
+        return told
+
+    def _watch(self) -> None:
+        while not self._over.wait(BETWEEN):
+            self.look()
+
+    def _of(self, dataset: Dataset) -> Callable[[], Iterator[Notice]]:
+        def found() -> Iterator[Notice]:
+            loaded = self._service.loaded(dataset.called)
+            facts = {"dataset": dataset.called}
+            accounts = {"": loaded.ledger.remaining(), **loaded.ledger.caps()}
+            for analyst, account in accounts.items():
+                if is_low(account):
+                    whose = {**facts, "analyst": analyst} if analyst else facts
+                    state = f"{account.limit}: {account}"
+                    yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**whose, "left": str(account)})
+            changed = self._service.tables.changed(loaded)
+            if changed is not None:
+                yield Notice("table-changed", dataset.name, changed, facts)
+
+        return found
+
+    def _keys(self) -> Iterator[Notice]:
+        soon = datetime.now(UTC) + ENDING
+        for key in self._service.registry.all_keys():
+            if key.valid and key.expires < soon:
+                end = key.expires.isoformat(timespec="minutes")
+                yield Notice("key-expiring", key.id, end, {"key": key.id, "holder": key.name, "expires": end})
+
+    def _tell(self, notice: Notice) -> bool:
+        """Tell a notice unless somebody told it; what the webhook did not take is told again."""
+        before = self._claim(notice)
+        if before is None:
+            return False
+        log("notice", kind=notice.kind, **notice.facts)
+        if self._webhook is not None and not self._sent(self._webhook, notice):
+            self._write(notice, before)
+            return False
+        return True
+
+    def _claim(self, notice: Notice) -> str | None:
+        """The state that was told before, empty for none; None where this one need not be told."""
+        which = {"kind": notice.kind, "subject": notice.subject}
+        query = "SELECT state, told FROM service_notice WHERE kind = :kind AND subject = :subject"
+        with self._store.founding() as driver:
+            row = driver.record(query, which)
+            if row is not None and (row["state"] == notice.state or _lately(notice, row["told"])):
+                return None
+            driver.run("DELETE FROM service_notice WHERE kind = :kind AND subject = :subject", which)
+            driver.insert("service_notice", [{**which, "state": notice.state, "told": _stamp()}])
+        return "" if row is None else str(row["state"])
+
+    def _write(self, notice: Notice, state: str) -> None:
+        change = "UPDATE service_notice SET state = :state, told = '' WHERE kind = :kind AND subject = :subject"
+        with self._store.writing() as driver:
+            driver.run(change, {"state": state, "kind": notice.kind, "subject": notice.subject})
+
+    def _sent(self, address: str, notice: Notice) -> bool:
+        try:
+            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
+                reply = client.post(address, json={"event": notice.kind, "time": _stamp(), **notice.facts})
+        except httpx.HTTPError as error:
+            log("webhook failed", reason=type(error).__name__)
+            return False
+        if not reply.is_success:
+            log("webhook failed", reason=f"status {reply.status_code}")
+        return reply.is_success
+
+
+class _Guard:
+    """Logs what a block fails with, and goes on; what nobody expected as well, as nobody waits for it here."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if error is None:
+            return True
+        if not isinstance(error, Exception):
+            return False
+        known = isinstance(error, SfumatoError | RefusalError)
+        log("look failed", what=self._what, error=type(error).__name__, expected=str(known))
+        return True
+
+
+def is_low(account: Account) -> bool:
+    """Whether less than a tenth of a limit is left."""
+    if account.limit is None or account.left is None:
+        return False
+    spent = account.spent.epsilon if isinstance(account.limit, Epsilon) else account.spent.rho
+    whole = account.left + (spent or 0)
+    return whole > 0 and account.left < LOW * whole
+
+
+def _lately(notice: Notice, told: str) -> bool:
+    if notice.kind != "budget-low" or not told:
+        return False
+    return datetime.now(UTC) - datetime.fromisoformat(told) < _AGAIN
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,177 @@
+"""Notices: told once for each state, again when it changes, by one worker, whatever fails beside them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from tests.app.http.serving import DOMAIN, write_people
+from tests.app.test_cli import sfumato
+from tests.ledger.asking import ROW, question
+
+from sfumato.app.http import notices
+from sfumato.app.http.notices import Notices
+from sfumato.app.http.registry import Scope
+from sfumato.app.http.service import Service
+from sfumato.privacy.loss import Epsilon
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_people(tmp_path / "people.parquet")
+
+
+@pytest.fixture
+def service(tmp_path, table, monkeypatch):
+    monkeypatch.setattr(notices, "_AGAIN", timedelta(0))
+    with closing(Service(f"sqlite:///{tmp_path}/s.ledger", create=True)) as opened:
+        opened.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
+        yield opened
+
+
+@contextmanager
+def receiving(status=204):
+    """What a webhook is sent, as it comes."""
+    got: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook", got
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def spend(service, epsilon, number, analyst=None):
+    ledger = service.loaded("people").ledger
+    ledger.reserve(question(number), Epsilon(epsilon).charge, statement="x", unit=ROW, analyst=analyst)
+
+
+def test_a_low_budget_is_told_once_and_again_when_it_changed(service):
+    with receiving() as (hook, got):
+        told = Notices(service, webhook=hook)
+        assert told.look() == 0
+        spend(service, "9", 1)
+        assert told.look() == 0  # a tenth is left
+        spend(service, "0.1", 2)
+        assert (told.look(), told.look(), told.look()) == (1, 0, 0)
+        spend(service, "0.1", 3)
+        assert (told.look(), told.look()) == (1, 0)
+        assert [(each["event"], each["dataset"]) for each in got] == [("budget-low", "people")] * 2
+        assert "0.9 " in got[0]["left"]
+
+
+def test_one_that_changes_with_each_question_is_told_once_an_hour(service, monkeypatch):
+    monkeypatch.setattr(notices, "_AGAIN", timedelta(hours=1))
+    told = Notices(service, webhook=None)
+    spend(service, "9.5", 1)
+    assert told.look() == 1
+    spend(service, "0.1", 2)
+    assert told.look() == 0
+    with service.store.writing() as driver:
+        driver.run("UPDATE service_notice SET told = '2020-01-01T00:00:00+00:00'")
+    assert told.look() == 1
+
+
+def test_a_cap_that_is_low_is_told_with_its_analyst(service):
+    service.loaded("people").ledger.set_cap("ana", Epsilon(1))
+    spend(service, "0.95", 1, "ana")
+    with receiving() as (hook, got):
+        assert Notices(service, webhook=hook).look() == 1
+        service.loaded("people").ledger.set_cap("ana", Epsilon(5))
+        assert Notices(service, webhook=hook).look() == 0
+    assert [(each["event"], each["analyst"]) for each in got] == [("budget-low", "ana")]
+
+
+def test_a_changed_table_is_told_once_for_each_change(service, table):
+    told = Notices(service, webhook=None)
+    assert told.look() == 0
+    write_people(table, seed=3)
+    assert (told.look(), told.look()) == (1, 0)
+    service.tables.read_again(service.loaded("people"))
+    assert told.look() == 0
+    write_people(table, seed=4)
+    assert (told.look(), told.look()) == (1, 0)
+
+
+def test_a_key_that_ends_soon_is_told_once(service):
+    service.registry.issue("ana", Scope.ANALYST, timedelta(days=30))
+    ending, _ = service.registry.issue("bob", Scope.ANALYST, timedelta(days=3))
+    gone, _ = service.registry.issue("cleo", Scope.ANALYST, timedelta(days=3))
+    service.registry.revoke(gone.id)
+    with receiving() as (hook, got):
+        told = Notices(service, webhook=hook)
+        assert (told.look(), told.look()) == (1, 0)
+    assert [(each["event"], each["holder"], each["key"]) for each in got] == [("key-expiring", "bob", ending.id)]
+
+
+def test_what_fails_of_one_dataset_ends_nothing_of_the_others(service, tmp_path, monkeypatch, caplog):
+    other = write_people(tmp_path / "other.parquet", seed=5)
+    service.register("aaa", source=str(other), domain=DOMAIN, limit="1", more={})
+    spend(service, "9.5", 1)
+    loaded = service.loaded
+
+    def failing(name):
+        if name == "aaa":
+            raise ZeroDivisionError("Dugong")
+        return loaded(name)
+
+    monkeypatch.setattr(service, "loaded", failing)
+    with caplog.at_level(logging.INFO):
+        assert Notices(service, webhook=None).look() == 1
+    assert "look failed" in caplog.text
+    assert "Dugong" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [500, None])
+def test_what_the_webhook_did_not_take_is_told_again(service, status, caplog):
+    spend(service, "9.5", 1)
+    with receiving(status or 204) as (hook, _), caplog.at_level(logging.INFO):
+        address = hook if status else "http://127.0.0.1:9/hook"
+        assert Notices(service, webhook=address).look() == 0
+    ours = [record.getMessage() for record in caplog.records if record.name == "sfumato.http"]
+    assert any("webhook failed" in line for line in ours)
+    assert not any("/hook" in line for line in ours)  # an address may hold a secret
+    with receiving() as (hook, got):
+        assert Notices(service, webhook=hook).look() == 1
+    assert len(got) == 1
+
+
+def test_one_of_several_workers_tells(service):
+    spend(service, "9.5", 1)
+    with closing(Service(service.url)) as other, receiving() as (hook, got):
+        threads = [threading.Thread(target=Notices(each, webhook=hook).look) for each in (service, other, service)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(got) == 1
+
+
+def test_a_retired_dataset_is_told_of_no_more(service):
+    spend(service, "9.5", 1)
+    service.retire("people", retired=True)
+    assert Notices(service, webhook=None).look() == 0
+
+
+def test_a_webhook_that_others_can_read_is_refused(tmp_path):
+    done = sfumato("serve", "--create", "--webhook", "http://example.org/hook", cwd=tmp_path, code=2)
+    assert "https" in done.stderr
+    assert list(tmp_path.iterdir()) == []
