@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,12 @@ class KeptColumns:
         self._kept: dict[object, Any] = {}
         self._bytes = 0
         self._lock = threading.RLock()  # two threads that need one column read it once
+        _ALL.add(self)
+
+    @staticmethod
+    def bytes_in_all() -> int:
+        """Bytes that the columns of all tables of this process hold."""
+        return sum(each._bytes for each in tuple(_ALL))  # noqa: SLF001  (its own)
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts] | None:
         """One flat table a cover of the plan."""
@@ -203,6 +210,9 @@ class KeptColumns:
                     self._kept[key] = found
                     self._bytes += size
             return found
+
+
+_ALL: WeakSet[KeptColumns] = WeakSet()
 
 
 def _fixed(numbers: NDArray[np.float64], unit: Fraction, bounds: tuple[int, int]) -> Steps:

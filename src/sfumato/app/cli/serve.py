@@ -36,6 +36,9 @@ def serve(
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
     ] = 3000,
+    table_memory: Annotated[
+        int, typer.Option(min=0, help="MiB that a worker's tables may hold before it forgets some; 0 for any number.")
+    ] = 0,
     base_url: Annotated[
         str | None,
         typer.Option(help="The address under which people reach the server, where that is another: https://HOST."),
@@ -99,7 +102,8 @@ def serve(
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
-        Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook).to_environment()
+        settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, table_memory << 20)
+        settings.to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(

@@ -30,7 +30,7 @@ def application() -> FastAPI:
     to_standard_error()
     end_with_parent()
     settings = Settings.of_environment()
-    service = Service(os.environ[LEDGER], places=settings.places)
+    service = Service(os.environ[LEDGER], places=settings.places, table_bytes=settings.table_bytes)
     return create(service, settings, notices=Notices(service, webhook=settings.webhook))
 
 

@@ -58,10 +58,17 @@ class Service:
         lease: how long the worker of a background job may be silent before the job has failed.
         create: whether to make the database's tables where there are none; a server that starts again must not.
         places: where tables may lie that are registered; anywhere without.
+        table_bytes: that tables may hold before those asked longest ago are forgotten; 0 for any number.
     """
 
     def __init__(
-        self, url: str, *, lease: timedelta = LEASE, create: bool = False, places: TablePlaces | None = None
+        self,
+        url: str,
+        *,
+        lease: timedelta = LEASE,
+        create: bool = False,
+        places: TablePlaces | None = None,
+        table_bytes: int = 0,
     ) -> None:
         self.url = url
         self._store = Store(url)
@@ -72,7 +79,7 @@ class Service:
         self.grants = Grants(self._store)
         self.approvals = Approvals(self._store)
         self._places = TablePlaces() if places is None else places
-        self.tables = ServedTables(TableVersions(self._store), self._places)
+        self.tables = ServedTables(TableVersions(self._store), self._places, most_bytes=table_bytes)
         self._loaded: dict[str, Loaded] = {}
         self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()

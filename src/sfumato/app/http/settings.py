@@ -26,6 +26,7 @@ class Settings:
         a_minute: requests that a worker takes of one key in a minute; 0 for any number.
         address: of the server, without a slash at its end.
         base_url: the same, where people reach it under that address alone, maybe by a proxy.
+        table_bytes: that the tables of a worker may hold; 0 for any number.
         webhook: where notices are sent; None for the log alone.
         openid: the provider of identities, as a document; None where people enter by keys alone.
         origins: of other sites' pages that may send requests with a key to ``/v1``.
@@ -38,6 +39,7 @@ class Settings:
     openid: dict[str, Any] | None = None
     origins: tuple[str, ...] = ()
     webhook: str | None = None
+    table_bytes: int = 0
 
     @classmethod
     def of_environment(cls) -> Settings:

@@ -8,9 +8,11 @@ refused before it is charged, by every worker alike.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sfumato.app.http.admission import TablePlaces
@@ -19,6 +21,7 @@ from sfumato.app.http.registry import Reading, TableVersions
 from sfumato.app.http.table_reading import Fresh, FreshTables, Loaded, files_of, read, whole
 from sfumato.domain.view import BoundedView
 from sfumato.engine.table_files import Stamps
+from sfumato.engine.table_memory import held_bytes
 from sfumato.errors import EngineError, TableError
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import Vault
@@ -39,11 +42,20 @@ class Held:
 class ServedTables:
     """The tables of one worker."""
 
-    def __init__(self, versions: TableVersions, places: TablePlaces) -> None:
+    def __init__(self, versions: TableVersions, places: TablePlaces, *, most_bytes: int = 0) -> None:
+        """Keep tables of some places.
+
+        Args:
+            versions: which the stewards confirmed.
+            places: where tables may lie.
+            most_bytes: beyond which those that were asked longest ago are forgotten, but for the last; 0: any number.
+        """
         self._versions = versions
         self._places = places
-        self._held: dict[str, Held] = {}
+        self._most_bytes = most_bytes
+        self._held: OrderedDict[str, Held] = OrderedDict()  # asked longest ago first
         self._confirmed: dict[str, tuple[float, Reading]] = {}
+        self._forgetting = threading.Lock()
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def vault(self, loaded: Loaded) -> Vault | SchemaVault:
@@ -59,6 +71,9 @@ class ServedTables:
                 held = self._held.get(name)  # of many who found it outdated together, one looks it up
                 if held is None or not self._fits(held, loaded):
                     held = self._current(loaded)
+        elif self._most_bytes:
+            with suppress(KeyError):  # it was forgotten just now
+                self._held.move_to_end(name)
         return held.vault
 
     def view(self, loaded: Loaded, view: BoundedView) -> Vault:
@@ -110,7 +125,8 @@ class ServedTables:
         try:
             self.vault(loaded)
         except RefusalError as error:
-            return self._held[name].version if error.kind == "table-changed" else None
+            changed = self._held.get(name) if error.kind == "table-changed" else None
+            return None if changed is None else changed.version
         return None
 
     def _fits(self, held: Held, loaded: Loaded) -> bool:
@@ -160,7 +176,19 @@ class ServedTables:
 
     def _keep(self, name: str, held: Held, found: Reading) -> None:
         self._held[name] = held
+        self._held.move_to_end(name)
         self._confirmed[name] = (time.monotonic(), found)
+        if self._most_bytes:
+            self._forget_beyond(self._most_bytes)
+
+    def _forget_beyond(self, most: int) -> None:
+        """Forget tables that were asked longest ago; they are read again when they are asked for, and held to the
+        version that was confirmed.  Whoever is asking one goes on with it.
+        """
+        with self._forgetting:
+            while len(self._held) > 1 and held_bytes() > most:
+                self._held.popitem(last=False)
+                gc.collect()
 
 
 def _unread() -> RefusalError:

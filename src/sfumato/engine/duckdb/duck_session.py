@@ -134,6 +134,15 @@ class _Sessions:
                 self._shared = weakref.ref(session)
             return session
 
+    def bytes(self) -> int:
+        """Bytes of all tables of the session that is shared."""
+        session = None if self._shared is None else self._shared()
+        if not (session and not session.lost):
+            return 0
+        with session.cursor("a table") as cursor:
+            query = "SELECT COALESCE(sum(memory_usage_bytes), 0) FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+            return int(cursor.execute(query).fetchone()[0])
+
     def forked(self) -> None:
         """A child inherits no threads: asking or closing what its parent opened would hang or crash it."""
         for session in tuple(self.alive):
@@ -289,3 +298,8 @@ def column(name: str, kind: str) -> Column:
         kind,
         moments=kind == _MOMENTS,
     )
+
+
+def session_bytes() -> int:
+    """Bytes that the tables of this process hold in DuckDB."""
+    return _sessions.bytes()
