@@ -304,6 +304,14 @@ def test_a_login_is_over_after_ten_minutes_and_only_so_many_are_open(store, monk
         assert driver.value("SELECT COUNT(*) FROM service_login") <= 8
 
 
+def test_a_login_is_taken_once_by_the_browser_that_began_it(store):
+    known = Identities(store)
+    login = known.begin()
+    assert known.take(login.state, "another") is None
+    assert known.take(login.state, login.browser) == login
+    assert known.take(login.state, login.browser) is None
+
+
 def test_secrets_of_a_login_are_not_kept(store):
     login = Identities(store).begin()
     with store.reading() as driver:
