@@ -77,6 +77,7 @@ def test_what_a_release_says_of_itself_is_not_contradicted(place: Path) -> None:
     ("arguments", "words"),
     [
         (("--domain", "hospital.yaml"), "takes no --domain"),
+        (("--holdout", "hospital"), "names others of the population"),
         (("--order", "visits"), "is no order"),
         (("--order", "visits=height"), "is no order"),
         (("--claim", "rho=1", "--claim", "rho=2"), "one release is judged at a time"),

@@ -46,6 +46,8 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
     (folder,) = given.releases
     if given.out is not None:
         require("plots", "the page")
+    if given.holdout is not None and Path(given.holdout).resolve() in (Path(given.real).resolve(), folder.resolve()):
+        raise InputError(f"--holdout names others of the population, not {given.holdout} again", culprit=given.holdout)
     refuse_clashes([given.out], inputs=[given.real, folder, given.schema, given.holdout], overwrite=overwrite)
     schema = load_schema(given.schema)
     claim = claim_of_folder(folder, parse_claim(given.claims[0]) if given.claims else None)
@@ -102,19 +104,8 @@ def _told(found: FamilyResult) -> str:
             )
         lines.append(said)
     if found.attacks:
-        rows = [
-            {
-                "attack": each.attack,
-                "members": each.members.value,
-                "controls": each.controls.value,
-                "advantage": each.value,
-                "low": each.interval.low,
-                "high": each.interval.high,
-                "bound": each.bound,
-            }
-            for each in found.attacks
-        ]
-        lines.append(columns(rows))
+        attacks = found.to_json()["attacks"]
+        lines.append(columns([{name: value for name, value in one.items() if "knows" not in name} for one in attacks]))
     else:
         lines.append("No attacks were made: they need others of the same population, by --holdout.")
     stated = "no guarantee is stated" if found.claim is None else f"guarantee: {found.claim}"
