@@ -76,6 +76,21 @@ def test_a_key_is_kept_over_one_repeated_row_and_the_repeat_is_told() -> None:
     assert any("visits.visit_id" in told and "1 of its 5 values repeat" in told for told in found.remarks)
 
 
+def test_a_table_in_which_few_people_come_twice_is_not_taken_for_their_list() -> None:
+    many = [f"p{n}" for n in range(100)]
+    patients = {"patient_id": many, "sex": ["f", "m"] * 50}
+    admissions = {"patient_id": [*many[:40], "p1"], "ward": ["a"] * 41}
+    for name in ("admissions", "zz"):  # before and after the list of all
+        found = drafted({"patients": patients, name: admissions})
+        assert found.document["unit"]["table"] == "patients"
+        assert "key" not in found.document["tables"][name]
+        assert found.document["tables"][name]["unit"] == "patient_id"
+    details = {"patient_id": many, "height": list(range(100))}
+    found = drafted({"patients": patients, "details": details})
+    assert found.document["unit"]["table"] == "patients"
+    assert found.document["tables"]["details"]["unit"] == "patient_id"
+
+
 def test_a_second_person_in_a_row_is_left_out_and_named() -> None:
     transfers = {"transfer_id": [1, 2], "patient_id": ["p1", "p2"], "visit_id": [1, 3], "day": [3, 4]}
     found = drafted({"transfers": transfers})

@@ -91,6 +91,7 @@ class _Drafting:
     profiles: Mapping[str, Sequence[Profile]]
     declared: Mapping[str, DeclaredKeys]
     keys: dict[str, str] = field(default_factory=dict)  # of each table that has one
+    lists: dict[str, str] = field(default_factory=dict)  # the table whose own key a name is
     links: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # column, table
     id: str = ""
     units: str | None = None  # the table that lists them
@@ -104,7 +105,9 @@ class _Drafting:
             key = known.key if known is not None and known.key is not None else self._key(table, profiles)
             if key is not None:
                 self.keys[table] = key
-                self._say_repeats(table, key)
+        self._settle()
+        for table, key in self.keys.items():
+            self._say_repeats(table, key)
         for table, profiles in self.profiles.items():
             known = self.declared.get(table)
             found = list(known.links) if known is not None and known.links else self._named_links(table, profiles)
@@ -118,11 +121,34 @@ class _Drafting:
             few = max(1, _REPEATED * profile.held)
             if profile.column.kind not in (ColumnKind.TEXT, ColumnKind.INTEGER) or not profile.distinct:
                 continue
-            if profile.held - profile.distinct > few or not _sounds_like_key(column, table):
+            repeated = profile.held - profile.distinct
+            if repeated > few or 2 * repeated >= profile.held or not _sounds_like_key(column, table):
                 continue
-            own = _stem(column) in {f"{_singular(table)}{word}" for word in _KEY_WORDS} or column.lower() == "id"
-            scored.append((own, profile.distinct == profile.held, profile.missing == 0, -place, column))
+            scored.append(
+                (_own_key(column, table), profile.distinct == profile.held, profile.missing == 0, -place, column)
+            )
         return max(scored)[-1] if scored else None
+
+    def _settle(self) -> None:
+        """Of tables with a key of one name take that which lists the most; the others refer to it."""
+        named: dict[str, list[str]] = {}
+        for table, key in self.keys.items():
+            if _stem(key) not in _GENERIC:
+                named.setdefault(_stem(key), []).append(table)
+        for stem, tables in named.items():
+            self.lists[stem] = max(tables, key=self._listing)
+            for table in tables:
+                known, (exact, *_) = self.declared.get(table), self._listing(table)
+                if table != self.lists[stem] and not exact and (known is None or known.key is None):
+                    del self.keys[table]
+
+    def _listing(self, table: str) -> tuple[bool, bool, int]:
+        """Whether the key of a table is one, sounds like its own, and how many there are."""
+        key = self.keys[table]
+        profile = self._profile(table, key)
+        if profile is None:
+            return False, False, 0
+        return profile.distinct == profile.held, _own_key(key, table), profile.distinct
 
     def _say_repeats(self, table: str, key: str) -> None:
         profile = self._profile(table, key)
@@ -145,11 +171,11 @@ class _Drafting:
                     continue
                 generic = _stem(key) in _GENERIC
                 same = _stem(profile.column.name) == _stem(key) and not generic
+                same = same and self.lists.get(_stem(key), other) == other
                 if same or _stem(profile.column.name) == f"{_singular(other)}{_stem(key)}":
                     found.append((profile.column.name, other))
                     break
-        own = self.keys.get(table)
-        return [(column, to) for column, to in found if column != own or self._profile_rows(to) > 0]
+        return found
 
     def find_unit(self, named: str | None) -> None:
         """Find what people are called by, the table that lists them, and the owner of every table."""
@@ -255,9 +281,6 @@ class _Drafting:
     def _profile(self, table: str, column: str) -> Profile | None:
         return next((each for each in self.profiles[table] if each.column.name == column), None)
 
-    def _profile_rows(self, table: str) -> int:
-        return max((each.held for each in self.profiles[table]), default=0)
-
 
 def _attributes(found: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
     """The attributes of a table that are no keys, and how its file is written."""
@@ -306,6 +329,11 @@ def _singular(table: str) -> str:
         if stem.endswith(ending) and len(stem) > len(ending) + 1:
             return stem.removesuffix(ending) + one
     return stem
+
+
+def _own_key(column: str, table: str) -> bool:
+    """Whether a column is called as the key of its table would be."""
+    return _stem(column) in {f"{_singular(table)}{word}" for word in _KEY_WORDS} or column.lower() == "id"
 
 
 def _sounds_like_key(column: str, table: str) -> bool:

@@ -10,6 +10,8 @@ from sfumato.engine.sql.sql_table import database_engine
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
 
+_KNOWN = ("postgresql", "postgres", "mysql", "mariadb")
+
 
 def declared_keys(url: str) -> dict[str, DeclaredKeys]:
     """The tables of a database by name, with keys and references of one column each; reads no row.
@@ -22,6 +24,11 @@ def declared_keys(url: str) -> dict[str, DeclaredKeys]:
     import sqlalchemy as sa
 
     scheme, _, rest = url.partition("://")
+    if scheme not in _KNOWN:
+        raise InputError(
+            f"a schema is drafted from files, or from a database of {', '.join(_KNOWN)}, not {scheme!r}",
+            culprit=shown(url),
+        )
     try:
         place = sa.make_url(f"{'postgresql' if scheme == 'postgres' else scheme}://{rest}")
     except (sa.exc.ArgumentError, ValueError):
