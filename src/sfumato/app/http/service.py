@@ -40,6 +40,8 @@ from sfumato.app.http.tables import ServedTables
 from sfumato.app.requests.fields import limit_of
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
+from sfumato.engine.domain_fit import Draft, draft_domain
+from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
@@ -83,6 +85,18 @@ class Service:
         self._loaded: dict[str, Loaded] = {}
         self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()
+
+    def draft(self, source: str) -> Draft:
+        """A domain read off a table, for its steward alone: it says what is in it, and releases refuse it.
+
+        Raises:
+            RefusalError: the table lies where none is served, or cannot be read.
+        """
+        self._places.refuse(source)
+        try:
+            return draft_domain(open_table(source))
+        except (TableError, EngineError) as error:
+            raise unreadable(error) from error
 
     def register(
         self, name: str, *, source: str, domain: Mapping[str, Any], limit: str, more: Mapping[str, Any]

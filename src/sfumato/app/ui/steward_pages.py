@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import date, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
@@ -21,10 +22,12 @@ from sfumato.app.requests.administration import KeyRequest, TermsRequest
 from sfumato.app.requests.fields import filled, limit_of
 from sfumato.app.ui.question_form import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
+from sfumato.domain import parse
+from sfumato.domain.domain import Acceptance
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, InputError, LedgerError
 from sfumato.privacy.loss import EpsilonDelta, Loss
-from sfumato.strict_documents import read_yaml
+from sfumato.strict_documents import read_yaml, write_yaml
 
 router = APIRouter(include_in_schema=False)
 
@@ -40,6 +43,15 @@ class DatasetForm(BaseModel):
     domain: Annotated[str, Field(max_length=200_000)]
     limit: Short
     second_budget: bool = False
+    accepted: bool = False
+
+
+class DraftForm(BaseModel):
+    """What the same form sends where the domain is to be drafted."""
+
+    name: Short = ""
+    source: Annotated[str, Field(max_length=2000)] = ""
+    limit: Short = ""
 
 
 class CapForm(BaseModel):
@@ -95,13 +107,29 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[Dat
         worker.register(
             name,
             source=form.source.strip(),
-            domain=_domain(form.domain),
+            domain=_accepted(form.domain, key) if form.accepted else _domain(form.domain),
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget},
         )
     except REFUSALS as error:
         return _refused(key, worker, error, form.model_dump())
     return leave_note(request, _HERE, {"done": f"{name} is registered."})
+
+
+@router.post("/steward/draft", response_class=HTMLResponse)
+def draft(key: Steward, worker: Worker, form: Annotated[DraftForm, Form()]) -> Response:
+    """Draft the domain of a table into the form, for its steward to edit and accept; nothing is registered."""
+    source = form.source.strip()
+    try:
+        drafted = worker.draft(source)
+    except REFUSALS as error:
+        return _refused(key, worker, error, form.model_dump())
+    told = [f"left out {name}: {reason}" for name, reason in drafted.left_out.items()]
+    told += [f"look at {name}: {hint}" for name, hint in drafted.hints.items()]
+    done = "The domain is drafted below, and read off the table: replace what it says by what is publicly known."
+    more = f" {'; '.join(told)}." if told else ""
+    filled_in = defaultdict(str, form.model_dump() | {"domain": write_yaml(drafted.document())})
+    return _steward_page(key, worker, filled=filled_in, done=done + more)
 
 
 @router.post("/steward/caps", response_class=HTMLResponse)
@@ -225,6 +253,20 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
 def _domain(text: str) -> dict[str, Any]:
     try:
         return document(text)
+    except DomainError as error:
+        raise unusable(error) from error
+
+
+def _accepted(text: str, key: Key) -> dict[str, Any]:
+    """A domain that its steward accepts as it stands, which says so.
+
+    Raises:
+        RefusalError: it cannot be used.
+    """
+    try:
+        found, at = parse(document(text)), datetime.now(UTC).date().isoformat()
+        acceptance = Acceptance(key.name, at, found.hash_accepted(key.name, at))
+        return document(write_yaml(replace(found, draft=False, acceptance=acceptance).describe()))
     except DomainError as error:
         raise unusable(error) from error
 
