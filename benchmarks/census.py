@@ -159,10 +159,15 @@ def report(results: list[dict[str, object]]) -> str:
         "mechanisms); mbi-aim is bounded: pairs only, 28 rounds, a model of 1 MB, as its defaults (224 rounds, 80 MB)",
         "take hours. dpmm-aim has a model limit of 1 MB too. Each run of a peer is bounded in time.",
         "Beside the means of pairs and triples: what 95 % of the pairs stay below, the worst pair, the largest change",
-        "of a correlation between the codes of two columns. Lines without these are of earlier runs. The last",
-        "column says how many pairs are further off, on average over the runs, than with mbi-mst at the same epsilon,",
-        "and by how much the one that loses most. Runs whose worst pair is named were taken on a machine that was busy",
-        "with other work, which makes their CPU seconds up to twice as many.",
+        "of a correlation between the codes of two columns. Lines without these are of earlier runs, and of aim",
+        "of an earlier choice of marginals. The last column says how many pairs are further off, on average over",
+        "the runs, than with mbi-mst at the same epsilon, how many by more than two standard errors (about one",
+        "pair in twenty would be by chance, as errors of so few runs are uncertain themselves), and by how much",
+        "the one that loses most. Runs whose worst pair is named were taken on a machine that was busy with other",
+        "work, which makes their CPU seconds up to twice as many. With seeded noise, 7600 rows of NIST, 22",
+        "columns, epsilon 1 and delta 1e-6, ages in five years by marital status are .102 off (standard error",
+        ".002, five runs) when nothing is named, .065 (.002) with five pairs of age named, and .102 (.003) where",
+        "the ages were declared one by one.",
         "Made by `python benchmarks/census.py`.",
         "",
     ]
@@ -204,8 +209,8 @@ def _tail(done: list[dict[str, object]], key: str) -> str:
 
 
 def _by_pair(done: list[dict[str, object]]) -> np.ndarray | None:
-    """Distance of each pair, mean over the runs; None where one of them did not note it."""
-    return np.mean([result["by_pair"] for result in done], axis=0) if all("by_pair" in one for one in done) else None
+    """Distances of the pairs, ``(runs, pairs)``; None where a run did not note them."""
+    return np.array([result["by_pair"] for result in done]) if all("by_pair" in one for one in done) else None
 
 
 def _named(table: str, place: int) -> str:
@@ -217,18 +222,23 @@ def _named(table: str, place: int) -> str:
 def _worst(done: list[dict[str, object]], table: str) -> str:
     """The mean of the runs' worst pairs, and the pair that is worst on average."""
     distances = _by_pair(done)
-    named = "" if distances is None else f" {_named(table, int(distances.argmax()))}"
+    named = "" if distances is None else f" {_named(table, int(distances.mean(axis=0).argmax()))}"
     return _tail(done, "worst") + named
 
 
 def _lost(done: list[dict[str, object]], peer: list[dict[str, object]], table: str) -> str:
     """How many pairs are further off than with a peer, and which loses most."""
-    ours, theirs = _by_pair(done), _by_pair([result for result in peer if "tv2" in result]) if peer else None
+    judged_peer = [result for result in peer if "tv2" in result]
+    ours, theirs = _by_pair(done), _by_pair(judged_peer) if judged_peer else None
     if ours is None or theirs is None or done[0]["contestant"] == peer[0]["contestant"]:
         return ""
-    more = ours - theirs
+    more = ours.mean(axis=0) - theirs.mean(axis=0)
     most = int(more.argmax())
-    return f"{int((more > 0).sum())} of {len(more)}, {_named(table, most)} by {more[most]:.3f}"
+    beyond = ""
+    if min(len(ours), len(theirs)) > 1:
+        error = np.sqrt(ours.var(axis=0, ddof=1) / len(ours) + theirs.var(axis=0, ddof=1) / len(theirs))
+        beyond = f", {int((more > 2 * error).sum())} by two standard errors"
+    return f"{int((more > 0).sum())} of {len(more)}{beyond}, {_named(table, most)} by {more[most]:.3f}"
 
 
 def join(fresh: dict[str, object]) -> None:
