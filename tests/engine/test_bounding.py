@@ -10,12 +10,15 @@ from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Unit, Unknown
+from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.domain.predicate import Among
+from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.exact import reveal
+from sfumato.engine.open import open_table
 
 FIRST, LAST = date(2023, 11, 20), date(2024, 3, 10)
 DAY = Date(name="day", first=FIRST, last=LAST, by=Grain.DAY, unknown=Unknown.DROP, nullable=True)
@@ -189,3 +192,21 @@ def test_units_by_their_number_of_rows_are_counted_before_any_bound(adapter, row
     wanted = np.histogram(list(held.values()), [*starts, 10**6])[0]
     found = reveal(adapter.open(every, tmp_path).encode(domain_of(BOUNDS["several"])).unit_sizes(starts))
     assert found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(1, 4), (4, 1), (2, 3), (3, 2), (2, None)])
+def test_units_with_few_rows_are_cut_by_groups_too(rows: int, groups: int | None) -> None:
+    """Units of every small shape: so many rows in one cell, and one in each of so many others."""
+    shapes = [(same, others) for same in range(1, 6) for others in range(5)]
+    people = [(who, cell) for who, (same, more) in enumerate(shapes) for cell in [0] * same + [*range(1, more + 1)]]
+    kind = Integer(name="kind", minimum=0, maximum=5, unknown=Unknown.DROP)
+    unit = Unit("id", rows=100, per=[GroupBound(("kind",), rows=rows, groups=groups)])
+    table = pa.table({"id": [who for who, _ in people], "kind": [cell for _, cell in people]})
+    encoded = open_table(table).encode(Domain((kind,), unit=unit))
+    assert isinstance(encoded, EncodedRows)
+    text = f"SELECT u, c0, COUNT(*) AS n FROM {encoded.store.relation} GROUP BY u, c0"  # noqa: S608
+    found = encoded.store.query(text).to_pylist()
+    for who, (_, others) in enumerate(shapes):
+        cells = [row["n"] for row in found if row["u"] == str(who)]
+        assert len(cells) == min(others + 1, groups or others + 1)
+        assert max(cells) <= rows
