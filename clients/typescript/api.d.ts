@@ -119,6 +119,16 @@ export type QueryFields = {
   "where"?: Array<ConditionFields>;
 };
 
+/** What a dataset is to be called. */
+export type RenameRequest = {
+  "name": string;
+};
+
+/** Whether nothing more is to be released of a dataset. */
+export type RetirementRequest = {
+  "retired"?: boolean;
+};
+
 /** A key to issue in the place of another, which goes on working for some hours. */
 export type RotationRequest = {
   "overlap_hours"?: number;
@@ -138,5 +148,6 @@ export type TermsRequest = {
   "granted_only"?: boolean;
   "default_cap"?: string | null;
   "most"?: string | null;
+  "approval_above"?: string | null;
 };
 
