@@ -137,6 +137,8 @@ def test_tables_that_changed_answer_only_after_their_steward_had_them_read(hospi
         with pytest.raises(ServerError, match="changed") as caught:
             client.ask("changing", count, epsilon="2e4")
         assert caught.value.problem["charged"] is False
+        with pytest.raises(ServerError, match="registered under another name"):  # by its files, as it was not read yet
+            steward.register("again", source=str(source), domain=SCHEMA, limit="1")
         assert steward.read_again("changing")["changed"] is True
         assert client.ask("changing", count, epsilon="2e4").rows[0]["values"][0]["estimate"] == 799
 
