@@ -27,10 +27,11 @@ def village(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(village: Path) -> None:
-    order = ("--order", "persons=age:falling", "--most", "persons=4", "--json")
-    made = json.loads(
-        sfumato(*ASKED, *order, "--out", "made", "--format", "csv", "--limit", "2,1e-5", "--create", cwd=village).stdout
-    )
+    order = ("--order", "persons=age:falling", "--most", "persons=4", "--final", "persons.work=yes", "--json")
+    new = ("--format", "csv", "--html", "page.html", "--limit", "2,1e-5", "--create")
+    made = json.loads(sfumato(*ASKED, *order, "--out", "made", *new, cwd=village).stdout)
+    sfumato("describe", "made", "--html", "described.html", cwd=village)
+    assert (village / "page.html").read_text() == (village / "described.html").read_text()
     assert sorted(path.name for path in (village / "made").iterdir()) == [
         "codebook.md",
         "houses.csv",
@@ -38,9 +39,19 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         "release.json",
     ]
     assert made["files"] == ["houses.csv", "persons.csv"]
-    assert "all rows of one house of village, in all its tables" in made["guarantee"]
+    assert made["guarantee"].endswith(
+        "all rows of one house of village, in all its tables (at most 4 of persons are kept)"
+    )
+    persons = pyarrow.csv.read_csv(village / "made" / "persons.csv")
+    ended = [
+        house
+        for house, work in zip(*(persons[name].to_pylist() for name in ("house", "work")), strict=True)
+        if work == "yes"
+    ]
+    assert len(ended) == len(set(ended)) > 0
     stated = json.loads((village / "made" / "release.json").read_text())
     assert stated["related"]["children"][0]["order"] == {"by": "age", "falling": True}
+    assert stated["related"]["children"][0]["final"] == ["work", "yes"]
     assert stated["loss"]["epsilon"] == "1"
     again = json.loads(sfumato(*ASKED, *order, "--out", "again", cwd=village).stdout)
     assert "nothing" in again["cost"]
@@ -48,7 +59,8 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     judged = sfumato("evaluate", "village", "made", "--schema", "village.yaml", cwd=village).stdout
     assert "houses with persons" in judged
     journal = json.loads(sfumato("ledger", "show", "village.ledger", "--json", cwd=village).stdout)
-    assert len([entry for entry in journal["entries"] if entry["kind"] == "release"]) == 1
+    (entry,) = [entry for entry in journal["entries"] if entry["kind"] == "release"]
+    assert entry["statement"] == made["guarantee"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +73,15 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         (("--out", "made", "--order", "cats=age"), "'cats' is no child table here; persons are"),
         (("--out", "made", "--order", "persons=name"), "none of its attributes"),
         (("--out", "made", "--most", "persons=few"), "--most takes TABLE=ROWS"),
-        (("--out", "made", "--way", "2", "--html", "page.html"), "--way and --html are for one synthetic table"),
+        (("--out", "made", "--way", "2", "--model", "m.json"), "--way and --model are for one synthetic table"),
+        (("--out", "made", "--html", "made"), "choose another name"),
+        (("--out", "made", "--html", "no/page.html"), "does not exist"),
+        (("--out", "made", "--html", "village.yaml"), "exists"),
+        (("--out", "made", "--final", "persons=yes"), "--final takes TABLE.COLUMN=VALUE of persons.age, persons.work"),
+        (("--out", "made", "--final", "houses.size=S"), "--final takes TABLE.COLUMN=VALUE of persons.age"),
+        (("--out", "made", "--final", "persons.work=dead"), "persons cannot end with work = dead"),
+        (("--out", "made", "--final", "persons.work=no", "--final", "persons.work=yes"), "two ends of persons"),
+        (("--out", "made.csv", "--final", "persons.work=yes"), "are for --schema with a folder as --out"),
         (("--out", "made.csv", "--most", "persons=2"), "are for --schema with a folder as --out"),
     ],
 )

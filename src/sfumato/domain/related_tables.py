@@ -233,8 +233,9 @@ class RelatedTables:
 
     @property
     def unit(self) -> Unit:
-        """Of a head: one row."""
-        return Unit(self.schema.id, rows=1, schema=self.schema.name)
+        """Of a head: one row, behind which stand so many rows of each child table."""
+        kept = [(child.table.name, child.most) for child in self.children]
+        return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=kept)
 
     def least(self) -> int:
         """The least number of children that a unit can have."""

@@ -66,7 +66,9 @@ class Unit:
     Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
     otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit, and of these what
     each bound of ``per`` lets stand, chosen at random, and drop the rest before anything is counted.  With ``schema``
-    they differ by the rows of the id in all private tables of that schema, and the bounds are those of one view.
+    they differ by the rows of the id in all private tables of that schema, and the bounds are those of one view.  Of a
+    table of whole units, one row each, ``kept`` says how many rows of each further table stand behind that row: words
+    for whoever reads a guarantee, and no part of what is compared or kept of a unit.
 
     >>> Unit.row()
     Unit(column=None, rows=1, per=())
@@ -78,9 +80,16 @@ class Unit:
     rows: int
     per: tuple[GroupBound, ...]
     schema: str | None = field(default=None, repr=False)
+    kept: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
 
     def __init__(
-        self, column: str | None = None, rows: int = 1, per: Sequence[GroupBound] = (), *, schema: str | None = None
+        self,
+        column: str | None = None,
+        rows: int = 1,
+        per: Sequence[GroupBound] = (),
+        *,
+        schema: str | None = None,
+        kept: Sequence[tuple[str, int]] = (),
     ) -> None:
         if not isinstance(rows, int) or rows < 1:
             raise DomainError(f"a unit contributes at least one row, not {rows}", culprit=rows)
@@ -96,6 +105,7 @@ class Unit:
         if schema is not None and column is None:
             raise DomainError("people of a schema have an id", culprit=schema)
         object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "kept", tuple(kept))
 
     @staticmethod
     def row() -> Unit:
@@ -123,4 +133,7 @@ class Unit:
         if self.column is None:
             return "adding or removing one row"
         of = "" if self.schema is None else f" of {self.schema}, in all its tables"
-        return f"adding or removing all rows of one {self.column}{of} (at most {self.rows}{self.by_groups})"
+        bound = f"{self.rows}{self.by_groups}"
+        if self.kept:
+            bound = ", ".join(f"{rows} of {table}" for table, rows in self.kept) + " are kept"
+        return f"adding or removing all rows of one {self.column}{of} (at most {bound})"

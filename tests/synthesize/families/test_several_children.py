@@ -24,6 +24,10 @@ def test_all_children_of_a_unit_are_made_and_their_children_are_left_out(tmp_pat
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Rho(2), create=True)
     release = related(vault, loss=Rho(1), settings=Settings(head_cells=50_000, tail_cells=50_000, calibration=1))
     assert vault.remaining.spent.rho <= 1
+    kept = "all rows of one patient_id of hospital, in all its tables (at most 6 of visits, 4 of drug_era are kept)"
+    assert release.guarantee.endswith(kept)
+    assert release.provenance["unit"].endswith(kept)
+    assert [entry.statement for entry in vault.ledger.journal()] == [release.guarantee]
     assert set(release.tables) == {"patients", "visits", "drug_era"}
     patients = set(release.tables["patients"]["patient_id"].to_pylist())
     for name, column, most in (("visits", "patient_id", 6), ("drug_era", "person_id", 4)):

@@ -24,14 +24,20 @@ def describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, o
         save_text(markdown, "\n".join(family_lines(book)) + "\n", overwrite=overwrite)
         remark(f"Wrote the codebook {markdown}.")
     if html is not None:
-        from sfumato.report.family_release_page import family_release_page
-        from sfumato.report.page import render
-
-        page = family_release_page(f"Synthetic tables {folder.name}", book)
-        save_text(html, render(page), overwrite=overwrite)
-        remark(f"Wrote the page {html}.")
+        write_page(folder, book, html, overwrite=overwrite)
     remark(STATED_BY_A_FILE)
     result(book, _described(book), as_json=as_json)
+
+
+def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: bool) -> None:
+    """Write the codebook of the tables in a folder as a page."""
+    from sfumato.report.family_release_page import family_release_page
+    from sfumato.report.page import render
+    from sfumato.vault.release import save_text
+
+    page = family_release_page(f"Synthetic tables {folder.name}", book)
+    save_text(html, render(page), overwrite=overwrite)
+    remark(f"Wrote the page {html}.")
 
 
 def _described(book: Mapping[str, Any]) -> str:

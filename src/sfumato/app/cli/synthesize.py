@@ -114,6 +114,13 @@ def synthesize(
     memory: Annotated[
         int, typer.Option(min=1, max=2, help="Rows before it that a row of a person is drawn by; with a folder.")
     ] = 1,
+    final: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TABLE.COLUMN=VALUE: after such a row a person has no further one in that table, as after a death; "
+            "with a folder."
+        ),
+    ] = None,
     file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet",
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None,
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None,
@@ -141,7 +148,7 @@ def synthesize(
     if schema is not None and view is None and is_folder(out):
         refuse_of_one_table(
             {"domain": domain, "unit_rows": unit_rows, "per": per, "marginals": marginals, "way": way, "rounds": rounds}
-            | {"zeros": zeros, "html": html, "model": model, "bound_pairs": bound_pairs, "no_reuse": not reuse}
+            | {"zeros": zeros, "model": model, "bound_pairs": bound_pairs, "no_reuse": not reuse}
             | {"method": method is not SynthesisMethod.AUTO}
         )
         synthesize_tables(
@@ -155,14 +162,22 @@ def synthesize(
                 analyst=analyst,
             ),
             TablesToMake(
-                out=out, file_format=file_format, orders=order or (), most=most or (), memory=memory, units=rows
+                out=out,
+                file_format=file_format,
+                orders=order or (),
+                most=most or (),
+                memory=memory,
+                final=final or (),
+                units=rows,
+                html=html,
+                overwrite=overwrite,
             ),
             loss,
             as_json=as_json,
         )
         return
-    if order or most or memory > 1 or file_format != "parquet":
-        raise InputError("--order, --most, --memory and --format are for --schema with a folder as --out")
+    if order or most or memory > 1 or final or file_format != "parquet":
+        raise InputError("--order, --most, --memory, --final and --format are for --schema with a folder as --out")
     if html is not None:
         require("plots", "--html")
     cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.app.cli.conventions import Source, refuse_clashes, remark, result, working
+from sfumato.app.cli.describe_tables import write_page
 from sfumato.errors import InputError, counted
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain.related_tables import ChildTable
@@ -30,7 +32,10 @@ class TablesToMake:
         orders: TABLE=COLUMN or TABLE=COLUMN:falling.
         most: TABLE=ROWS.
         memory: children before a child that it is drawn by.
+        final: TABLE.COLUMN=VALUE, after which a unit has no further row of that table.
         units: their number, where it is public.
+        html: where the page of what was released is written, too.
+        overwrite: whether that page may take the place of a file.
     """
 
     out: Path
@@ -38,7 +43,10 @@ class TablesToMake:
     orders: Sequence[str]
     most: Sequence[str]
     memory: int
+    final: Sequence[str]
     units: int | None
+    html: Path | None
+    overwrite: bool
 
 
 def is_folder(out: Path) -> bool:
@@ -56,7 +64,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
     if named:
         raise InputError(
             f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} for one synthetic table; a folder of tables "
-            "that belong together takes --order, --most, --memory, --format and --rows",
+            "that belong together takes --order, --most, --memory, --final, --format, --rows and --html",
             culprit=named,
         )
 
@@ -66,10 +74,14 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     from sfumato.app.cli.schema_options import read_schema
     from sfumato.domain.related_tables import related_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, related
+    from sfumato.synthesize.families.family_codebook import read_family_codebook
     from sfumato.synthesize.families.family_release import free_folder
 
-    free_folder(given.out, given.file_format)
+    if given.html is not None:
+        require("plots", "--html")
+    target = free_folder(given.out, given.file_format)
     refuse_clashes([given.out], inputs=[*source.files()], overwrite=True)
+    refuse_clashes([given.html], inputs=[*source.files(), given.out], overwrite=given.overwrite)
     schema = read_schema(source.domain)
     children = _children(schema, given)
     for note in related_tables(schema, children).left_out:
@@ -84,6 +96,8 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     for name, table in tables.items():
         remark(f"Wrote {counted(table.num_rows, 'row')} of {name}.")
     remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
+    if given.html is not None:
+        write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
     for note in release.notes:
         remark(f"Note: {note}.")
     rows = {name: table.num_rows for name, table in tables.items()}
@@ -102,7 +116,29 @@ def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
         if not text.isdecimal():
             raise InputError(f"--most takes TABLE=ROWS, not {name}={text}", culprit=text)
         found[name] = replace(found[name], most=int(text))
+    for name, end in _ends(given.final, found).items():
+        found[name] = replace(found[name], final=end)
     return [replace(child, memory=given.memory) for child in found.values()]
+
+
+def _ends(texts: Sequence[str], known: Mapping[str, ChildTable]) -> dict[str, tuple[str, str]]:
+    """Of each table its column and the value after which nothing follows; names may have a dot or an equals sign."""
+    found: dict[str, tuple[str, str]] = {}
+    for text in texts:
+        fitting = {
+            (name, each.name): text.removeprefix(f"{name}.{each.name}=")
+            for name, child in known.items()
+            for each in child.plain
+            if text.startswith(f"{name}.{each.name}=")
+        }
+        if not fitting:
+            columns = ", ".join(f"{name}.{each.name}" for name, child in known.items() for each in child.plain)
+            raise InputError(f"--final takes TABLE.COLUMN=VALUE of {columns}, not {text!r}", culprit=text)
+        (name, column), value = max(fitting.items(), key=lambda each: len(each[0][0]) + len(each[0][1]))
+        if name in found:
+            raise InputError(f"--final names two ends of {name}; a table has one", culprit=text)
+        found[name] = column, value
+    return found
 
 
 def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]) -> dict[str, str]:
@@ -122,6 +158,7 @@ def _told(release: RelatedRelease) -> str:
     children = "".join(
         f"\n  {child.table.name}: the first {child.most} of a unit, "
         + (f"by {child.order}{', falling' if child.falling else ''}" if child.order else "in no order")
+        + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
         for child in release.related.children
     )
     return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"

@@ -97,7 +97,7 @@ def synthesized(
         found = expected_errors(tails[table.name].measured)
         errors |= {f"{table.name}: {name}": value / table.whole for name, value in found.items()}
     return RelatedRelease(
-        guarantee=f"{loss.promise} for {_unit(described)}",
+        guarantee=settled.guarantee,
         cost=settled.cost,
         expected_error=errors,
         provenance=settled.provenance,
@@ -108,14 +108,6 @@ def synthesized(
         notes=notes,
         seed=int(settled.digest[:16], 16),
         loss=loss_json(loss),
-    )
-
-
-def _unit(described: RelatedTables) -> str:
-    kept = ", ".join(f"{child.most} of {child.table.name}" for child in described.children)
-    schema = described.schema
-    return (
-        f"adding or removing all rows of one {schema.id} of {schema.name}, in all its tables (at most {kept} are kept)"
     )
 
 
