@@ -41,6 +41,16 @@ export type CapRequest = {
   "loss"?: LossFields | null;
 };
 
+/** A table of which a person has several rows; what is left out is as the schema says. */
+export type ChildFields = {
+  "table": string;
+  "order"?: string | null;
+  "falling"?: boolean;
+  "most"?: number | null;
+  "memory"?: number;
+  "final"?: Array<string> | null;
+};
+
 /** One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND. */
 export type ConditionFields = {
   "attribute": string;
@@ -134,13 +144,14 @@ export type RotationRequest = {
   "overlap_hours"?: number;
 };
 
-/** A synthetic table to make in the background. */
+/** A synthetic table to make in the background; or, of a dataset of several, related tables. */
 export type SynthesisFields = {
-  "method": "auto" | "histogram";
+  "method": "auto" | "histogram" | "related";
   "loss": LossFields;
   "attributes"?: Array<string>;
   "zeros"?: Array<Record<string, unknown>>;
   "reuse"?: boolean;
+  "children"?: Array<ChildFields>;
 };
 
 /** On which terms a dataset is asked; limits are in the measure of its own limit. */

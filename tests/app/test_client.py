@@ -16,7 +16,7 @@ import pytest
 from tests.app.http.serving import free_port
 
 from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
-from sfumato.app.client_exchange import answered, csv_text, document, parquet_bytes
+from sfumato.app.client_exchange import answered, csv_text, document, parquet_bytes, zip_bytes
 from sfumato.app.requests import queries
 from sfumato.errors import InputError
 from sfumato.query import sql_condition
@@ -122,6 +122,7 @@ ANSWER = {
     [
         (csv_text, HTML),
         (parquet_bytes, HTML),
+        (zip_bytes, HTML),
         (parquet_bytes, httpx.Response(200, content=b"PK", headers={"Content-Type": "application/vnd.apache.parquet"})),
         (document, HTML),
         (document, httpx.Response(200)),

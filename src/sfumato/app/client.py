@@ -33,6 +33,7 @@ from sfumato.app.client_exchange import (
     part,
     stated,
     with_loss,
+    zip_bytes,
 )
 from sfumato.app.requests.administration import (
     CapRequest,
@@ -129,21 +130,25 @@ class HttpClient:
         attributes: Sequence[str] = (),
         zeros: Sequence[Mapping[str, Any]] = (),
         reuse: bool = True,
+        children: Sequence[Mapping[str, Any]] = (),
         **loss: Unpack[LossTerms],
     ) -> str:
         """Ask for a synthetic table in the background; returns the id of the job.
 
         Args:
             name: of the dataset.
-            method: ``auto`` or ``histogram``.
+            method: ``auto`` or ``histogram``; ``related`` of a dataset of several tables.
             attributes: of the histogram; all of them without.
             zeros: rules for what is impossible, as a file of them has them, for ``auto``.
             reuse: whether AIM may use what was released of the same table before.
+            children: of ``related``, the tables of which a person has several rows, with ``order``, ``falling``,
+                ``most``, ``memory`` and ``final``; all of them without.
             loss: what it costs.
         """
         said: dict[str, Any] = {"method": method, "attributes": list(attributes)}
         said |= {"zeros": [dict(rule) for rule in zeros]} if zeros else {}
         said |= {} if reuse else {"reuse": False}
+        said |= {"children": [dict(child) for child in children]} if children else {}
         body = stated(SynthesisFields, {**said, **with_loss(loss)})
         return str(self._call("POST", f"/v1/datasets/{name}/releases", body)["job"])
 
@@ -167,6 +172,11 @@ class HttpClient:
     def parquet(self, job: str) -> bytes:
         """The rows of a finished job as a Parquet file, with the codebook and noisy tables of a synthetic one."""
         return parquet_bytes(self._send(Call("GET", f"/v1/releases/{job}/rows?format=parquet")))
+
+    def tables(self, job: str, *, parquet: bool = False) -> bytes:
+        """The related tables of a finished job as a ZIP file: CSV or Parquet files, with their codebook."""
+        form = "parquet" if parquet else "csv"
+        return zip_bytes(self._send(Call("GET", f"/v1/releases/{job}/rows?format={form}")))
 
     def register(
         self,

@@ -25,6 +25,7 @@ _ATTEMPTS = 4
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT = 10.0  # seconds
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
+ZIP = "application/zip"
 _PARQUET_MARK = b"PAR1"
 _Part: TypeAlias = Literal["estimate", "standard_error", "low", "high"]
 _ENDINGS: tuple[tuple[str, _Part], ...] = (
@@ -228,6 +229,16 @@ def parquet_bytes(reply: httpx.Response) -> bytes:
     _expect(reply, PARQUET)
     if not (reply.content.startswith(_PARQUET_MARK) and reply.content.endswith(_PARQUET_MARK)):
         raise ServerError(_foreign(reply))
+    return reply.content
+
+
+def zip_bytes(reply: httpx.Response) -> bytes:
+    """The ZIP file of a reply.
+
+    Raises:
+        ServerError: it is none.
+    """
+    _expect(reply, ZIP)
     return reply.content
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query, Response
@@ -20,6 +23,7 @@ from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service, refuse_retired
 from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
+from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import LedgerError
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
@@ -34,14 +38,18 @@ Form: TypeAlias = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 Made: TypeAlias = tuple[dict[str, Any], bytes]
 """The statement of a release, and its rows as Parquet, with all that they carry."""
 
-_PARQUET = b"PAR1"
+_PARQUET, _ZIP = b"PAR1", b"PK"
 _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
 def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> dict[str, Any]:
-    """Ask for a synthetic table; what it costs is charged when its turn comes."""
+    """Ask for a synthetic table, or for related ones; what it costs is charged when its turn comes."""
     loaded = worker.admit(name, key, form.loss.loss())
+    if form.method == "related":
+        tables = form.linked(loaded.schema)
+        order = Ordered(loaded, key, form.loss.loss(), {"synthesize": form.model_dump()}, tables)
+        return _start(worker, order, partial(linked, tables=tables, loss=form.loss.loss()))
     wanted = form.read(loaded.domain)
     order = Ordered(loaded, key, form.loss.loss(), {"synthesize": form.model_dump()})
     return _start(worker, order, partial(synthesized, request=wanted))
@@ -75,11 +83,16 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 
 @router.get("/releases/{job_id}/rows")
 def rows(job_id: str, key: Anyone, worker: Worker, form: Form = "csv") -> Response:
-    """The rows: as CSV, or as a Parquet file, with the codebook and noisy tables of a synthetic release."""
+    """The rows: as CSV, or as a Parquet file, with the codebook and noisy tables of a synthetic release.
+
+    Of related tables a ZIP file of all, with their codebook.
+    """
     job = _owned(worker, job_id, key)
     found = worker.registry.jobs.rows(job.id) if job.state is State.DONE else None
     if found is None:
         raise RefusalError("not-ready", "The release is not ready", 409, "ask for its state first")
+    if found.startswith(_ZIP):
+        return Response(found if form == "parquet" else tables_as_csv(found), media_type="application/zip")
     if not found.startswith(_PARQUET):  # an earlier version kept CSV
         if form != "csv":
             raise RefusalError(
@@ -98,12 +111,16 @@ def _owned(worker: Service, job_id: str, key: Key) -> Job:
 
 @dataclass(frozen=True)
 class Ordered:
-    """A release that somebody ordered: of what, for whom, at which loss (None: without differential privacy)."""
+    """A release that somebody ordered: of what, for whom, at which loss (None: without differential privacy).
+
+    ``tables`` are those that belong together, where not one alone is made.
+    """
 
     loaded: Loaded
     key: Key
     loss: Loss | None
     request: dict[str, Any]
+    tables: RelatedTables | None = None
 
 
 def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> dict[str, Any]:
@@ -129,7 +146,8 @@ def _run(worker: Service, job_id: str, order: Ordered, make: Callable[[Vault], M
             name = loaded.dataset.called
             if order.loss is not None:
                 worker.admit(name, key, order.loss)  # or its owner shut out, or terms changed
-            vault = worker.vault(name, key.name)
+            tables = order.tables
+            vault = worker.vault(name, key.name) if tables is None else worker.units(name, key.name, tables)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
             with explained(loaded.ledger, key):
                 statement, made = make(vault)
@@ -171,6 +189,39 @@ def anonymized(vault: Vault, wanted: Anonymization) -> Made:
     """An anonymised table; its facts (classes, suppressed rows, losses) stand with the statement."""
     made = wanted.release(vault)
     return {**made.statement(), "facts": dict(made.facts)}, as_parquet(made.rows)
+
+
+def linked(vault: Vault, tables: RelatedTables, loss: Loss) -> Made:
+    """Related tables, in one file with their codebook, which stands with the statement as well."""
+    from sfumato.synthesize import NoisyTotal
+    from sfumato.synthesize.families import Settings
+    from sfumato.synthesize.families.related_synthesis import synthesized as related
+
+    made = related(vault, tables, loss=loss, total=NoisyTotal(), settings=Settings())
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "tables"
+        made.write(place)
+        files = {path.name: path.read_bytes() for path in sorted(place.iterdir())}
+    return {**made.statement(), "codebook": made.codebook.to_json()}, _packed(files)
+
+
+def tables_as_csv(file: bytes) -> bytes:
+    """A ZIP file of Parquet files as one of CSV; what else is in it stays."""
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(file)) as packed:
+        for name in packed.namelist():
+            body, stem = packed.read(name), name.removesuffix(".parquet")
+            found[name if stem == name else f"{stem}.csv"] = body if stem == name else as_csv(body)
+    return _packed(found)
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP file, the same whenever it is made."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for name, body in files.items():
+            packed.writestr(zipfile.ZipInfo(name), body, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
 
 
 def as_parquet(rows: ReleasedRows) -> bytes:

@@ -38,6 +38,7 @@ from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
 from sfumato.app.http.tables import ServedTables
 from sfumato.app.requests.fields import limit_of
+from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.domain_fit import Draft, draft_domain
@@ -282,6 +283,15 @@ class Service:
         """
         loaded = self.loaded(name)
         return self._asked_by(self.tables.view(loaded, view), loaded, analyst)
+
+    def units(self, name: str, analyst: str, related: RelatedTables) -> Vault:
+        """The vault of whole units of a dataset's tables, under the terms of :meth:`vault`.
+
+        Raises:
+            RefusalError: the tables cannot be read now, or have changed; nothing was charged.
+        """
+        loaded = self.loaded(name)
+        return self._asked_by(self.tables.units(loaded, related), loaded, analyst)
 
     def _asked_by(self, vault: Vault, loaded: Loaded, analyst: str) -> Vault:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))

@@ -41,8 +41,8 @@ class Loaded:
         """
         if isinstance(self.described, Schema):
             raise QueryError(
-                "this dataset has several tables: ask it in SQL, which joins them; releases of whole tables are for "
-                "datasets of one",
+                "this dataset has several tables: ask it in SQL, which joins them; whole tables are released of it as "
+                "synthetic ones that belong together, by the method 'related'",
                 culprit=self.dataset.name,
             )
         return self.described

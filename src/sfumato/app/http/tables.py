@@ -19,6 +19,7 @@ from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.app.http.registry import Reading, TableVersions
 from sfumato.app.http.table_reading import Fresh, FreshTables, Loaded, files_of, read, whole
+from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.view import BoundedView
 from sfumato.engine.table_files import Stamps
 from sfumato.engine.table_memory import held_bytes
@@ -86,6 +87,17 @@ class ServedTables:
         assert isinstance(found, SchemaVault), "a dataset of one table has no views"
         with self._locks[loaded.dataset.name]:
             return found.over(view)
+
+    def units(self, loaded: Loaded, related: RelatedTables) -> Vault:
+        """The vault of whole units of a dataset's tables, of the confirmed version; counted anew each time.
+
+        Raises:
+            RefusalError: a table cannot be read now, or is not the one that the steward confirmed.
+        """
+        found = self.vault(loaded)
+        assert isinstance(found, SchemaVault), "a dataset of one table has no related ones"
+        with self._locks[loaded.dataset.name]:
+            return found.of_units(related)
 
     def begin(self, loaded: Loaded, fresh: Fresh | FreshTables) -> None:
         """Keep the table that was read, and confirmed, when its dataset was registered."""

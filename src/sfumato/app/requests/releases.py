@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictModel
+from sfumato.app.requests.linked_tables import ChildFields, linked_tables
 from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues, SynthesisMethod
 from sfumato.errors import InputError
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized, Hierarchy, Quasi, RowLimit
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
+    from sfumato.domain.related_tables import RelatedTables
+    from sfumato.domain.table_schema import Schema
     from sfumato.synthesize.row_count import RowCount
     from sfumato.synthesize.synthetic import Synthetic
     from sfumato.vault.vault import Vault
@@ -44,13 +47,27 @@ _TAKEN = {
 
 
 class SynthesisFields(StrictModel):
-    """A synthetic table to make in the background."""
+    """A synthetic table to make in the background; or, of a dataset of several, related tables."""
 
-    method: Literal["auto", "histogram"]
+    method: Literal["auto", "histogram", "related"]
     loss: LossFields
     attributes: Annotated[list[Name], Field(max_length=64)] = []
     zeros: Annotated[list[dict[str, Any]], Field(max_length=_MOST_NAMES)] = []
     reuse: bool = True
+    children: Annotated[list[ChildFields], Field(max_length=64)] = []
+
+    def linked(self, schema: Schema | None) -> RelatedTables:
+        """The tables that belong together, of the method ``related``.
+
+        Raises:
+            InputError: the dataset has one table, or what is for one table was stated, or no such child.
+            DomainError: a child that cannot be as it was stated.
+        """
+        if schema is None:
+            raise InputError("this dataset has one table; related tables are made of a dataset of several")
+        if self.attributes or self.zeros or not self.reuse:
+            raise InputError("related tables take neither attributes nor rules, and use nothing released before")
+        return linked_tables(schema, self.children)
 
     def read(self, domain: Domain) -> SynthesizeRequest:
         """The request.
@@ -64,6 +81,8 @@ class SynthesisFields(StrictModel):
         """
         from sfumato.synthesize.structural_zeros import read_zeros
 
+        if self.children:
+            raise InputError("children are of related tables; leave them out")
         if self.method != "auto" and (self.zeros or not self.reuse):
             raise InputError("a histogram takes no rules and uses nothing that was released before; leave both to auto")
         if self.zeros:
