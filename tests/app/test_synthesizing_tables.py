@@ -61,6 +61,8 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     journal = json.loads(sfumato("ledger", "show", "village.ledger", "--json", cwd=village).stdout)
     (entry,) = [entry for entry in journal["entries"] if entry["kind"] == "release"]
     assert entry["statement"] == made["guarantee"]
+    assert entry["unit"].startswith("adding or removing all rows of one house of village")
+    assert entry["unit"].endswith("(at most 4 of persons are kept)")
 
 
 @pytest.mark.parametrize(

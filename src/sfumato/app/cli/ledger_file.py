@@ -22,6 +22,7 @@ from sfumato.app.cli.conventions import (
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
+    from sfumato.domain import Unit
     from sfumato.ledger import Entry
 
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
@@ -173,7 +174,14 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "accepted": entry.accepted,
         "cost": entry_cost(entry),
         "parameters": entry.event.question.parameters,
-        "unit": None if entry.unit is None else str(entry.unit),
+        "unit": None if entry.unit is None else _unit(entry.unit, entry.statement),
         "neighbours": entry.neighbours,
         "hash": entry.hash,
     }
+
+
+def _unit(unit: Unit, statement: str) -> str:
+    """A unit as the guarantee names it, which knows how many rows of several tables are kept."""
+    whom = str(unit).partition(" (at most ")[0]
+    place = statement.find(whom)
+    return str(unit) if place < 0 else statement[place:]
