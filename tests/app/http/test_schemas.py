@@ -125,6 +125,26 @@ def test_a_schema_and_a_table_share_neither_name_nor_files(hospital):
         steward.register("clinic", source=source, domain=SCHEMA, limit="1", second_budget=True)
 
 
+def test_a_table_of_a_schema_is_not_registered_alone_without_a_word(hospital):
+    """By its place: what it holds is not what the schema's tables hold together."""
+    started, folder = hospital
+    visits = {
+        "sfumato": 1,
+        "unit": "row",
+        "attributes": {"cost": {"type": "integer", "minimum": 0, "maximum": 1000, "unknown": "clamp"}},
+    }
+    asked = {"source": str(folder / "hospital" / "visits.csv"), "domain": visits, "limit": "1"}
+    with started.client("stew", Scope.STEWARD) as steward:
+        with pytest.raises(ServerError, match="registered under another name") as caught:
+            steward.register("visits", **asked)
+        assert caught.value.problem["charged"] is False
+        (folder / "hospital" / "icd.csv").rename(folder / "icd.csv")  # what is missing of the other ends nothing here
+        try:
+            steward.register("people", source=str(write_people(folder / "p.parquet")), domain=DOMAIN, limit="1")
+        finally:
+            (folder / "icd.csv").rename(folder / "hospital" / "icd.csv")
+
+
 def test_tables_that_changed_answer_only_after_their_steward_had_them_read(hospital):
     started, folder = hospital
     source = write_hospital(folder / "changing", seed=2)

@@ -121,7 +121,9 @@ class Registry:
             driver.run("DELETE FROM service_probe")
             driver.insert("service_probe", [probe])
 
-    def register(self, new: Registration, *, same_place: Callable[[str], bool], second_budget: bool) -> tuple[str, ...]:
+    def register(
+        self, new: Registration, *, same_place: Callable[[str, Mapping[str, Any]], bool], second_budget: bool
+    ) -> tuple[str, ...]:
         """Register a dataset with its ledger, its unit and the version that was read, all at once or not at all.
 
         Nobody else registers meanwhile, so that of several who register one table under different names at the same
@@ -147,9 +149,9 @@ class Registry:
             "registered": _now(),
         }
         with self._store.founding() as driver:
-            registered = driver.rows("SELECT name, source FROM service_dataset")
+            registered = driver.rows("SELECT name, source, domain FROM service_dataset")
             refuse_taken(driver, dataset.name)
-            alike = {name for name, source in registered if same_place(source)}
+            alike = {name for name, source, domain in registered if same_place(source, json.loads(domain))}
             alike |= same_content(driver, new.read)
             if alike and not second_budget:
                 return tuple(sorted(alike))

@@ -138,7 +138,7 @@ class Service:
             fresh = read(dataset, found)
             content = whole(fresh, dataset, found)
             lies = partial(lies_at, dataset, found)
-            lies(source)  # while it is still there
+            lies(source, domain)  # while it is still there
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
         others = self.registry.register(

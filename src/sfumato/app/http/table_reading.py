@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -136,16 +137,19 @@ def places(schema: Schema, source: str) -> dict[str, str]:
     return {table.name: str(table_place(table, source)) for table in schema}
 
 
-def lies_at(dataset: Dataset, found: Described, known: str) -> bool:
-    """Whether a table of it lies where another dataset has one.
+def lies_at(dataset: Dataset, found: Described, known: str, document: Mapping[str, Any]) -> bool:
+    """Whether a table of it lies where another dataset, registered as ``known`` with a ``document``, has one.
 
     Raises:
-        TableError, InputError: a table is not there.
+        TableError, InputError: a table of its own is not there.
     """
-    if not isinstance(found, Schema):
-        return same_place(known, dataset.source)
-    mine = places(found, dataset.source)
-    return same_place(known, dataset.source) or any(same_place(known, each) for each in mine.values())
+    mine, theirs = [dataset.source], [known]
+    if isinstance(found, Schema):
+        mine += places(found, dataset.source).values()
+    with suppress(TableError, InputError):  # what is gone is where nothing else is
+        other = described(document)
+        theirs += places(other, known).values() if isinstance(other, Schema) else []
+    return any(same_place(one, each) for one in theirs for each in mine)
 
 
 def read(dataset: Dataset, found: Described) -> Fresh | FreshTables:
