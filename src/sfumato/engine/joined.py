@@ -80,6 +80,14 @@ class JoinedTables:
         kept = (self._engine.columns(name)[column] for name, column in named)
         return all(each.type in self._engine.dialect.whole_ids for each in kept if each.kind is ColumnKind.INTEGER)
 
+    def ready(self) -> None:
+        """Refuse where views can no longer be made of the tables.
+
+        Raises:
+            EngineError: their connection is lost, or their files were written since they were opened.
+        """
+        self._engine.ready()
+
     def encode(self, view: BoundedView) -> Recodable:
         """The rows of a view, bounded per unit: what is counted."""
         encoding = ViewEncoding(view, self._relations, self._engine.dialect, whole_units=self._whole_units)

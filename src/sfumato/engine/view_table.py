@@ -48,6 +48,14 @@ class JoinEngine(Protocol):
         """The rows of a small result."""
         ...
 
+    def ready(self) -> None:
+        """Refuse where what is kept is lost, or of files that were written since.
+
+        Raises:
+            EngineError: so it is; the tables have to be opened again.
+        """
+        ...
+
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """The rows of a view, or of a derived table, bounded."""
         ...

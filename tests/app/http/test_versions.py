@@ -167,6 +167,43 @@ def test_a_table_is_read_again_where_its_connection_died_or_refused(tmp_path, po
         engine.dispose()
 
 
+def test_tables_of_a_schema_are_read_again_where_their_connection_died(tmp_path, postgres):
+    """The loss is so large that there is no noise, but for once in e^1000."""
+    address, mark = make_url(postgres), secrets.token_hex(8)
+    engine = create_engine(address.set(drivername="postgresql+psycopg"))
+    folk, trips = f"folk_{mark}", f"trips_{mark}"
+    age = {"type": "integer", "minimum": 0, "maximum": 99, "unknown": "clamp"}
+    schema = {
+        "sfumato": 2,
+        "schema": "travels",
+        "unit": {"id": "person", "table": folk},
+        "tables": {
+            folk: {"key": "person", "attributes": {"age": age}},
+            trips: {"unit": "person", "rows": 2, "attributes": {"days": age}},
+        },
+    }
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE TABLE {folk} AS SELECT n AS person, 30 AS age FROM generate_series(1, 100) n"))
+        connection.execute(text(f"CREATE TABLE {trips} AS SELECT n AS person, 3 AS days FROM generate_series(1, 50) n"))
+    source = address.update_query_dict({"application_name": mark}).render_as_string(hide_password=False)
+    cut = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = '{mark}'"
+    server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1).start()
+    try:
+        steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+        steward.register("travels", source=source, domain=schema, limit="1e6")
+        statement = f"SELECT COUNT(*) FROM {trips} JOIN {folk} USING (person)"
+        for epsilon in ("1e4", "2e4"):
+            assert analyst.ask("travels", statement, epsilon=epsilon).rows[0]["values"][0]["estimate"] == 50
+            with engine.begin() as connection:
+                assert connection.execute(text(cut)).all()
+        assert "nothing" in analyst.ask("travels", statement, epsilon="2e4").cost
+    finally:
+        server.stop()
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP TABLE IF EXISTS {folk}, {trips}"))
+        engine.dispose()
+
+
 def test_a_column_whose_values_may_be_discovered_is_in_the_confirmed_version(tmp_path, table):
     server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1).start()
     try:

@@ -210,9 +210,10 @@ def _unread() -> RefusalError:
 
 def _answers(held: Held) -> bool:
     """Whether what is held, in this process, in a database or on a cluster, can still be counted."""
-    if isinstance(held.vault, SchemaVault):  # its views are looked at when they are asked for
-        return True
     try:
+        if isinstance(held.vault, SchemaVault):
+            held.vault.tables.ready()
+            return True
         return bool(held.vault.encoded.version)
     except EngineError:
         return False

@@ -55,6 +55,11 @@ class DuckJoin:
         with self._session.cursor(self.title) as cursor:
             return list(cursor.sql(statement).fetchall())
 
+    def ready(self) -> None:
+        """See :class:`sfumato.engine.view_table.JoinEngine`."""
+        self._session.refuse_lost(self.title)
+        self._refuse_written()
+
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """One more table of the database, dropped with the result."""
         self._refuse_written()

@@ -59,11 +59,17 @@ class SparkJoin:
         with translating(self.spark, self.title):
             return [tuple(row) for row in self.spark.sql(statement).collect()]
 
+    def ready(self) -> None:
+        """See :class:`sfumato.engine.view_table.JoinEngine`."""
+        with translating(self.spark, self.title):
+            written = self.stamps() != self._stamps
+        if written:
+            raise EngineError(f"{self.title} were written since they were encoded; open them again")
+
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """One more cached frame, dropped with the result."""
+        self.ready()
         with translating(self.spark, self.title):
-            if self.stamps() != self._stamps:
-                raise EngineError(f"{self.title} were written since they were encoded; open them again")
             frame = self._cached(self.selected(encoding, ()))
         return EncodedRows(SparkStore(self, encoding, frame, self._stamps), ViewTable(self, encoding))
 

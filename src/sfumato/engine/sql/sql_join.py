@@ -56,6 +56,10 @@ class SqlJoin:
         """Fetched at once."""
         return self._session.rows(statement)
 
+    def ready(self) -> None:
+        """See :class:`sfumato.engine.view_table.JoinEngine`: the one session has all tables."""
+        self._session.ready()
+
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """One more temporary table, which is dropped some time after the result is gone."""
         unused = list(self._unused)
