@@ -73,6 +73,16 @@ def test_a_forgotten_table_is_held_to_its_version(tmp_path, tables):
             ask(service, "t0")
 
 
+def test_whoever_looks_for_changes_asks_nothing(tmp_path, tables):
+    with closing(opened(tmp_path, tables, 1 << 40)) as service:
+        for name in ("t2", "t0", "t1"):
+            ask(service, name)
+        for name in tables:
+            service.tables._confirmed.clear()  # noqa: SLF001  (as if it was looked up long ago)
+            assert service.tables.changed(service.loaded(name)) is None
+        assert list(service.tables._held) == ["t2", "t0", "t1"]  # noqa: SLF001
+
+
 def race(service, names, rounds):
     """Questions to all tables at once, each answered or failed by name; returns what failed."""
     failed = []

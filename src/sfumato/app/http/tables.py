@@ -65,17 +65,9 @@ class ServedTables:
         Raises:
             RefusalError: the table cannot be read now, or is not the one that the steward confirmed.
         """
-        name = loaded.dataset.name
-        held = self._held.get(name)
-        if held is None or not self._fits(held, loaded):
-            with self._locks[name]:
-                held = self._held.get(name)  # of many who found it outdated together, one looks it up
-                if held is None or not self._fits(held, loaded):
-                    held = self._current(loaded)
-        elif self._most_bytes:
-            with suppress(KeyError):  # it was forgotten just now
-                self._held.move_to_end(name)
-        return held.vault
+        with suppress(KeyError):  # it is not held
+            self._held.move_to_end(loaded.dataset.name)
+        return self._answering(loaded).vault
 
     def view(self, loaded: Loaded, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, of the confirmed version; one view is made at a time.
@@ -135,11 +127,22 @@ class ServedTables:
         if held is None or self._fits(held, loaded):
             return None
         try:
-            self.vault(loaded)
+            self._answering(loaded)  # which nobody asked: what is forgotten first stays so
         except RefusalError as error:
             changed = self._held.get(name) if error.kind == "table-changed" else None
             return None if changed is None else changed.version
         return None
+
+    def _answering(self, loaded: Loaded) -> Held:
+        """A table of the confirmed version, read where it is not held."""
+        name = loaded.dataset.name
+        held = self._held.get(name)
+        if held is None or not self._fits(held, loaded):
+            with self._locks[name]:
+                held = self._held.get(name)  # of many who found it outdated together, one looks it up
+                if held is None or not self._fits(held, loaded):
+                    held = self._current(loaded)
+        return held
 
     def _fits(self, held: Held, loaded: Loaded) -> bool:
         """Whether a table is as it was read, and of the version that was confirmed a moment ago."""
@@ -188,7 +191,6 @@ class ServedTables:
 
     def _keep(self, name: str, held: Held, found: Reading) -> None:
         self._held[name] = held
-        self._held.move_to_end(name)
         self._confirmed[name] = (time.monotonic(), found)
         if self._most_bytes:
             self._forget_beyond(self._most_bytes)
