@@ -71,6 +71,16 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
     assert json.loads(sfumato(*ASKED, cwd=hospital).stdout)["rows"] == first["rows"]
 
 
+def test_a_schema_that_derives_what_cannot_be_is_not_accepted(hospital: Path) -> None:
+    path = hospital / "hospital.yaml"
+    path.write_text(path.read_text() + "of_unit: {drugged: {any: visits, where: drug = 'D0'}}\n")
+    before = path.read_text()
+    for call in (("accept", "hospital.yaml", "--by", "Ann"), ("check", "hospital.yaml")):
+        said = sfumato("schema", *call, cwd=hospital, code=2).stderr
+        assert "the schema is wrong at of_unit.drugged" in said
+    assert path.read_text() == before
+
+
 def test_a_repeated_key_is_not_accepted(hospital: Path) -> None:
     visits = hospital / "hospital" / "visits.csv"
     lines = visits.read_text().splitlines()

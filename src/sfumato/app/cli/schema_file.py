@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -174,8 +174,11 @@ def check_schema(
 ) -> None:
     """Check a schema, and with --tables its keys, how values fit, and what bounds cut: for their owner's eyes only."""
     from sfumato.domain.table_schema import load_schema
+    from sfumato.query.derived_columns import check_derived
 
     schema = load_schema(path)
+    if not schema.draft:  # which may leave open what is computed with
+        check_derived(schema)
     private = sum(not table.public for table in schema)
     text = (
         f"{path} is a schema of {counted(len(schema.tables), 'table')}, {private} of them private, about one "
@@ -250,10 +253,13 @@ def accept_file(
     from sfumato.domain.schema_acceptance import accept_schema
     from sfumato.domain.table_schema import load_schema
     from sfumato.engine.schema_fit import schema_risks
+    from sfumato.query.derived_columns import check_derived
     from sfumato.vault.release import save_text
 
     text, acceptance = accept_schema(path, by=by)
-    found = schema_risks(load_schema(path), tables)
+    schema = load_schema(path)
+    check_derived(replace(schema, draft=False, acceptance=None))
+    found = schema_risks(schema, tables)
     save_text(path, text, overwrite=True)
     value = {**asdict(acceptance), "risks": found}
     told = "".join(f"Risky: {risk}.\n" for risk in found)

@@ -47,6 +47,7 @@ from sfumato.errors import DomainError, EngineError, InputError, LossError, Tabl
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
+from sfumato.query.derived_columns import check_derived
 from sfumato.vault.vault import Vault
 
 _LINK = timedelta(hours=1)
@@ -124,6 +125,8 @@ class Service:
         try:
             found = described(domain)
             found.refuse_draft()
+            if isinstance(found, Schema):
+                check_derived(found)
         except DomainError as error:
             raise unusable(error) from error
         most = limit_of(limit)
