@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, Server, write_people
 
 from sfumato.app.client import ServerError
@@ -15,6 +16,7 @@ from sfumato.app.http import approvals, release_jobs
 from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.grants import Terms
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError
+from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
@@ -237,6 +239,19 @@ def test_a_renamed_dataset_keeps_its_budget_terms_and_answers(service):
         ask(service, dataset="persons")
     assert len(service.tables._held) == 1  # noqa: SLF001  (none under the former name)
     service.loaded("persons").ledger.verify()
+
+
+def test_a_renamed_dataset_is_asked_by_its_new_name(service, tmp_path):
+    """As requests are answered, of one table and of several."""
+    hospital = write_hospital(tmp_path / "hospital")
+    service.register("hospital", source=str(hospital), domain=SCHEMA, limit="10", more={})
+    stew = key(service, "stew")
+    for name, table in (("people", "t"), ("hospital", "patients")):
+        form = AskRequest(sql=f"SELECT COUNT(*) FROM {table}", loss={"epsilon": "0.5"})  # noqa: S608
+        service.rename(name, f"{name}_now")
+        loaded = service.open_to(f"{name}_now", stew)
+        assert len(read_question(loaded, form).answer(form, loaded, stew, service, None).values) == 1
+        assert spent(service, f"{name}_now") == Epsilon("0.5").value
 
 
 def test_no_other_dataset_gets_a_name_that_one_had(service, table, tmp_path):

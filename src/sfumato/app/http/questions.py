@@ -35,7 +35,7 @@ class AskedQuestion:
         Raises:
             RefusalError, BudgetError: it is not admitted; nothing was charged.
         """
-        name = loaded.dataset.name
+        name = loaded.dataset.called  # its ledger may have a former name
         if self.statement is None:
             return request.answer(worker.vault(name, key.name), self.query, retry_key=retry_key)
         vault = worker.view(name, key.name, self.statement.view)
