@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from tests.app.http.hospital import SCHEMA, write_hospital
-from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
 
 from sfumato.app.client import ServerError
 from sfumato.app.http import approvals, release_jobs
@@ -20,7 +20,7 @@ from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
-from sfumato.app.requests.releases import SynthesisFields
+from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
 
@@ -173,6 +173,20 @@ def test_a_release_that_failed_needs_another_approval(service, monkeypatch):
             ask(service)
     assert spent(service) == 1
     refused(service)
+
+
+def test_a_table_without_differential_privacy_needs_an_approval(service):
+    wanted = AnonymizeRequest(method="mondrian", quasi=["sex"], k=5).read()
+    with pytest.raises(ApprovalNeededError):
+        wanted.release(service.vault("people", "stew"))
+    waiting = only(service)
+    assert "no DP guarantee" in waiting.cost
+    assert not service.approvals.approve(waiting.id, key(service, "stew"))
+    assert service.approvals.approve(waiting.id, key(service, "other"))
+    assert wanted.release(service.vault("people", "stew")).facts["rows"] == ROWS
+    assert service.approvals.open_ones() == []
+    service.grants.set_terms("people", Terms())
+    AnonymizeRequest(method="mondrian", quasi=["sex"], k=6).read().release(service.vault("people", "stew"))
 
 
 def test_a_refused_request_is_gone_and_an_approval_is_taken_back(service):

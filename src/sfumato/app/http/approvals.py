@@ -1,8 +1,9 @@
 """Looked at in the transaction that charges: that a dataset is not retired, and that a dear release is approved.
 
-Above a threshold that a dataset's terms state, a release needs the approval of a steward other than whoever asks.  An
-approval is of one release: the question with its loss, of one version of the table, for one name.  It is used up in the
-transaction that charges, and ends after a week, and with the key of the steward who gave it.
+Above a threshold that a dataset's terms state, a release needs the approval of a steward other than whoever asks; one
+without differential privacy is above every threshold.  An approval is of one release: the question with its loss, of
+one version of the table, for one name.  It is used up in the transaction that charges, and ends after a week, and with
+the key of the steward who gave it.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _admit(driver: Driver, event: Event, *, dataset: str, analyst: str) -> None:
     if row is not None and row["retired"] is not None:
         raise RetiredError("nothing more is released of this dataset: it is retired; what was answered stays free")
     above = None if row is None else limit_of(row["approval_above"])
-    if above is None or event.charge is None or above.admits(NOTHING, event.charge):
+    if above is None or (event.charge is not None and above.admits(NOTHING, event.charge)):
         return
     mine = {"dataset": dataset, "release": event.key, "by": analyst}
     which = "AND approval.dataset = :dataset AND approval.asked_by = :by"
