@@ -18,6 +18,7 @@ from tests.services import require
 
 import sfumato as sf
 from sfumato.anonymize import KAnonymity
+from sfumato.domain.table_schema import parse_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.exact import reveal
 from sfumato.engine.joined import JoinedTables, open_tables
@@ -131,3 +132,25 @@ def test_the_schema_names_the_tables(address: str) -> None:
 def test_a_table_that_is_not_there_is_named(address: str) -> None:
     with pytest.raises(TableError, match="there is no table"):
         open_tables(HOSPITAL, f"{address.rpartition('/')[0]}/sfumato")
+
+
+def test_ids_in_text_with_decimals_in_one_table_are_refused(address: str) -> None:
+    made = sa.create_engine(
+        sa.make_url(address).set(drivername="mysql+pymysql" if "mysql" in address else "postgresql+psycopg"),
+        poolclass=sa.NullPool,
+    )
+    body = {"unit": "id", "rows": 1, "attributes": {"x": {"type": "integer", "minimum": 0, "maximum": 1}}}
+    body["attributes"]["x"]["unknown"] = "drop"  # type: ignore[index]
+    schema = parse_schema(
+        {"sfumato": 2, "schema": "s", "unit": {"id": "person"}, "tables": {"one_id": body, "other_id": body}}
+    )
+    with made.begin() as connection:
+        for name, ids in (("one_id", ["7", "8"]), ("other_id", ["7", "9.0"])):
+            table = sa.Table(name, sa.MetaData(), sa.Column("id", sa.String(20)), sa.Column("x", sa.BigInteger))
+            table.create(connection)
+            connection.execute(table.insert(), [{"id": each, "x": 1} for each in ids])
+    open_tables(schema, address)
+    with made.begin() as connection:
+        connection.exec_driver_sql("UPDATE other_id SET id = '7.0' WHERE id = '7'")
+    with pytest.raises(TableError, match="at its end that"):
+        open_tables(schema, address)

@@ -110,3 +110,38 @@ def test_ids_beyond_signed_numbers_are_told_apart() -> None:
         encoded = open_tables(HOSPITAL, tables).encode(BoundedView(scan("patients"), LOOSE))
         versions.append(encoded.version)
     assert versions[0] == versions[1]
+
+
+def with_decimals(table: pa.Table, column: str) -> pa.Table:
+    """A column of numbers as text, as it is written where it was read beside missing values."""
+    numbers = [None if each is None else f"{each}.0" for each in table[column].to_pylist()]
+    return table.set_column(table.column_names.index(column), column, pa.array(numbers, pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("visits", "patient_id"), ("patients", "patient_id"), ("drugs", "visit_id")]
+)
+def test_ids_that_are_written_with_decimals_in_one_table_are_refused(name: str, column: str) -> None:
+    """Of which each person would be two units."""
+    tables = as_text(frames(database(3)))
+    with pytest.raises(TableError, match="at its end that"):
+        open_tables(HOSPITAL, tables | {name: with_decimals(tables[name], column)})
+
+
+def test_ids_that_are_written_with_decimals_everywhere_are_ids() -> None:
+    tables = as_text(frames(database(3)))
+    alike = {name: tables[name] for name in tables}
+    for name, column in (("patients", "patient_id"), ("visits", "patient_id"), ("drug_era", "person_id")):
+        alike[name] = with_decimals(alike[name], column)
+    one, other = (by_unit(open_tables(HOSPITAL, each), VIEWS["outer"], LOOSE) for each in (tables, alike))
+    assert len(one) == len(other) > 0
+
+
+def test_codes_of_public_tables_may_end_with_a_decimal() -> None:
+    tables = as_text(frames(database(3)))
+    codes = {f"I{n}": str(n) for n in range(6)}
+    icd = [codes[each] for each in tables["icd"]["code"].to_pylist()]
+    tables["icd"] = pa.table({"code": [*icd, "1.0"], "chapter": [*tables["icd"]["chapter"].to_pylist(), 1]})
+    found = [f"{codes[each]}.0" for each in tables["diagnoses"]["code"].to_pylist()]
+    tables["diagnoses"] = tables["diagnoses"].set_column(2, "code", pa.array(found))
+    open_tables(HOSPITAL, tables)

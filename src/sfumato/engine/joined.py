@@ -62,6 +62,8 @@ class JoinedTables:
             elif table.key is not None and not table.public:
                 self._check_key(table, f"k{table.columns.index(table.key)}", relations[table.name])
         for table in schema:
+            self._check_spelling(table, relations)
+        for table in schema:
             if table.through is not None:
                 owned = owned_rows(table, relations[table.name], self._owners_of(table.through.table))
                 relations[table.name] = engine.keep_joined(owned, [*self._keys(table), "u"])
@@ -127,20 +129,62 @@ class JoinedTables:
                     "numbers",
                     culprit=name,
                 )
-        ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
-        if unit is not None and self.schema.units is not None:
-            ties.append((unit, self.schema[self.schema.units], self.schema[self.schema.units].key))
-        if unit is not None and self.schema.units is None:  # one person is one unit in all tables
-            owned = [(other, self.schema.unit_column(other.name)) for other in self.schema]
-            ties += [(unit, other, column) for other, column in owned if column is not None]
-        for column, other, key in ties:
+        for column, other, key in self._ties(table):
             there = self._engine.columns(other.name)
-            if key is not None and key in there and there[key].kind is not found[column].kind:
+            if key in there and there[key].kind is not found[column].kind:
                 raise TableError(
                     f"{table.name}.{column} is of type {found[column].type} and {other.name}.{key} of type "
                     f"{there[key].type}: equal keys would not be found equal; store both alike",
                     culprit=column,
                 )
+
+    def _ties(self, table: SchemaTable) -> list[tuple[str, SchemaTable, str]]:
+        """Columns of a table that hold keys or ids of another, that table, and its column of these."""
+        unit = self.schema.unit_column(table.name)
+        ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
+        if unit is not None and self.schema.units is not None:
+            ties.append((unit, self.schema[self.schema.units], self.schema[self.schema.units].key))
+        if unit is not None and self.schema.units is None:  # one person is one unit in all tables
+            ties += [(unit, other, self.schema.unit_column(other.name)) for other in self.schema]
+        return [(column, other, key) for column, other, key in ties if key is not None and other.name != table.name]
+
+    def _check_spelling(self, table: SchemaTable, relations: Mapping[str, str]) -> None:
+        """Refuse ids in text of which one is another with a decimal, as some write whole numbers beside missing ones.
+
+        Somebody whose id is 7 in one table and 7.0 in another would be two units, each protected by itself.
+        """
+        public = {link.column for link in table.references}  # whose keys may be codes, such as 1.0 of a version
+        for column, other, key in self._ties(table):
+            if column in public or self._engine.columns(table.name)[column].kind is not ColumnKind.TEXT:
+                continue
+            ends = [(table, column), (other, key)]
+            for (one, its), (second, their) in (ends, ends[::-1]):
+                if self._decimal_of(relations, (one, its), (second, their)):
+                    raise TableError(
+                        f"{one.name}.{its} has an id with '.0' at its end that {second.name}.{their} has without it: "
+                        "the same id would be two; write both alike, as whole numbers",
+                        culprit=its,
+                    )
+
+    def _decimal_of(
+        self, relations: Mapping[str, str], one: tuple[SchemaTable, str], other: tuple[SchemaTable, str]
+    ) -> bool:
+        """Whether a column of keys has a whole number of another with ".0" behind it."""
+        (own, relation), (their, beside) = (
+            (
+                "u" if name == self.schema.unit_column(table.name) else f"k{table.columns.index(name)}",
+                relations[table.name],
+            )
+            for table, name in (one, other)
+        )
+        number = self._engine.dialect.matches(own, "[0-9]+[.]0")
+        written = f"SELECT {own} AS k FROM {relation} AS t WHERE RIGHT({own}, 2) = '.0' AND {number}"
+        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM ({written}) AS decimals")
+        if not int(found):
+            return False
+        joined = f"({written}) AS decimals JOIN {beside} AS others ON decimals.k = CONCAT(others.{their}, '.0')"
+        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM {joined}")
+        return bool(int(found))
 
     def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
         """How many rows have a key, and how many keys there are."""
