@@ -144,12 +144,28 @@ def test_requests_and_approvals_end_after_a_week(service, column):
     refused(service)
 
 
-def test_what_a_session_without_a_key_approves_ends_with_the_session(service):
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("scope", [Scope.STEWARD, Scope.LINK])
+def test_what_a_session_without_a_key_approves_ends_with_the_session(service, scope):
     now = datetime.now(UTC)
-    holder = Key("identity", "stew", Scope.STEWARD, now, now + timedelta(hours=1), revoked=False)
+    vouched = Key("identity", "stew", scope, now, now + timedelta(hours=1), revoked=False)
+    identity = "identity" if scope is Scope.STEWARD else None  # or by a link that the server printed
     refused(service)
-    service.approvals.approve(only(service).id, holder)
-    assert only(service).expires == holder.expires.isoformat()
+    for end in (service.sessions.end, lambda _: service.sessions.end_all()):
+        secret = service.sessions.begin(vouched, identity=identity)
+        holder = service.sessions.holder(secret)
+        assert holder.scope is Scope.STEWARD
+        assert service.approvals.approve(only(service).id, holder)
+        assert only(service).expires == holder.expires.isoformat()
+        end(secret)
+        assert service.approvals.open_ones() == []
+        service.sessions.begin(vouched, identity=identity)  # a later one approved nothing
+        refused(service)
+        assert only(service).approved_by is None
+    service.approvals.approve(
+        only(service).id, service.sessions.holder(service.sessions.begin(vouched, identity=identity))
+    )
+    ask(service)
 
 
 def test_a_later_version_of_the_table_is_not_admitted_by_an_older_approval(service, table):

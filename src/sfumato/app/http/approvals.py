@@ -29,7 +29,9 @@ LASTS = timedelta(days=7)
 _MOST_WAITING = 20  # requests of one name for one dataset
 _LONGEST = 2000  # characters of a question that stewards are shown
 _OPEN = """
-    SELECT approval.*, held.expires AS key_expires, held.revoked AS key_revoked, held.scope AS key_scope
+    SELECT approval.*, held.expires AS key_expires, held.revoked AS key_revoked, held.scope AS key_scope,
+    (SELECT COUNT(*) FROM service_session AS session WHERE session.ended IS NULL AND session.scope = 'steward'
+    AND session.begun <= approval.approved AND approval.key_id IN (session.identity, session.id)) AS sessions
     FROM service_approval AS approval LEFT JOIN service_key AS held ON held.id = approval.key_id
     WHERE approval.closed IS NULL"""
 
@@ -82,7 +84,7 @@ class Approvals:
     def approve(self, approval_id: str, steward: Key) -> bool:
         """Approve a release; False where none of that id waits, or the steward asked for it.
 
-        What a session without a key approves holds no longer than the session.
+        What a session without a key approves holds no longer than the session, however that ends.
         """
         if not approval_id.isalnum():  # PostgreSQL refuses to look for some characters
             return False
@@ -165,8 +167,8 @@ def _lives(row: Mapping[str, Any]) -> bool:
         return now - datetime.fromisoformat(row["asked"]) < LASTS
     if now >= datetime.fromisoformat(row["expires"]):
         return False
-    if row["key_scope"] is None:  # given in a session without a key, whose end stands in it
-        return True
+    if row["key_scope"] is None:  # given in a session without a key
+        return bool(row["sessions"])
     return (
         row["key_revoked"] is None
         and row["key_scope"] == Scope.STEWARD
