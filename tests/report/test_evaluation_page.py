@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 
+import altair as alt
 import pytest
 import vl_convert
 
@@ -110,6 +111,7 @@ def test_every_chart_is_valid_vega_lite(page):
     internal, text = page
     if internal:
         for specification in charts(text).values():
+            alt.TopLevelSpec.validate(specification)  # a page is drawn unchecked
             assert vl_convert.vegalite_to_svg(specification).startswith("<svg")
 
 

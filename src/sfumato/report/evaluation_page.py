@@ -12,7 +12,7 @@ from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, without_exact_sh
 from sfumato.evaluate.utility.marginal_scores import rescaled
 from sfumato.ledger import Entry
 from sfumato.ledger.entry import Kind
-from sfumato.report.page import Page, Row, ShownTable
+from sfumato.report.page import Page, Row, ShownTable, unchecked
 from sfumato.report.risk_pictures import (
     attack_picture,
     claim_picture,
@@ -57,18 +57,19 @@ def evaluation_page(
     """
     if not internal:
         results = [without_exact_shares(result) for result in results]
-    pictures = (
-        frontier_picture(results),
-        attack_picture(results),
-        claim_picture(results, findings),
-        curve_picture(results),
-        class_picture(results),
-        column_picture(results, domain, internal=internal),
-        pair_picture(results),
-        association_picture(results),
-        query_picture(results),
-        learning_picture(results, journal),
-    )
+    with unchecked():
+        pictures = (
+            frontier_picture(results),
+            attack_picture(results),
+            claim_picture(results, findings),
+            curve_picture(results),
+            class_picture(results),
+            column_picture(results, domain, internal=internal),
+            pair_picture(results),
+            association_picture(results),
+            query_picture(results),
+            learning_picture(results, journal),
+        )
     return Page(
         title=title,
         warning=_INTERNAL if internal else "",

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
@@ -256,6 +256,13 @@ def over(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have 
     import altair as alt
 
     return alt.Chart(alt.InlineData(values=list(values)))
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Charts that are made inside are not checked part by part against their schema: half of the time; tests do it."""
+    from altair.utils.schemapi import debug_mode
+
+    return debug_mode(False)
 
 
 def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # noqa: ANN401
