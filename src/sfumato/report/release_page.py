@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from sfumato.errors import counted
 from sfumato.report.page import Page, Section, ShownTable
 from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
+from sfumato.synthesize.codebook_lines import FOLDED_TEXT, seen, value_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from sfumato.synthesize.codebook import Codebook, ColumnEntry, PairEntry, ValueEntry
+    from sfumato.synthesize.codebook import Codebook, ColumnEntry, PairEntry
+    from sfumato.synthesize.codebook_lines import ValueLine
 
 _MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
 _MOST_DRAWN = 500  # columns
@@ -107,8 +109,8 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         if column.groups
         else f" {counted(column.size, 'value')}, none in a group."
     )
-    names = [group.label for group in column.groups]
-    rows = Markup("").join(_line(value, names) for value in column.values)
+    lines = value_lines(column)
+    rows = Markup("").join(_line(line) for line in lines)
     sums = Markup("").join(
         Markup("<li>{}: {}, {}{}</li>").format(
             group.label,
@@ -124,7 +126,7 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         '<details><summary>Values of {name}</summary><div class="scroll" tabindex="0" role="region" '
         'aria-label="Values of {name}"><table><tr><th scope="col" class="text">value</th><th scope="col">rows</th>'
         '<th scope="col">table: from</th><th scope="col">to</th><th scope="col">off by</th>'
-        '<th scope="col" class="text">group</th></tr>{rows}</table>{sums}</div></details></figure>'
+        '<th scope="col" class="text">group</th></tr>{rows}</table>{folded}{sums}</div></details></figure>'
     ).format(
         place=place,
         name=column.name,
@@ -132,18 +134,20 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         known=known,
         groups=groups,
         rows=rows,
+        folded=Markup("<p>{}</p>").format(FOLDED_TEXT.replace("`", "")) if any(line.several for line in lines) else "",
         sums=Markup("<ul>{}</ul>").format(sums) if sums else "",
     )
 
 
-def _line(value: ValueEntry, names: Sequence[str]) -> Markup:
+def _line(line: ValueLine) -> Markup:
     from markupsafe import Markup
 
-    numbers = ("-" if number is None else f"{number:,}" for number in (value.rows, value.low, value.high, value.off_by))
+    numbers = (
+        "-" if number is None else f"{number:,}" if isinstance(number, int) else number
+        for number in (line.rows, line.low, line.high, line.error)
+    )
     cells = Markup("").join(Markup("<td>{}</td>").format(number) for number in numbers)
-    inside = value.group is not None and 0 <= value.group < len(names)
-    group = names[value.group] if inside and value.group is not None else ""
-    return Markup('<tr><td class="text">{}</td>{}<td class="text">{}</td></tr>').format(value.label, cells, group)
+    return Markup('<tr><td class="text">{}</td>{}<td class="text">{}</td></tr>').format(line.label, cells, line.group)
 
 
 _BLUE, _LIGHT, _INK, _SOFT, _LINE = "#2f6fa8", "#8db8dd", "#1b2430", "#55606e", "#d9dee4"
@@ -177,13 +181,13 @@ def _bars(column: ColumnEntry, scale: float) -> Markup:
                 step * 0.8,
                 _TOP + _HEIGHT - top,
                 fill,
-                f"{value.label}: {counted(value.rows, 'row')}",
+                f"{seen(value.label)}: {counted(value.rows, 'row')}",
             )
         )
         if value.low is not None and value.high is not None:
             parts.append(_whisker(middle, value.low, value.high, highest, cap=min(3.0, step * 0.3)))
         if count <= 20 or place % (count // 12) == 0:  # noqa: PLR2004  (labels that do not overlap)
-            parts.append(_label(middle, value.label))
+            parts.append(_label(middle, seen(value.label)))
     return _drawing(column, parts)
 
 
@@ -210,7 +214,7 @@ def _band(column: ColumnEntry, scale: float) -> Markup:
                 )
             )
         if place % (len(heights) // 10) == 0:
-            parts.append(_label(middles[place], value.label))
+            parts.append(_label(middles[place], seen(value.label)))
     return _drawing(column, parts)
 
 

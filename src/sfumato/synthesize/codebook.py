@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
+from sfumato.synthesize.codebook_lines import FOLDED_TEXT, value_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -364,14 +365,13 @@ def _markdown(book: Codebook) -> Iterator[str]:
     )
     for column in book.columns:
         yield from ("", f"### {_plain(column.name)}", "")
-        names = [group.label for group in column.groups]
+        lines = value_lines(column)
         yield from _rows(
             ("value", "rows", "table: from", "to", "off by", "group"),
-            [
-                (v.label, v.rows, v.low, v.high, v.off_by, "" if v.group is None else _at(names, v.group))
-                for v in column.values
-            ],
+            [(line.label, line.rows, line.low, line.high, line.error, line.group) for line in lines],
         )
+        if any(line.several for line in lines):
+            yield from ("", FOLDED_TEXT)
         if column.groups:
             yield from ("", "Groups in tables of several columns:", "")
             yield from _rows(
@@ -435,10 +435,6 @@ def facts(book: Codebook) -> list[tuple[str, object]]:
         ),
         ("Domain", book.domain or "-"),
     ]
-
-
-def _at(names: Sequence[str], place: int) -> str:
-    return names[place] if 0 <= place < len(names) else ""
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from sfumato.synthesize.codebook import (
     crossed,
     listed,
 )
+from sfumato.synthesize.codebook_lines import seen
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.pair_bounds import of_rows
 from sfumato.synthesize.product import Model
@@ -135,7 +136,7 @@ def _groups(
             GroupEntry(
                 label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
                 if ordered
-                else listed(labels[code] for code in inside),
+                else listed(seen(labels[code]) for code in inside),
                 values=len(inside),
                 rows=int(rows[group]),
                 off_by=None if errors is None else math.ceil(errors.off_by[group]),

@@ -1,0 +1,111 @@
+"""The values of a column as a codebook shows them to readers: many folded into few lines, blanks to be seen.
+
+Files and JSON keep every value.  What is shown may have been written by anybody, and is text for whoever writes it out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sfumato.domain.attribute import EXTRA
+
+if TYPE_CHECKING:
+    from sfumato.synthesize.codebook import ColumnEntry, ValueEntry
+
+MOST_LINES = 40
+FOLDED_TEXT = (
+    f"Of more than {MOST_LINES} values, neighbouring numbers and days, and the rarest of a list, share a line: the "
+    "rows are their sum, and how far off is said of each of them. `sfumato describe FILE --json` lists them one by one."
+)
+_UNSEEN = re.compile(r"^ +| +$| {2,}")
+
+
+@dataclass(frozen=True)
+class ValueLine:
+    """One line: a value, or several.
+
+    Attributes:
+        label: of the value, or of the first and the last.
+        rows: of the file, of all of them.
+        low, high: between these lies the number of rows of the protected table, with 95 %; of several, of none.
+        off_by: how far the value's rows are off at most, or those of each of several; None: not measured.
+        group: label of the group that all of them are in.
+        several: whether the line stands for more than one listed value.
+    """
+
+    label: str
+    rows: int
+    low: int | None
+    high: int | None
+    off_by: int | None
+    group: str
+    several: bool
+
+    @property
+    def error(self) -> int | str | None:
+        """``off_by``, and whether it is meant of each."""
+        return f"each {self.off_by:,}" if self.several and self.off_by is not None else self.off_by
+
+
+def seen(label: str) -> str:
+    """The label, in quotes where a reader would overlook its blanks, and these as open boxes.
+
+    >>> seen("a b"), seen(" a  b"), seen("")
+    ('a b', '"␣a␣␣b"', '""')
+    """
+    shown = _UNSEEN.sub(lambda blanks: "\N{OPEN BOX}" * len(blanks[0]), label)
+    return f'"{shown}"' if shown != label or not label else label
+
+
+def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
+    """The values of a column on at most as many lines as people read."""
+    if len(column.values) <= MOST_LINES:
+        return tuple(_line(column, [value]) for value in column.values)
+    fold = _rarest if column.kind == "categorical" else _neighbours
+    return tuple(_line(column, together) for together in fold(column.values))
+
+
+def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
+    """Runs of one length, and missing and unknown values by themselves."""
+    beside = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
+    ordered = len(values) - beside
+    width = -(-ordered // (MOST_LINES - beside))
+    for start, end in pairwise([*range(0, ordered, width), ordered]):
+        yield values[start:end]
+    for value in values[ordered:]:
+        yield [value]
+
+
+def _rarest(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
+    """Those with most rows in the file each, in their order, and the others together."""
+    by_rows = sorted(range(len(values)), key=lambda place: -values[place].rows)
+    kept = frozenset(by_rows[: MOST_LINES - 1])
+    yield from ([value] for place, value in enumerate(values) if place in kept)
+    yield [value for place, value in enumerate(values) if place not in kept]
+
+
+def _line(column: ColumnEntry, together: Sequence[ValueEntry]) -> ValueLine:
+    first, last, several = together[0], together[-1], len(together) > 1
+    if not several:
+        label = seen(first.label)
+    elif column.kind == "categorical":
+        label = f"({sum(value.values for value in together):,} others)"
+    else:
+        label = f"{first.label} to {last.label}"
+    errors = [value.off_by for value in together]
+    known = [error for error in errors if error is not None]
+    groups = {value.group for value in together}
+    group = next(iter(groups)) if len(groups) == 1 else None
+    return ValueLine(
+        label=label,
+        rows=sum(value.rows for value in together),
+        low=None if several else first.low,
+        high=None if several else first.high,
+        off_by=max(known) if known and len(known) == len(errors) else None,
+        group=column.groups[group].label if group is not None and 0 <= group < len(column.groups) else "",
+        several=several,
+    )
