@@ -13,10 +13,11 @@ from sfumato.domain.predicate import All, Among, Not
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon
+from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Positions, Sum, Units
+from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
 
 ONE = Fraction(1)
 NOWHERE = Among("a", frozenset({7}))

@@ -15,8 +15,8 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query.aggregate import Distinct
 from sfumato.query.ask import ask
 from sfumato.query.question import Query
+from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.questions import Marginal
-from sfumato.vault.value_questions import Dropped
 from sfumato.vault.vault import Vault
 
 DOMAIN = Domain((Categorical(name="sex", values=("f", "m"), unknown=Unknown.DROP),), unit=Unit("person", rows=2))

@@ -21,10 +21,11 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import describe_condition, normal
+from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.mechanisms import Additive, noises
 from sfumato.vault.questions import Marginal, Measurable
 from sfumato.vault.reach import Groups
-from sfumato.vault.value_questions import Bins, Dropped, Moments, Sum, Units
+from sfumato.vault.value_questions import Bins, Moments, Sum, Units
 
 MOST_AGGREGATES = 32
 MOST_CONDITIONS = 4096

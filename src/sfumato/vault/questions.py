@@ -1,7 +1,8 @@
 """What can be measured: each kind of question knows its check, sensitivity, canonical form, table and answer.
 
 A kind is one class.  Here stand what all kinds have in common and those about the cells of a marginal;
-:mod:`sfumato.vault.value_questions` has those about values and units, :mod:`sfumato.vault.scores` what is selected by.
+:mod:`sfumato.vault.value_questions` has those about values and units, :mod:`sfumato.vault.dropped_rows` what a bound on
+rows leaves out, :mod:`sfumato.vault.scores` what is selected by.
 
 An answer moves by at most the sum of what the rows of a unit move it: how many these are, in all and in one cell, and
 what follows for the lengths of such sums, is said in :mod:`sfumato.vault.reach`.  Integers are bounded so that no sum

@@ -32,7 +32,8 @@ from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
-from sfumato.engine.sql.sql_session import DatabaseSession, MariaDialect
+from sfumato.engine.sql.sql_dialects import MariaDialect
+from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import read_labels, shown, write_batches
 from sfumato.errors import InputError, TableError
 

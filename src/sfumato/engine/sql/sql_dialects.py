@@ -1,0 +1,264 @@
+"""What PostgreSQL, MariaDB and MySQL write differently of the SQL that engines share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sfumato.domain import Domain
+from sfumato.engine.dialect import LONGEST_ID, smallest_bits
+from sfumato.engine.port import Column
+
+
+def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | MariaDialect) -> str:
+    """A look-up as CASE, which every engine has."""
+    branches = " ".join(f"WHEN {dialect.string(text)} THEN {code}" for text, code in codes.items())
+    return f"CASE {expression} {branches} END"
+
+
+class PostgresDialect:
+    """PostgreSQL with ``standard_conforming_strings``, which the session sets."""
+
+    whole_ids: frozenset[str] = frozenset()
+
+    def day(self, column: Column) -> str | None:
+        """Read as text."""
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """Counted as any."""
+
+    session = (
+        "SET standard_conforming_strings = on",
+        "SET DateStyle = 'ISO, YMD'",
+        "SET extra_float_digits = 1",
+        "SET work_mem = '256MB'",  # hash tables of large marginals stay in memory
+    )
+    read_only = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",)
+    read_write = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",)
+    text_type = "TEXT"
+    drop = "DROP TABLE IF EXISTS"
+
+    def name(self, identifier: str) -> str:
+        """A quoted identifier."""
+        return '"' + identifier.replace('"', '""') + '"'
+
+    def string(self, value: str) -> str:
+        """A text literal; PostgreSQL holds no NUL, so text with one equals nothing."""
+        return "NULL" if "\0" in value else "'" + value.replace("'", "''") + "'"
+
+    def text(self, expression: str) -> str:
+        """Text, compared byte by byte."""
+        return f'CAST({expression} AS TEXT) COLLATE "C"'
+
+    def timestamp(self, column: Column) -> str:
+        """Its text; of moments in UTC."""
+        name = self.name(column.name)
+        moment = self.text(f"({name} AT TIME ZONE 'UTC')")
+        return f"({moment} || 'Z')" if column.moments else self.text(name)
+
+    def telling(self, column: Column) -> str:
+        """Its text: numbers are spelled with all digits that they have."""
+        return self.text(self.name(column.name))
+
+    def computed_once(self, select: str) -> str:
+        """A subquery with OFFSET is planned by itself."""
+        return f"{select} OFFSET 0"
+
+    def double(self, expression: str) -> str:
+        """A double."""
+        return f"CAST({expression} AS DOUBLE PRECISION)"
+
+    def integer(self, expression: str) -> str:
+        """A signed 64-bit integer."""
+        return f"CAST({expression} AS BIGINT)"
+
+    def code(self, expression: str, cells: int) -> str:
+        """SMALLINT where it fits: there are no unsigned types."""
+        return f"CAST({expression} AS {'SMALLINT' if cells <= 1 << 15 else 'INTEGER'})"
+
+    def definition(self, domain: Domain) -> str:
+        """Columns of the encoded table: their types follow from the query."""
+        del domain
+        return ""
+
+    def key(self, columns: Sequence[str]) -> str:
+        """Nothing: joins are by hash."""
+        del columns
+        return ""
+
+    def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Nothing: joins are by hash."""
+        del table, columns
+        return ()
+
+    def analyzed(self, table: str) -> tuple[str, ...]:
+        """Statistics on a temporary table, which nothing else gathers."""
+        return (f"ANALYZE {table}",)
+
+    def matches(self, expression: str, pattern: str) -> str:
+        """Whole text; ``$`` does not match before a last line end here."""
+        return f"({expression} ~ {self.string(f'^({pattern})$')})"
+
+    def is_nan(self, expression: str) -> str:
+        """NaN equals itself here."""
+        return f"({expression} = CAST('NaN' AS DOUBLE PRECISION))"
+
+    def digest(self, expression: str) -> str:
+        """MD5."""
+        return f"MD5({expression})"
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"ENCODE(SHA256(CONVERT_TO({expression}, 'UTF8')), 'hex')"
+
+    def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
+        """A CASE."""
+        return cases(expression, codes, self)
+
+    def kept(self, relation: str, condition: str) -> str:
+        """As it stands."""
+        return f"{relation} WHERE {condition}"
+
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """The engine's own randomness."""
+        del columns, salt
+        return "RANDOM()"
+
+    def words(self, digest: str) -> tuple[str, str]:
+        """Two integers of 60 bits from an MD5."""
+        halves = (f"SUBSTR({digest}, {start}, 15)" for start in (1, 17))
+        first, second = (f"CAST(CAST(('x' || LPAD({half}, 16, '0')) AS BIT(64)) AS BIGINT)" for half in halves)
+        return first, second
+
+
+_KEY_COLUMNS = 16  # the most that an index of MariaDB has
+
+
+class MariaDialect:
+    """MariaDB or MySQL, under the SQL mode that the session sets."""
+
+    whole_ids: frozenset[str] = frozenset()
+
+    def day(self, column: Column) -> str | None:
+        """Read as text."""
+
+    def distinct(self, key: str, low: int, high: int) -> str | None:
+        """Counted as any."""
+
+    session = (
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",
+        "SET NAMES utf8mb4",
+        f"SET SESSION max_sort_length = {4 * LONGEST_ID}",  # bytes beyond are not compared by GROUP BY and windows
+    )
+    # Under READ COMMITTED a statement still reads one snapshot, and CREATE … SELECT takes no locks.
+    read_only = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",)
+    read_write = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",)
+    text_type = "LONGTEXT CHARACTER SET utf8mb4"
+    drop = "DROP TEMPORARY TABLE IF EXISTS"
+
+    def __init__(self, *, collation: str, digest: str) -> None:
+        """Take what MariaDB and MySQL spell differently.
+
+        Args:
+            collation: the bytewise one that does not pad.
+            digest: SQL of a hash in lower-case hexadecimal digits, with ``{}`` for the text.
+        """
+        self._collation = collation
+        self._digest = digest
+
+    def name(self, identifier: str) -> str:
+        """A quoted identifier."""
+        return "`" + identifier.replace("`", "``") + "`"
+
+    def string(self, value: str) -> str:
+        """A text literal."""
+        return "'" + value.replace("'", "''") + "'"
+
+    def text(self, expression: str) -> str:
+        """Text in UTF-8, compared byte by byte and without padding."""
+        return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
+
+    def timestamp(self, column: Column) -> str:
+        """Its text; of moments in UTC, by their number, as the session's clock shows some of them twice."""
+        name = self.name(column.name)
+        if not column.moments:
+            return self.text(name)
+        seconds = f"FLOOR(NULLIF(UNIX_TIMESTAMP({name}), 0))"  # the zero of a database without strict mode is no moment
+        moment = f"TIMESTAMPADD(SECOND, {seconds}, '1970-01-01 00:00:00')"
+        return self.text(f"CASE WHEN {name} IS NOT NULL THEN CONCAT(COALESCE({moment}, ''), 'Z') END")
+
+    def telling(self, column: Column) -> str:
+        """Its text, of a FLOAT as a double: as it is, a FLOAT is spelled with six digits."""
+        name = self.name(column.name)
+        return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
+
+    def computed_once(self, select: str) -> str:
+        """A subquery with LIMIT is not merged."""
+        return f"{select} LIMIT {(1 << 64) - 1}"
+
+    def double(self, expression: str) -> str:
+        """A double."""
+        return f"CAST({expression} AS DOUBLE)"
+
+    def integer(self, expression: str) -> str:
+        """A signed 64-bit integer."""
+        return f"CAST({expression} AS SIGNED)"
+
+    def code(self, expression: str, cells: int) -> str:
+        """The type is given where the table is made: CAST knows one unsigned type only."""
+        del cells
+        return f"CAST({expression} AS UNSIGNED)"
+
+    def definition(self, domain: Domain) -> str:
+        """Columns of the encoded table whose types the query cannot give."""
+        types = {8: "TINYINT UNSIGNED", 16: "SMALLINT UNSIGNED", 32: "INT UNSIGNED"}
+        sizes = enumerate(domain.shape)
+        return "(" + ", ".join(f"c{place} {types[smallest_bits(size)]} NOT NULL" for place, size in sizes) + ")"
+
+    def key(self, columns: Sequence[str]) -> str:
+        """An index in the definition of a small table: MariaDB would join by the product of all such tables."""
+        return f", KEY ({', '.join(columns[:_KEY_COLUMNS])})" if columns else ""
+
+    def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """An index for each, as MariaDB would compare all pairs of rows; most keys differ in their first letters."""
+        return tuple(f"ALTER TABLE {table} ADD INDEX ({column}(64))" for column in columns)
+
+    def analyzed(self, table: str) -> tuple[str, ...]:
+        """Nothing: tallies read the whole table anyway."""
+        del table
+        return ()
+
+    def matches(self, expression: str, pattern: str) -> str:
+        r"""Whole text, with ``\z``: ``$`` also matches before a last line end."""
+        anchored = self.string("^(" + pattern + r")\z")
+        return f"({expression} REGEXP {anchored})"
+
+    def is_nan(self, expression: str) -> str:
+        """There is no NaN in these databases."""
+        del expression
+        return "(1 = 0)"
+
+    def digest(self, expression: str) -> str:
+        """MD5, or what the server has in its place."""
+        return self._digest.format(expression)
+
+    def sha256(self, expression: str) -> str:
+        """SHA-256."""
+        return f"SHA2({expression}, 256)"
+
+    def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
+        """A CASE."""
+        return cases(expression, codes, self)
+
+    def kept(self, relation: str, condition: str) -> str:
+        """As it stands."""
+        return f"{relation} WHERE {condition}"
+
+    def draw(self, columns: Sequence[str], salt: str) -> str:
+        """The engine's own randomness."""
+        del columns, salt
+        return "RAND()"
+
+    def words(self, digest: str) -> tuple[str, str]:
+        """Two integers of 60 bits from a digest."""
+        first, second = (f"CAST(CONV(SUBSTR({digest}, {start}, 15), 16, 10) AS SIGNED)" for start in (1, 17))
+        return first, second
