@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.anonymize.release.request import Quasi
+from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unknown
 from sfumato.errors import TableError
 from sfumato.evaluate.release_files import compatible, from_arrow, read_hierarchy, read_release
 
@@ -108,3 +111,23 @@ def test_an_interval_stands_for_the_cells_that_share_a_point_with_it(data, low, 
 def test_an_open_end_leaves_out_the_cell_that_begins_there(interval, cells):
     attribute = Real(name="n", edges=(0.0, 1.5, 4.0, 20.0), unknown=Unknown.DROP)
     assert compatible(attribute, interval, {}) == cells
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_cells_of_local_recoding_with_missing_or_unknown_values_are_read_back(nullable):
+    extra = {"unknown": Unknown.CATEGORY, "nullable": nullable}
+    attributes = (
+        Date(name="seen", first=date(2023, 8, 1), last=date(2023, 12, 31), by=Grain.MONTH, **extra),
+        Real(name="dose", edges=(0.0, 0.5, 1.0, 2.0), **extra),
+        Integer(name="age", minimum=0, maximum=9, edges=(0, 5), **extra),
+        Categorical(name="town", values=("Ulm, old", "Bern", "{a, b}"), **extra),
+    )
+    for attribute in attributes:
+        scale = Quasi(name=attribute.name).scale(attribute)
+        for low in range(attribute.size):
+            for high in range(low, attribute.size):
+                text = scale.label(low, high)
+                assert compatible(attribute, text, {}) == frozenset(range(low, high + 1)), text
+                before = f"{attribute.labels()[low]}..{attribute.labels()[high]}"
+                assert low == high or compatible(attribute, before, {}) == frozenset(range(low, high + 1))
+    assert Quasi(name="seen").scale(attributes[0]).label(1, attributes[0].size - 1).startswith("{2023-09..2023-12, (")

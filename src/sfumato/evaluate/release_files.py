@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from sfumato.arguments import expect
 from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
-from sfumato.domain.attribute import null_code, unknown_code
+from sfumato.domain.attribute import EXTRA, null_code, unknown_code
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 from sfumato.evaluate.stated_claims import claim_of_file
@@ -84,11 +84,24 @@ def _run(own: tuple[str, ...], text: str) -> Leaves | None:
 
 
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
+    if (found := _beside(attribute.labels(), inside)) is not None:
+        return found
     if inside.lstrip().startswith("{"):  # sets of sets are none
         return None
     members = [compatible(attribute, part, labels) for part in inside.split(",")]
-    found = [member for member in members if member is not None]
-    return frozenset().union(*found) if found and len(found) == len(members) else None
+    known = [member for member in members if member is not None]
+    return frozenset().union(*known) if known and len(known) == len(members) else None
+
+
+def _beside(own: tuple[str, ...], inside: str) -> Leaves | None:
+    """A value or a run of them, with missing or unknown ones, as our recodings write them; labels may have commas."""
+    values, _, last = inside.rpartition(", ")
+    beside: Leaves = frozenset()
+    while values and last in EXTRA and last in own:
+        beside, inside = beside | {own.index(last)}, values
+        values, _, last = inside.rpartition(", ")
+    run = frozenset([own.index(inside)]) if inside in own else _run(own, inside)
+    return run | beside if beside and run is not None else None
 
 
 def _moment(attribute: Dated, text: str) -> Leaves | None:

@@ -93,8 +93,19 @@ class Intervals:
         return np.arange(len(codes))[None]
 
     def label(self, low: int, high: int) -> str:
-        """The value, or ``low..high``."""
-        return self.labels[low] if low == high else f"{self.labels[low]}..{self.labels[high]}"
+        """The value, or ``low..high``; with what is no value ``{low..high, (missing)}``, as that comes after no value.
+
+        >>> scale = Intervals(("a", "b", "c", "(missing)", "(other)"), np.arange(3.0), 2.0)
+        >>> scale.label(0, 1), scale.label(1, 4), scale.label(2, 3), scale.label(3, 4)
+        ('a..b', '{b..c, (missing), (other)}', '{c, (missing)}', '{(missing), (other)}')
+        """
+        if low == high:
+            return self.labels[low]
+        values = len(self.positions)
+        last = min(high, values - 1)
+        run = [] if low > last else [self.labels[low] if low == last else f"{self.labels[low]}..{self.labels[last]}"]
+        beside = self.labels[max(low, values) : high + 1]
+        return f"{{{', '.join([*run, *beside])}}}" if beside else run[0]
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
         """What lies between."""
