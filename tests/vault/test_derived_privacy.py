@@ -117,6 +117,34 @@ def test_tables_of_other_units_are_refused_before_anything_is_spent() -> None:
     assert vault.spent.rho == 0
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        replace(TAIL, rows=(1, 1), weights=(WHOLE, WHOLE)),  # whose second unit has two rows of that weight
+        replace(TAIL, name="persons.other"),
+        *(shape.tails[0] for shape in (related(3, order=None, falling=False), related(3, memory=2), related(3, tau=1))),
+    ],
+    ids=["weights", "name", "order", "memory", "tau"],
+)
+def test_tables_described_otherwise_than_what_was_derived_cost_nothing(table) -> None:
+    vault = SimulatedVault(Families([Family(0, ((0, 0), (2, 1)))], TABLES), seed=0)
+    reference = np.zeros(table.domain["persons.this.work"].size, dtype=np.int64)
+    for asked in (
+        DerivedMarginal(table, ("persons.this.work",)),
+        DerivedDistance(table, ("persons.this.work",), reference),
+    ):
+        mechanisms = vault.mechanisms(Rho(1))
+        with pytest.raises(QueryError, match="described otherwise"):
+            mechanisms.measure([asked], Rho(1))
+        mechanisms.measure([Marginal(("persons.number",))], Rho(1))  # all of it is left
+
+
+def test_heads_of_other_tables_are_other_domains() -> None:
+    shapes = [related(3), related(3, falling=False), related(3, memory=2), related(3, tau=1)]
+    shapes += [related(1), related(1, falling=False)]
+    assert len({shape.head.hash for shape in shapes}) == len(shapes)
+
+
 def test_weights_come_out_in_the_answer() -> None:
     families = [Family(0, ((3, 0), (2, 1), (1, 1))), Family(1, ((1, 0), (0, 0))), Family(1, ((0, 2),))]
     exact = DerivedMarginal(TAIL, ("persons.this.work",)).count(Families(families, TABLES))

@@ -157,7 +157,8 @@ def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
 class Domain:
     """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
 
-    ``hierarchies`` group the values of some attributes into coarser cells, level by level.
+    ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are hashes that
+    name the tables which are derived of the same units: see :class:`sfumato.domain.related_tables.RelatedTables`.
 
     Public knowledge: nothing here may be read off the protected table without the owner's consent.  ``csv`` and
     ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.
@@ -176,6 +177,7 @@ class Domain:
     csv: CsvFormat | None = field(default=None, compare=False)
     acceptance: Acceptance | None = field(default=None, compare=False)
     hierarchies: tuple[Hierarchy, ...] = ()
+    derives: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         expect_all(
@@ -213,7 +215,7 @@ class Domain:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.attributes, self.unit, self.draft, self.hierarchies))
+        return hash((self.attributes, self.unit, self.draft, self.hierarchies, self.derives))
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -347,7 +349,8 @@ class Domain:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        text = json.dumps(self._described(draft=False), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        described = self._described(draft=False) | ({"derives": self.derives} if self.derives else {})
+        text = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:

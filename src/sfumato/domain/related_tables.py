@@ -70,6 +70,12 @@ class DerivedTable:
         if any(rows * weight > self.whole for rows, weight in zip(self.rows, self.weights, strict=True)):
             raise DomainError(f"the rows of a unit would weigh more than {self.whole} together", culprit=self.name)
 
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of all that it says, hexadecimal: what the domain of the head names it by."""
+        said = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.whole, self.described]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
     @property
     def counted(self) -> Domain:
         """Of the rows as they are counted, each once."""
@@ -243,7 +249,10 @@ class RelatedTables:
 
     @cached_property
     def head(self) -> Domain:
-        """Of the table with one row a unit: the first child has one more code where there may be none, the last."""
+        """Of the table with one row a unit: the first child has one more code where there may be none, the last.
+
+        It names the related tables, and the tails that are derived with it: no others are counted beside its rows.
+        """
         found = list(self._parents)
         none = self.least() == 0
         for child in self.children:
@@ -253,7 +262,7 @@ class RelatedTables:
                 dated = child.dated and each.name == child.order
                 more = each.size - each.declared + none
                 found.append(_cells(name, len(child.first_dates), more) if dated else coded(each, name, none=none))
-        return Domain(tuple(found), unit=self.unit)
+        return Domain(tuple(found), unit=self.unit, derives=(self.hash, *(tail.hash for tail in self.tails)))
 
     def tail(self, child: ChildTable) -> DerivedTable | None:
         """Of the table with one row for each child after the first; None where a unit has one child at most."""

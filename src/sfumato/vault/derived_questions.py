@@ -5,7 +5,8 @@ each with a non-negative integer weight, and changes no other.  They weigh at mo
 rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight ``weights[k]`` each, and
 ``rows[k] weights[k] <= W`` for every k, which :class:`sfumato.domain.related_tables.DerivedTable` checks.  The bound on
 rows is held by the engine, which counts at most the greatest of ``rows`` a unit, and the number of a unit is one for
-all of its rows.
+all of its rows.  That holds of the rows that the engine derived: the domain of the protected table names their
+description, and a question of any other is refused before it is charged.
 
 So what a unit adds to the weighted cells of a marginal is c >= 0 with sum at most W: L1 at most W, and as L2 is at most
 L1, squared L2 at most W^2; both are reached where all rows are in one cell, and hold for every coarsening.
@@ -63,7 +64,7 @@ class DerivedMarginal(ExactTable):
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
-        refuse_other_unit(self.of, domain)
+        refuse_other_table(self.of, domain)
         named_once(self.attributes)
         coarse_cells(self.of.domain, self.attributes, self.groups)
 
@@ -133,7 +134,7 @@ class DerivedDistance(Measurable):
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.questions.Measurable`."""
-        refuse_other_unit(self.of, domain)
+        refuse_other_table(self.of, domain)
         named_once(self.attributes)
         size = coarse_cells(self.of.domain, self.attributes, self.groups)
         if self.reference.shape != (size,):
@@ -167,8 +168,8 @@ def derived_json(table: DerivedTable) -> dict[str, Any]:
     return {"name": table.name, "of": table.described, **weights}
 
 
-def refuse_other_unit(table: DerivedTable, domain: Domain) -> None:
-    """Refuse a table that is derived of other units than those of the protected table.
+def refuse_other_table(table: DerivedTable, domain: Domain) -> None:
+    """Refuse a table that is derived of other units than those of the protected table, or otherwise than it says.
 
     Raises:
         QueryError: it is.
@@ -176,3 +177,7 @@ def refuse_other_unit(table: DerivedTable, domain: Domain) -> None:
     own, protected = table.domain.unit, domain.unit
     if (own.column, own.schema) != (protected.column, protected.schema) or own.column is None:
         raise QueryError(f"{table.name} is derived of other units than those of this table", culprit=table.name)
+    if table.hash not in domain.derives:
+        raise QueryError(
+            f"{table.name} is described otherwise than what was derived with this table", culprit=table.name
+        )

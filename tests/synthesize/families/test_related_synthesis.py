@@ -13,7 +13,7 @@ from tests.families import DOCUMENT, PERSONS, VILLAGE, Families, Family, frames,
 from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
-from sfumato.errors import BudgetError, DomainError, InputError
+from sfumato.errors import BudgetError, DomainError, InputError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import related as synthesize
 from sfumato.synthesize.families import Settings
@@ -127,6 +127,15 @@ def test_the_same_request_is_the_same_rows_and_costs_nothing(tmp_path: Path) -> 
     assert said["children"] == [{"table": "persons", "order": {"by": "age", "falling": False}, "most": 3, "memory": 1}]
     assert (said["tau"], said["whole"]) == (2, 720720)
     assert "all rows of one house of village" in first.guarantee
+
+
+@pytest.mark.parametrize("other", [related(3, falling=False), related(3, memory=2)], ids=["order", "memory"])
+def test_units_that_were_derived_otherwise_are_refused_and_cost_nothing(tmp_path, other) -> None:
+    ledger = f"sqlite:///{tmp_path / 'village.ledger'}"
+    vault = open_schema(frames(some_families(50, 4)), schema=VILLAGE, ledger=ledger, limit=Epsilon(1), create=True)
+    with pytest.raises(QueryError, match="not of the units of these related tables"):
+        synthesized(vault.of_units(related(3)), other, loss=Epsilon(1), total=NoisyTotal(), settings=SMALL)
+    assert vault.remaining.spent.epsilon == 0
 
 
 def test_rows_are_made_without_the_vault(monkeypatch) -> None:
