@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sfumato.engine.open import open_table
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+    from sfumato.query.derived_columns import open_schema
     from sfumato.synthesize import all_marginals
-    from sfumato.vault.schema_vault import open_schema
     from sfumato.vault.vault import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
 _FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
@@ -31,7 +31,7 @@ _NAMES = {
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "load_domain": ("sfumato.domain", "load"),
     "open": ("sfumato.vault.vault", "open_vault"),
-    "open_schema": ("sfumato.vault.schema_vault", "open_schema"),
+    "open_schema": ("sfumato.query.derived_columns", "open_schema"),
     "open_table": ("sfumato.engine.open", "open_table"),
 }
 

@@ -56,6 +56,8 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
     assert "# of the hospital's system" in accepted
     path.write_text(accepted.replace("# of the hospital's system", "# of whomever"))
     first = json.loads(sfumato(*ASKED, "--create", cwd=hospital).stdout)
+    told = json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]
+    assert [entry["accepted"].partition(",")[0] for entry in told] == ["Ann"]
     for changed in (
         accepted.replace("rows: 6", "rows: 7"),
         accepted.replace('"by": "Ann"', '"by": "Bob"'),
@@ -89,6 +91,19 @@ def test_a_repeated_key_is_not_accepted(hospital: Path) -> None:
     asked = ("schema", "accept", "hospital.yaml", "--by", "Ann", "--tables", "hospital")
     assert "visits.visit_id names several rows" in sfumato(*asked, cwd=hospital, code=2).stderr
     assert (hospital / "hospital.yaml").read_text() == before
+
+
+def test_a_condition_that_cannot_be_read_is_found_before_anything_rests_on_it(hospital: Path) -> None:
+    path = hospital / "hospital.yaml"
+    derived = "    derived: {price: {case: [{when: cost > 250, then: dear}], else: cheap}}\n"
+    text = path.read_text()
+    path.write_text(text.replace("    key: visit_id", f"{derived}    key: visit_id"))
+    for asked in (("schema", "check", "hospital.yaml"), ("schema", "accept", "hospital.yaml", "--by", "Ann"), ASKED):
+        refused = sfumato(*asked, cwd=hospital, code=2)
+        assert (
+            "sfumato: the schema is wrong at tables.visits.derived.price, line 1, column 8: this cuts" in refused.stderr
+        )
+    assert "accepted" not in path.read_text()
 
 
 def test_a_check_counts_what_bounds_cut_and_says_that_it_is_secret(hospital: Path) -> None:

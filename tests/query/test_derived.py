@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from datetime import date
 from itertools import pairwise
@@ -212,6 +213,47 @@ def test_what_cannot_be_derived_is_refused(at: str, said: dict[str, Any], words:
         del changed["of_unit"]
     with pytest.raises(SfumatoError, match=words):
         check_derived(parse_schema(changed))
+
+
+PLACED: list[tuple[str, dict[str, Any], str]] = [
+    ("visits", {"p": {"case": [{"when": "nothing = 1", "then": "x"}], "else": "y"}}, "line 1, column 1: no attribute"),
+    ("visits", {"p": {"case": [{"when": "cost >=", "then": "x"}], "else": "y"}}, "line 1, column 6: this is not SQL"),
+    ("icd", {"p": {"case": [{"when": "chapter + 1 > 2", "then": "x"}], "else": "y"}}, "line 1, column 1: name an"),
+    ("visits", {"p": {"days_since_previous": "admitted", "minimum": 400, "nullable": True}}, "minimum above maximum"),
+]
+
+
+@pytest.mark.parametrize(("at", "said", "words"), PLACED, ids=[str(n) for n in range(len(PLACED))])
+def test_a_schema_that_cannot_be_derived_is_not_opened(
+    at: str, said: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    changed = derived_document()
+    changed["tables"][at]["derived"] = said
+    changed["of_unit"] = {"n": {"any": "visits"}}
+    described, ledger = parse_schema(changed), f"sqlite:///{tmp_path / 'a.ledger'}"
+    with pytest.raises(
+        DomainError, match=rf"^the schema is wrong at tables\.{at}\.derived\.p[:,] .*{re.escape(words)}"
+    ):
+        sf.open_schema(tmp_path / "nowhere", schema=described, ledger=ledger, limit=Epsilon(1), create=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_draft_may_say_the_most_that_it_counts_later() -> None:
+    changed = derived_document() | {"draft": True}
+    del changed["tables"]["visits"]["rows"]
+    check_derived(parse_schema(changed))
+
+
+@pytest.mark.parametrize("name", ["patient_id", "Kind"])
+def test_what_is_derived_is_called_as_nothing_else_is(name: str) -> None:
+    changed = derived_document()
+    changed["tables"]["visits"]["derived"][name] = {"case": [{"when": "cost >= 500", "then": "x"}], "else": "y"}
+    with pytest.raises(DomainError, match=name):
+        parse_schema(changed)
+    facts = derived_document()
+    facts["of_unit"]["patient_id"] = {"count": "visits"}
+    with pytest.raises(DomainError, match="two attributes called 'patient_id'"):
+        parse_schema(facts)
 
 
 def test_facts_take_a_table_that_lists_the_units() -> None:

@@ -13,6 +13,7 @@ from tests.hospital import database, frames, schema
 import sfumato as sf
 from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
+from sfumato.domain.domain import Acceptance
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import Schema, dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
@@ -109,6 +110,19 @@ def test_the_ledger_lies_beside_the_schema(tmp_path: Path) -> None:
     assert (tmp_path / "hospital.ledger").exists()
     with pytest.raises(LedgerError, match="name a ledger"):
         open_schema(frames(database(0)), schema=HOSPITAL, limit=Epsilon(1), create=True)
+
+
+@pytest.mark.parametrize("by", [None, "Ann"])
+def test_the_journal_says_who_accepted_the_schema(tmp_path: Path, by: str | None) -> None:
+    at = "2026-01-01T00:00:00Z"
+    accepted = None if by is None else Acceptance(by, at, HOSPITAL.hash_accepted(by, at))
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    described = replace(HOSPITAL, acceptance=accepted)
+    vault = open_schema(frames(database(0)), schema=described, ledger=ledger, limit=Epsilon(1), create=True)
+    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.1"))
+    with open_ledger(ledger, dataset="default", limit=None) as opened_again:
+        (entry,) = opened_again.journal()
+    assert entry.accepted == ("nobody" if by is None else f"{by}, {at}")
 
 
 def test_a_draft_is_refused_before_a_table_is_read(tmp_path: Path) -> None:

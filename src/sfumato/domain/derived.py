@@ -95,7 +95,7 @@ class Derived:
         Raises:
             DomainError: a column is no attribute, no date whose cells are days, or may be missing where this may not.
         """
-        if self.name in attributes:
+        if self.name.casefold() in {name.casefold() for name in attributes}:
             raise DomainError(f"{table} has an attribute {self.name!r}, so nothing else is derived by that name")
         for name in self.dates:
             date = attributes.get(name)

@@ -180,7 +180,8 @@ class Schema:
         expect_all(self.of_unit, OfUnit, "of_unit is a list of OfUnit")
         if self.of_unit and self.units is None:
             raise DomainError("of_unit is about every unit, so a table lists them all: declare unit.table")
-        taken = [each.name for each in (*self[self.units].attributes, *self[self.units].derived)] if self.units else []
+        listed = () if self.units is None else (*self[self.units].attributes, *self[self.units].derived)
+        taken = [self.id, *(each.name for each in listed)]
         for each in self.of_unit:
             if each.name.casefold() in {name.casefold() for name in taken}:
                 raise DomainError(f"{self.units} has two attributes called {each.name!r}", culprit=each)
@@ -202,7 +203,7 @@ class Schema:
                 "to by through, or declare it public",
                 culprit=table,
             )
-        if self.id in {attribute.name for attribute in table.attributes} and not table.public:
+        if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
             raise DomainError(f"{self.id} tells people apart, so it is no attribute of {table.name}", culprit=table)
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
@@ -281,6 +282,11 @@ class Schema:
                 "sfumato schema accept FILE --by NAME",
                 culprit=self,
             )
+
+    @property
+    def accepted_by(self) -> Acceptance | None:
+        """Who accepted it as it stands: nobody where it is a draft, was written by hand, or was changed since."""
+        return None if self.draft or self.changed else self.acceptance
 
     @property
     def changed(self) -> bool:

@@ -44,7 +44,8 @@ class SuggestedBound(Release):
         starts: the least rows of each bin; the last one is open.
         units: how many units have so many rows, with noise, one a bin.
         deviation: of the noise on each of them.
-        above: about how many units have more rows, with the deviation of the noise on that.
+        above: about how many units have more rows, with the deviation of the noise on that; both 0 where no bin above
+            seems to hold anybody, which noise hides of a few.
         cells: of the tables that the bound is for.
     """
 
@@ -65,7 +66,7 @@ class SuggestedBound(Release):
         return {
             **self.statement(),
             "unit": self.unit.describe(),
-            "above": {"units": self.above[0], "standard_error": self.above[1]},
+            "above": {"units": self.above[0], "standard_error": self.above[1]} if self.above[1] else None,
             "cells": self.cells,
             "sizes": [{"rows": start, "units": units} for start, units in zip(self.starts, self.units, strict=True)],
             "standard_error": self.deviation,

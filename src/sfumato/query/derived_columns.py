@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from sfumato.domain import Date
@@ -15,7 +17,7 @@ from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Clamp, DaysBetween, Labels
 from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
-from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.unit_views import WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
@@ -30,8 +32,12 @@ from sfumato.domain.view import (
     UnitSum,
     View,
 )
-from sfumato.errors import DomainError, QueryError
-from sfumato.query.sql_condition import read_condition
+from sfumato.errors import DomainError, SfumatoError
+from sfumato.privacy.loss import Loss
+from sfumato.query.sql_condition import Place, read_condition
+from sfumato.vault import schema_vault
+from sfumato.vault.schema_vault import SchemaVault
+from sfumato.vault.vault import DATASET, beside
 
 _PICKS = {
     FactOfUnit.MIN: Pick.LEAST,
@@ -75,14 +81,15 @@ def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
         called: what its attributes and the columns wanted are called in the view, by their names in the schema.
 
     Raises:
-        QueryError: a condition of the schema does not fit the table; no place, as it stands in the schema.
+        DomainError: the schema derives what cannot be computed; the message names the place in it.
     """
     view: View = scan
     table = scan.table
     own = [each.name for each in table.attributes]
     for column in table.derived:
         if column.name in called:
-            view = _derived(view, column, table, own, called)
+            with _placed(f"tables.{table.name}.derived.{column.name}"):
+                view = _derived(view, column, own, called)
             own.append(column.name)
     if table.name != schema.units:
         return view
@@ -92,7 +99,17 @@ def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
     return view
 
 
-def _derived(view: View, column: Derived, table: SchemaTable, own: list[str], called: Mapping[str, str]) -> View:
+@contextmanager
+def _placed(at: str) -> Iterator[None]:
+    """What cannot be computed is refused with where the schema says it, and with the line of its condition."""
+    try:
+        yield
+    except SfumatoError as error:
+        joint = "," if isinstance(error.culprit, Place) else ":"
+        raise DomainError(f"the schema is wrong at {at}{joint} {error}", culprit=at) from None
+
+
+def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, str]) -> View:
     name, what = called[column.name], column.what
     match what:
         case SincePrevious(date):
@@ -106,9 +123,7 @@ def _derived(view: View, column: Derived, table: SchemaTable, own: list[str], ca
             ends = (None if each is None else Fraction(each) for each in (what.minimum, what.maximum))
             return Computed(view, name, Clamp(days, *ends))
         case FirstCase(cases, otherwise):
-            met = tuple(
-                (_condition(when, view, own, called, f"{table.name}.{column.name}"), then) for when, then in cases
-            )
+            met = tuple((_condition(when, view, own, called), then) for when, then in cases)
             return Computed(view, name, Labels(met, otherwise))
     raise TypeError(what)  # what is derived is one of these
 
@@ -121,20 +136,21 @@ def _facts(schema: Schema, fact: OfUnit, name: str) -> PerUnit:
     further = wanted(schema, table, words)
     called = {each: each for each in (*own, *further)}
     view = with_derived(schema, Scan(table, table.name, tuple(own)), called)
-    if fact.where is not None and fact.how is not FactOfUnit.ANY:
-        view = Filter(view, _condition(fact.where, view, [*own, *further], called, f"of_unit.{fact.name}"))
-    return PerUnit(view, (), ((name, _aggregate(fact, table, view, called)),))
+    with _placed(f"of_unit.{fact.name}"):
+        if fact.where is not None and fact.how is not FactOfUnit.ANY:
+            view = Filter(view, _condition(fact.where, view, [*own, *further], called))
+        facts = PerUnit(view, (), ((name, _aggregate(fact, table, view, called)),))
+        _ = facts.domain
+    return facts
 
 
 def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str, str]) -> UnitAggregate:
     match fact.how:
         case FactOfUnit.COUNT:
             most = table.rows if fact.maximum is None else int(fact.maximum)
-            assert most is not None  # as the schema checked
-            return RowCount(most)
+            return RowCount(1 if most is None else most)  # None: a draft says it later
         case FactOfUnit.ANY:
-            at = f"of_unit.{fact.name}"
-            return AnyRow(All(()) if fact.where is None else _condition(fact.where, view, list(called), called, at))
+            return AnyRow(All(()) if fact.where is None else _condition(fact.where, view, list(called), called))
         case FactOfUnit.SUM:
             assert fact.column is not None
             assert fact.minimum is not None
@@ -146,17 +162,14 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
             return Taken(_PICKS[fact.how], fact.column, (fact.by or fact.column) if ordered else None)
 
 
-def _condition(text: str, view: View, own: list[str], called: Mapping[str, str], at: str) -> Predicate:
+def _condition(text: str, view: View, own: list[str], called: Mapping[str, str]) -> Predicate:
     """A condition in the names of the schema, as one in those of a view."""
     back = {called[name]: name for name in own}
     attributes = tuple(replace(each, name=back[each.name]) for each in view.attributes if each.name in back)
     hierarchies = tuple(
         replace(each, attribute=back[each.attribute]) for each in view.hierarchies if each.attribute in back
     )
-    try:
-        met = read_condition(text, Domain(attributes, hierarchies=hierarchies))
-    except QueryError as error:
-        raise DomainError(f"the schema is wrong at {at}, {error}", culprit=text) from None
+    met = read_condition(text, Domain(attributes, hierarchies=hierarchies))
     return met.fold(
         Fold[Predicate](
             among=lambda part: Among(called[part.attribute], part.codes),
@@ -171,13 +184,54 @@ def check_derived(schema: Schema) -> None:
     """Refuse a schema whose derived columns or facts cannot be computed, before anybody asks for them.
 
     Raises:
-        DomainError: a condition does not fit its table; the message names the place.
-        QueryError: an attribute is not what is computed with it.
+        DomainError: one of them cannot be; the message names the place.
     """
     for table in schema:
-        if table.attributes and further_names(schema, table):
-            called = {each: each for each in (*(one.name for one in table.attributes), *further_names(schema, table))}
-            with_derived(schema, Scan(table, table.name, tuple(one.name for one in table.attributes)), called)
+        own = tuple(one.name for one in table.attributes)
+        if table.derived:
+            called = {each: each for each in (*own, *(one.name for one in table.derived))}
+            view = with_derived(schema, Scan(table, table.name, own), called)
+            with _placed(f"tables.{table.name}.derived"):
+                _ = view.domain
+    for fact in schema.of_unit:
+        _facts(schema, fact, fact.name)
+
+
+def open_schema(
+    tables: object,
+    *,
+    schema: Schema | str | Path,
+    ledger: str | None = None,
+    limit: Loss | None = None,
+    dataset: str = DATASET,
+    create: bool = False,
+) -> SchemaVault:
+    """Open the tables of a schema for release, as :func:`sfumato.vault.schema_vault.open_schema` does.
+
+    What the schema derives is looked at first, also where nothing asks for it.
+
+    Args:
+        tables: a folder of CSV or Parquet files called by the tables' names, or a mapping from these names to files and
+            frames.
+        schema: the accepted description, or the path of its YAML file.
+        ledger: database URL of the journal.  Without, the file beside the schema, with the ending ``.ledger``.
+        limit: the most that may ever be released of all tables together, for one unit.
+        dataset: name of the journal, where one ledger keeps several.
+        create: whether to make the ledger, with ``limit``, where there is none.
+
+    Raises:
+        DomainError: the description is wrong, derives what cannot be computed, or is a draft that nobody accepted.
+        TableError: a table cannot be read, does not fit it, or its keys are none.
+        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
+            losses of another unit.
+        UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
+    """
+    if isinstance(schema, str | Path):
+        ledger = beside(schema) if ledger is None else ledger
+        schema = load_schema(schema)
+    if isinstance(schema, Schema):  # else the vault says what a schema is
+        check_derived(schema)
+    return schema_vault.open_schema(tables, schema=schema, ledger=ledger, limit=limit, dataset=dataset, create=create)
 
 
 def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)

@@ -72,7 +72,7 @@ class SchemaVault:
             if len(self._views) > _KEPT:
                 self._views.popitem(last=False)
         self._views.move_to_end(view.hash)
-        return Vault(encoded, self.ledger, analyst=self.analyst, view=view, owners=_owners(view.view.tables))
+        return self._vault(encoded, view.view.tables, view)
 
     def of_units(self, related: RelatedTables) -> Vault:
         """The vault of whole units: one row each, with the tables derived of them.
@@ -86,7 +86,12 @@ class SchemaVault:
         if related.schema.hash != self.schema.hash:
             raise QueryError("these related tables are of a schema that is described otherwise")
         self.refuse_other_owners()
-        return Vault(self.tables.derive(related), self.ledger, analyst=self.analyst, owners=_owners(self.schema))
+        return self._vault(self.tables.derive(related), self.schema)
+
+    def _vault(self, encoded: Encoded, of: Iterable[SchemaTable], view: BoundedView | None = None) -> Vault:
+        accepted = self.schema.accepted_by
+        owners = tuple(sorted((table.name, table.owner) for table in of))
+        return Vault(encoded, self.ledger, analyst=self.analyst, view=view, owners=owners, acceptance=accepted)
 
     def refuse_other_owners(self) -> None:
         """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
@@ -119,10 +124,6 @@ class SchemaVault:
     def __repr__(self) -> str:
         tables = ", ".join(table.name for table in self.schema)
         return f"<SchemaVault of {tables}; unit: one {self.schema.id} of {self.schema.name}>"
-
-
-def _owners(tables: Iterable[SchemaTable]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((table.name, table.owner) for table in tables))
 
 
 def open_schema(

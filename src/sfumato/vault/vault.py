@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain, load
+from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
@@ -88,6 +89,7 @@ class Vault:
     analyst: str | None = None
     view: BoundedView | None = None  # of several tables, where the rows are those of one
     owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
+    acceptance: Acceptance | None = None  # of several tables: who accepted their schema as it stands
     admission: Admission | None = None  # what else has to hold when something is charged
     entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
     _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
@@ -299,7 +301,7 @@ class Vault:
         return Question(request.family, request.method, {**parameters, "domain": self.domain.hash, **view}, version)
 
     def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
-        accepted = self.domain.accepted_by  # None: nobody
+        accepted = self.acceptance or self.domain.accepted_by  # None: nobody
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
         if self.view is not None:
             details |= {"view": json.loads(self.view.canonical)}

@@ -153,6 +153,11 @@ def rebounded(view: TableView, of: str, rows: int) -> str:
 def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
     unit = found.unit
     above, error = found.above
+    told = (
+        f"About {max(0.0, above):.0f} (noise {error:.0f}) of them have more, and would lose those."
+        if error
+        else "No line above that seems to hold anybody; a few people there would not be seen for the noise."
+    )
     ends = [*(start - 1 for start in found.starts[1:]), None]
     lines = [
         {"rows": _range(start, end), "units": str(units)}
@@ -161,8 +166,7 @@ def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
     written = f"\nWrote {out}: a draft; accept it with 'sfumato {file} accept'." if out is not None else ""
     return (
         f"{columns(lines)}\n\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
-        f"Suggested for tables of {counted(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. About "
-        f"{max(0.0, above):.0f} (noise {error:.0f}) of them have more, and would lose those.\n"
+        f"Suggested for tables of {counted(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. {told}\n"
         f"Guarantee: {found.guarantee}\nCost: {found.cost}\n"
         f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"
     )

@@ -177,8 +177,7 @@ def check_schema(
     from sfumato.query.derived_columns import check_derived
 
     schema = load_schema(path)
-    if not schema.draft:  # which may leave open what is computed with
-        check_derived(schema)
+    check_derived(schema)
     private = sum(not table.public for table in schema)
     text = (
         f"{path} is a schema of {counted(len(schema.tables), 'table')}, {private} of them private, about one "

@@ -83,12 +83,15 @@ def read_schema(path: Path) -> Schema:
     """A schema that releases may rest on.
 
     Raises:
-        DomainError: it cannot be read, is a draft, or was changed since it was accepted.
+        DomainError: it cannot be read, is a draft, was changed since it was accepted, or derives what cannot be
+            computed.
     """
     from sfumato.domain.table_schema import load_schema
+    from sfumato.query.derived_columns import check_derived
 
     described = load_schema(path)
     described.refuse_draft()
+    check_derived(described)
     return described
 
 
