@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
-from tests.hospital import TYPES, Rows, database, frames
+from tests.hospital import TYPES, Rows, database, derived_schema, frames
+from tests.query.test_drawn_statements import answers, drawn
 from tests.services import require
 
 import sfumato as sf
@@ -88,6 +89,22 @@ def files() -> JoinedTables:
 def test_the_same_rows_are_kept_as_of_files(name: str, tables: JoinedTables, files: JoinedTables) -> None:
     for unit in (LOOSE, bounds(name)):
         assert by_unit(tables, VIEWS[name], unit) == by_unit(files, VIEWS[name], unit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_drawn_statements_are_counted_as_of_files(part: int, address: str) -> None:
+    """Which no unit moves further than is claimed: that is looked at on files, whose answers these equal."""
+    asked, _ = drawn(1000 + part, 60)
+    one, other = (open_tables(derived_schema(), place) for place in (address, frames(database(SEED))))
+    told = 0
+    for text, each in asked:
+        found, expected = answers(one, each), answers(other, each)
+        assert len(found) == len(expected)
+        for left, right in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(left, right, err_msg=text)
+            told += bool(np.any(right))
+    assert told >= 30  # most statements are about rows that are there
 
 
 def test_views_come_and_go_without_filling_the_session(tables: JoinedTables) -> None:

@@ -29,10 +29,10 @@ CAPPED = ANALYSTS[:2]
 class Child:
     """One process that delivers answers, and all that arrived from it in full."""
 
-    def __init__(self, *task):
+    def __init__(self, *task, what=deliver_forever):
         context = processes()
         self.pipe, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=deliver_forever, args=(*task, sender))
+        self.process = context.Process(target=what, args=(*task, sender))
         self.process.start()
         sender.close()
 
