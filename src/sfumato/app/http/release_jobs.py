@@ -38,7 +38,7 @@ Form: TypeAlias = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 Made: TypeAlias = tuple[dict[str, Any], bytes]
 """The statement of a release, and its rows as Parquet, with all that they carry."""
 
-_PARQUET, _ZIP = b"PAR1", b"PK"
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 

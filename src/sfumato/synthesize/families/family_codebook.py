@@ -422,7 +422,7 @@ def read_family_codebook(folder: str | Path) -> dict[str, Any]:
         whole += [str(value[name]) for value in _values(book) for name in ("label", "units", "low", "high", "off_by")]
         if book["notice"] != NOTICE:
             raise KeyError("notice")  # noqa: TRY301
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, InputError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, InputError):
         raise InputError(f"{place} is damaged, or of a later version", culprit=place) from None
     return dict(book)
 
