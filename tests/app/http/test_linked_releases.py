@@ -84,6 +84,26 @@ def test_related_tables_are_made_once_and_fetched_whole(hospital):
         assert "ZIP file with their codebook" in browser.get(f"/releases/{job}").text
 
 
+def test_they_are_asked_for_on_the_page(hospital):
+    cookies = hospital.session("dan", Scope.ANALYST)
+    with httpx.Client(base_url=hospital.address, cookies=cookies, trust_env=False, timeout=60) as browser:
+        form = {"method": "related", "epsilon": "4", "delta": "1e-6"}
+        before = spent(hospital)
+        for children, says in (
+            ("table: visits", "tables are a list in YAML"),
+            ("- {table: beds}", "no child table here"),
+            ("- {table: visits, many: 2}", "many"),
+        ):
+            refused = browser.post("/datasets/hospital/releases", data=form | {"children": children})
+            assert (refused.status_code, says in refused.text) == (422, True)
+        assert spent(hospital) == before
+        asked = browser.post("/datasets/hospital/releases", data=form | {"children": "- {table: visits, most: 2}"})
+        assert asked.status_code == 303
+        job = asked.headers["location"].rpartition("/")[2]
+    with hospital.client("dan") as client:
+        assert finished(client, job)["statement"]["related"]["children"][0]["most"] == 2
+
+
 def test_terms_of_the_dataset_hold_for_related_tables(hospital):
     """A cap that is too small fails the job; who is shut out is not let in; nothing is charged."""
     before = spent(hospital)

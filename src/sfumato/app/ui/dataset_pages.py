@@ -24,6 +24,7 @@ from sfumato.app.http.registry import Key
 from sfumato.app.http.stewards import PAGE, entry
 from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.fields import LossFields, filled
+from sfumato.app.requests.linked_tables import linked_tables
 from sfumato.app.requests.methods import AnonymizationMethod
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
@@ -36,7 +37,7 @@ from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
 from sfumato.query.accuracy import accuracy
 from sfumato.report.schema_page import drawing
-from sfumato.strict_documents import read_yaml_texts
+from sfumato.strict_documents import read_yaml, read_yaml_texts
 
 _MORE = "with more, the error is smaller in proportion"
 _MOST_RULES = 20_000  # characters
@@ -48,13 +49,14 @@ router = APIRouter(include_in_schema=False)
 
 
 class SynthesisForm(BaseModel):
-    """What the form for a synthetic table sends."""
+    """What the form for a synthetic table sends, or the one for tables that belong together, with ``children``."""
 
-    method: Literal["auto", "histogram"]
+    method: Literal["auto", "histogram", "related"]
     attributes: Chosen = []
     every: bool = False
     zeros: Annotated[str, Field(max_length=_MOST_RULES)] = ""
     fresh: bool = False
+    children: Annotated[str, Field(max_length=_MOST_RULES)] = ""
     epsilon: Short = ""
     delta: Short = ""
     rho: Short = ""
@@ -70,7 +72,19 @@ class SynthesisForm(BaseModel):
         loss = LossFields(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
         rules = self._rules()
         told = {"method": self.method, "loss": loss, "attributes": self.attributes, "zeros": rules}
+        told |= {"children": self._children()} if self.children.strip() else {}
         return filled(SynthesisFields, told | ({"reuse": False} if self.fresh else {}))
+
+    def _children(self) -> list[dict[str, object]]:
+        """The tables of which a person has several rows, as YAML.
+
+        Raises:
+            InputError: they are no list of them.
+        """
+        found = read_yaml(self.children, name="the tables")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise InputError("tables are a list in YAML, such as '- {table: visits, order: admitted, most: 4}'")
+        return found
 
     def _rules(self) -> list[dict[str, object]]:
         """The rules, as YAML.
@@ -300,7 +314,8 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
     return page(
         "releases.html.j2",
         key=key,
-        attributes=loaded.domain.names,
+        attributes=loaded.domain.names if loaded.schema is None else (),
+        linked=() if loaded.schema is None else [each.table.name for each in linked_tables(loaded.schema, ()).children],
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
