@@ -103,3 +103,10 @@ def test_each_owner_has_so_many_open_jobs_and_no_more(jobs):
 
 def test_jobs_whose_worker_died_do_not_count(jobs, dead):
     assert all(jobs.add("people", "ann", {}, most=1) for _ in range(2))
+
+
+def test_questions_and_releases_are_told_apart_on_each_database(jobs):
+    made = jobs.add("people", "ann", {}, most=9)
+    jobs.asked("people", "ann", {"words": "how many"})
+    assert [each.id for each in jobs.releases("people", "ann", most=9)] == [made]
+    assert [each.request["words"] for each in jobs.questions("people", "ann", most=9)] == ["how many"]

@@ -107,11 +107,11 @@ class Jobs:
 
     def releases(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
         """What an owner asked to be made of a dataset, newest first."""
-        return self._of(dataset, owner, f"id NOT LIKE '{_QUESTION}%'", most)
+        return self._of(dataset, owner, f"id < '{_QUESTION}'", most)
 
     def questions(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
         """What an owner asked a dataset on the page, as the forms that were sent, newest first."""
-        return self._of(dataset, owner, f"id LIKE '{_QUESTION}%'", most)
+        return self._of(dataset, owner, f"id >= '{_QUESTION}'", most)
 
     def asked(self, dataset: str, owner: str, request: Mapping[str, Any]) -> None:
         """Remember a question that was answered, once however often it is asked, so that it can be asked again."""
