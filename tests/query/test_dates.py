@@ -12,6 +12,7 @@ import pytest
 
 from sfumato import query
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Timestamp, Unit, Unknown
+from sfumato.domain.view_words import describe_condition
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, QueryError
@@ -20,7 +21,7 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.query.question import plan
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import read_condition
-from sfumato.query.three_valued import describe_condition, normal
+from sfumato.query.three_valued import normal
 from sfumato.synthesize.product import codes_of, to_arrow
 from sfumato.vault.simulated import SimulatedVault
 

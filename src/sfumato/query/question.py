@@ -16,11 +16,12 @@ from typing import Any as Json
 
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
+from sfumato.domain.view_words import describe_condition
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
-from sfumato.query.three_valued import describe_condition, normal
+from sfumato.query.three_valued import normal
 from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.mechanisms import Additive, noises
 from sfumato.vault.questions import Marginal, Measurable

@@ -19,6 +19,7 @@ import numpy as np
 
 from sfumato.domain import Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.predicate import holds_at_cells, named
+from sfumato.domain.view_words import describe_condition
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number
@@ -26,7 +27,6 @@ from sfumato.query.aggregate import Certainty
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
-from sfumato.query.three_valued import describe_condition
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import IntegerArray, Weighted, cells

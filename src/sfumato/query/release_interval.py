@@ -27,6 +27,7 @@ from sfumato.domain import Domain
 from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate, named
+from sfumato.domain.view_words import describe_condition
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
@@ -37,7 +38,6 @@ from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import Term, View, estimate, term_weights
 from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
-from sfumato.query.three_valued import describe_condition
 from sfumato.vault.reach import reach_of
 
 _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together

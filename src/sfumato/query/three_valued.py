@@ -12,13 +12,12 @@ are then charged twice, never confused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from sfumato.domain import (
     Attribute,
@@ -42,7 +41,6 @@ from sfumato.errors import QueryError
 Literal = str | bool | Fraction
 
 _NOBODY = Any(())
-_LISTED = 12  # cells, or stretches of cells, that a condition names in words
 _EDGES_NAMED = 40  # where cells begin; of more cells only those around the one that is cut
 
 
@@ -421,43 +419,3 @@ def _order(part: Predicate, domain: Domain) -> str:
             negated=lambda each: f"3 {each}",
         )
     )
-
-
-def describe_condition(where: Predicate, domain: Domain) -> str:
-    """A predicate in words, for whoever reads the journal: public names and declared values only."""
-    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
-        among=lambda part: lambda: _among(domain[part.attribute], part.codes),
-        every=lambda parts: partial(_worded, " and ", list(parts), "()"),
-        some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
-        negated=lambda part: lambda: f"not {part()}",
-    )
-    return where.fold(words)()
-
-
-def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
-    more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
-    return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
-
-
-def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
-    """The cells, or those that are left out, whichever are fewer to name."""
-    named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
-    word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
-    more = f" and {len(shown) - _LISTED} more" if shown[_LISTED:] else ""
-    return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
-
-
-def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
-    """Declared cells of numbers that follow each other as one, every other cell by itself."""
-    declared = sorted(code for code in codes if code < attribute.declared)
-    if isinstance(attribute, Categorical):
-        yield from (str(attribute.values[code]) for code in declared)
-    else:
-        first = [code for code in declared if code - 1 not in codes]
-        last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
-        for start, end in zip(first, last, strict=True):
-            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
-            between = "to" if isinstance(attribute, Integer | Date) else "to below"
-            yield str(low) if low == high else f"{low} {between} {high}"
-    missing = null_code(attribute)
-    yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= attribute.declared)

@@ -21,6 +21,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain, load
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
+from sfumato.domain.view_words import describe_view
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
@@ -304,7 +305,8 @@ class Vault:
         accepted = self.acceptance or self.domain.accepted_by  # None: nobody
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
         if self.view is not None:
-            details |= {"view": json.loads(self.view.canonical)}
+            words = request.words or f"{request.family}, {request.method}"
+            details |= {"asked": f"{words} of {describe_view(self.view)}", "view": json.loads(self.view.canonical)}
         details |= {"owners": dict(self.owners)} if self.owners else {}
         details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
         return {

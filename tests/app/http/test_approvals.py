@@ -403,3 +403,22 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
         job = release_jobs.release("people", form, ana, service)["job"]
         service.rename("people", "persons")
     until(lambda: service.registry.jobs.job(job).state == "done")
+
+
+def test_a_question_over_linked_tables_waits_with_all_that_its_view_is(tmp_path):
+    statement = "SELECT COUNT(*) FROM patients WHERE patient_id {} (SELECT patient_id FROM visits WHERE cost > 500)"
+    server = Server(f"sqlite:///{tmp_path / 'linked.ledger'}", workers=1).start()
+    try:
+        with server.client("stew", Scope.STEWARD) as steward:
+            source = str(write_hospital(tmp_path / "hospital"))
+            steward.register("hospital", source=source, domain=SCHEMA, limit="9")
+            steward.set_terms("hospital", approval_above="0.5")
+            with server.client("ana") as client:
+                for how in ("IN", "NOT IN"):
+                    with pytest.raises(ServerError, match="second steward"):
+                        client.ask("hospital", statement.format(how), epsilon="1")
+            shown = {each["question"] for each in steward.approvals()}
+    finally:
+        server.stop()
+    assert len(shown) == len(("IN", "NOT IN"))
+    assert all("patient_id of visits WHERE cost in" in each for each in shown)

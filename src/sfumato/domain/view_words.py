@@ -1,0 +1,166 @@
+"""Views and conditions in words, for whoever reads the journal or approves a release: nothing of them is left out.
+
+What stands here is public: names of a schema, declared values, and numbers of a statement.  The text is like SQL, and
+not for an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from fractions import Fraction
+from functools import partial
+
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, null_code
+from sfumato.domain.domain import Domain
+from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
+from sfumato.domain.predicate import Fold, Predicate
+from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.view import (
+    AnyRow,
+    BoundedView,
+    Computed,
+    Filter,
+    Join,
+    Key,
+    OfUnits,
+    PerUnit,
+    RowCount,
+    Scan,
+    Taken,
+    UnitAggregate,
+    UnitSum,
+    View,
+)
+
+_LISTED = 12  # cells, or stretches of cells, that a condition names in words
+_LONGEST = 1500  # characters of a view
+
+
+def describe_view(bounded: BoundedView) -> str:
+    """Which rows a view has: tables, joins, conditions, and what is computed; at most 1500 characters."""
+    words = _view(bounded.view, bounded.unit.column or "row")
+    shown = "".join(letter if letter.isprintable() else "?" for letter in words[: _LONGEST + 1])
+    more = f" ... and more (view {bounded.hash[:16]}, longer than can be shown)"
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - len(more)]}{more}"
+
+
+def _view(view: View, unit: str) -> str:
+    match view:
+        case Scan():
+            return view.table.name if view.alias == view.table.name else f"{view.table.name} AS {view.alias}"
+        case Join():
+            how = "LEFT JOIN" if view.outer else "JOIN"
+            on = [f"{_key(view.left.keys[a])} = {_key(view.right.keys[b])}" for a, b in view.on]
+            if view.right.private:
+                on = [f"same {unit}", *on]
+            return f"{_part(view.left, unit)} {how} {_part(view.right, unit)} ON {' AND '.join(on)}"
+        case Filter():
+            return f"{_part(view.source, unit)} WHERE {describe_condition(view.where, view.source.domain)}"
+        case OfUnits():
+            within = "NOT IN" if view.without else "IN"
+            return f"{_part(view.source, unit)} WHERE {unit} {within} ({unit} of {_view(view.units, unit)})"
+        case Computed():
+            return f"{_part(view.source, unit)} WITH {view.name} = {_value(view.value, view.source.domain)}"
+        case WithGap():
+            gap = f"days since the row before by {view.date} of the same {unit}, within {view.low} and {view.high}"
+            return f"{_part(view.source, unit)} WITH {view.name} = {gap}"
+        case WithFacts():
+            return f"{_part(view.source, unit)} WITH ({_view(view.facts, unit)})"
+        case PerUnit():
+            values = ", ".join(f"{name} = {_aggregate(value, view.source)}" for name, value in view.values)
+            by = ", ".join((unit, *view.by))
+            return f"{values or 'a row'} of {_part(view.source, unit)} BY {by}"
+    raise TypeError(view)  # the tree is closed
+
+
+def _part(view: View, unit: str) -> str:
+    return _view(view, unit) if isinstance(view, Scan) else f"({_view(view, unit)})"
+
+
+def _key(key: Key) -> str:
+    return f"{key.alias}.{key.column}"
+
+
+def _aggregate(value: UnitAggregate, source: View) -> str:
+    match value:
+        case RowCount():
+            of = "*" if value.of is None else value.of if isinstance(value.of, str) else _key(source.keys[value.of])
+            return f"COUNT({of}) up to {value.maximum}"
+        case UnitSum():
+            return f"SUM({value.of}) within {_number(value.low)} and {_number(value.high)}"
+        case Taken():
+            return f"{value.which.value} {value.of}" + ("" if value.by is None else f" by {value.by}")
+        case AnyRow():
+            return f"any with {describe_condition(value.where, source.domain)}"
+    raise TypeError(value)  # these are all
+
+
+def _value(value: Expression, domain: Domain) -> str:
+    match value:
+        case Field():
+            return value.name
+        case Constant():
+            return _number(value.value)
+        case Arithmetic():
+            return f"({_value(value.left, domain)} {value.how.value} {_value(value.right, domain)})"
+        case DaysBetween():
+            return f"days from {value.earlier} to {value.later}"
+        case Clamp():
+            ends = [f"{word} {_number(e)}" for word, e in (("from", value.low), ("up to", value.high)) if e is not None]
+            return f"({' '.join((_value(value.value, domain), *ends))})"
+        case Cases():
+            cases = [(where, _value(then, domain)) for where, then in value.cases]
+            return _cases(cases, None if value.otherwise is None else _value(value.otherwise, domain), domain)
+        case Labels():
+            return _cases(value.cases, value.otherwise, domain)
+    raise TypeError(value)  # these are all
+
+
+def _cases(cases: Sequence[tuple[Predicate, str]], otherwise: str | None, domain: Domain) -> str:
+    told = " ".join(f"WHEN {describe_condition(where, domain)} THEN {then}" for where, then in cases)
+    return f"CASE {told}{'' if otherwise is None else f' ELSE {otherwise}'} END"
+
+
+def _number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else str(float(value))
+
+
+def describe_condition(where: Predicate, domain: Domain) -> str:
+    """A predicate in words, for whoever reads the journal: public names and declared values only."""
+    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
+        among=lambda part: lambda: _among(domain[part.attribute], part.codes),
+        every=lambda parts: partial(_worded, " and ", list(parts), "()"),
+        some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
+        negated=lambda part: lambda: f"not {part()}",
+    )
+    return where.fold(words)()
+
+
+def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
+    more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
+    return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
+
+
+def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
+    """The cells, or those that are left out, whichever are fewer to name."""
+    named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
+    word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
+    more = f" and {len(shown) - _LISTED} more" if shown[_LISTED:] else ""
+    return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
+
+
+def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
+    """Declared cells of numbers that follow each other as one, every other cell by itself."""
+    declared = sorted(code for code in codes if code < attribute.declared)
+    if isinstance(attribute, Categorical):
+        yield from (str(attribute.values[code]) for code in declared)
+    else:
+        first = [code for code in declared if code - 1 not in codes]
+        last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
+        for start, end in zip(first, last, strict=True):
+            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
+            between = "to" if isinstance(attribute, Integer | Date) else "to below"
+            yield str(low) if low == high else f"{low} {between} {high}"
+    missing = null_code(attribute)
+    yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= attribute.declared)
