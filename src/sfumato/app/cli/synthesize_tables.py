@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 
 _FALLING = ":falling"
 _TABLES = {".parquet", ".csv", ".arrow"}
+_FILES = {
+    ".xlsx",
+    ".xls",
+    ".json",
+    ".jsonl",
+    ".yaml",
+    ".yml",
+    ".tsv",
+    ".txt",
+    ".pq",
+    ".gz",
+    ".zip",
+    ".feather",
+    ".html",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +94,12 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
 
     if given.html is not None:
         require("plots", "--html")
+    if given.out.suffix.lower() in _FILES:
+        raise InputError(
+            f"{given.out} is named like a file; name a folder for several tables, or end it in .parquet, .csv or "
+            ".arrow for one, with --view",
+            culprit=given.out,
+        )
     target = free_folder(given.out, given.file_format)
     refuse_clashes([given.out], inputs=[*source.files()], overwrite=True)
     refuse_clashes([given.html], inputs=[*source.files(), given.out], overwrite=given.overwrite)
@@ -115,6 +136,8 @@ def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
     for name, text in _by_table(given.most, "--most", found).items():
         if not text.isdecimal():
             raise InputError(f"--most takes TABLE=ROWS, not {name}={text}", culprit=text)
+        if int(text) > (bound := schema.bounds(name).rows):
+            raise InputError(f"--most keeps at most the {bound} rows of {name} that the schema bounds, not {text}")
         found[name] = replace(found[name], most=int(text))
     for name, end in _ends(given.final, found).items():
         found[name] = replace(found[name], final=end)

@@ -52,5 +52,9 @@ def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> RelatedTab
     for each in children:
         if each.table not in known:
             raise InputError(f"{each.table!r} is no child table here; {', '.join(known)} are", culprit=each.table)
+        if each.most is not None and each.most > (bound := schema.bounds(each.table).rows):
+            raise InputError(
+                f"of {each.table} at most the {bound} rows that the schema bounds are kept, not {each.most}"
+            )
     chosen = [replace(known[each.table], **each.stated()) for each in children]
     return related_tables(schema, chosen) if chosen else every
