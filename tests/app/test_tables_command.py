@@ -114,6 +114,10 @@ def test_a_view_is_bounded_otherwise_where_the_command_says_so(viewed: Path) -> 
     assert "(at most 3, at most 1 in one month(admitted))" in json.loads(found.stdout)["guarantee"]
     asked = ("query", "hospital", BY_REGION, "--schema", "hospital.yaml", "--unit-rows", "2", "--epsilon", "1")
     expected = json.loads(sfumato(*asked, "--accuracy", "--json", cwd=viewed).stdout)["expected"][0]
+    refused = sfumato(*asked, "--per", "moth(admitted)=2", cwd=viewed, code=2).stderr
+    assert "--unit-rows or --per does not fit: " in refused
+    assert "moth" in refused
+    assert "column" not in refused  # of the statement, which has nothing wrong
     own = json.loads(sfumato(*asked[:5], *asked[7:], "--accuracy", "--json", cwd=viewed).stdout)["expected"][0]
     assert own["standard_error"] / expected["standard_error"] == pytest.approx(3, rel=0.05)  # 6 rows, and 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,7 +40,7 @@ from sfumato.app.cli.schema_options import (
     read_view,
     refuse_without_schema,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, QueryError, counted
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from sfumato.query.question import Query
     from sfumato.query.table_statement import TableStatement
     from sfumato.vault.vault import Vault
+
+_PLACE = r"^line \d+, column \d+: "  # in a statement that has nothing wrong
 
 Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
 
@@ -221,7 +224,14 @@ def _of_tables(
     described = read_schema(schema)
     asked = parse_tables(statement, described)
     bounds = other_bounds(asked.view.unit, rows=rows, per=per)
-    return _Tables(described, asked if bounds == asked.view.unit else parse_tables(statement, described, bounds=bounds))
+    if bounds != asked.view.unit:
+        try:
+            asked = parse_tables(statement, described, bounds=bounds)
+        except QueryError as error:  # the statement was read above: what is wrong are the bounds
+            raise InputError(
+                f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
+            ) from None
+    return _Tables(described, asked)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
