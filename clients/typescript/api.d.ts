@@ -72,7 +72,7 @@ export type CostRequest = {
 /** Where Mondrian cuts; the published variant tries attributes in their order. */
 export type CutOption = "greedy" | "balanced" | "relaxed" | "strict" | "in-order";
 
-/** A dataset to register: where its table lies, its accepted domain, and the most that may ever be released. A schema in the place of the domain registers several tables, which lie in a folder or a database. */
+/** A dataset to register: where its table lies, its accepted domain, and the most that may ever be released. The limit may be one of each month, such as ``0.5 a month for 12 months``. A schema in the place of the domain registers several tables, which lie in a folder or a database. */
 export type DatasetRequest = {
   "name": string;
   "source": string;

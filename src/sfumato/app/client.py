@@ -194,7 +194,8 @@ class HttpClient:
             name: what analysts call it.
             source: where the table lies, as the server sees it.
             domain: its accepted domain, as a document.
-            limit: the most that may ever be released: ``1``, ``1,1e-9`` or ``rho=0.5``.
+            limit: the most that may ever be released: ``1``, ``1,1e-9`` or ``rho=0.5``; or in each of some
+                months, as ``0.5 a month for 12 months``.
             discoverable: columns outside the domain by whose values analysts may group.
             second_budget: confirms that a table which is registered under another name gets a second budget,
                 although what is released under both names adds up.

@@ -59,6 +59,17 @@ class Account:
         return Fraction(0) if spent is None else max(self.limit.most - spent, Fraction(0))
 
     @property
+    def share_left(self) -> Fraction | None:
+        """How much of the limit is left, of 1, in the measure in which it adds up; None without a limit.
+
+        >>> Account(Epsilon(1), Charge(Fraction(1, 4), Fraction(1, 32), Fraction(0))).share_left
+        Fraction(3, 4)
+        """
+        if self.limit is None or self.left is None:
+            return None
+        return self.left / self.limit.most if self.limit.most else Fraction(0)
+
+    @property
     def left_delta(self) -> Fraction | None:
         """What mechanisms may still spend as delta; None where the limit has no delta."""
         if self.limit is None or self.limit.spendable_delta is None:

@@ -20,8 +20,8 @@ class Admission(Protocol):
     It may write to tables beside the journal; what it raises is a refusal, before which nothing is charged.
     """
 
-    def __call__(self, driver: Driver, event: Event) -> None:
-        """Admit a release, or refuse it."""
+    def __call__(self, driver: Driver, event: Event, account: Account) -> None:
+        """Admit a release, or refuse it; the account is the dataset's, before the charge."""
         ...
 
 
@@ -146,7 +146,7 @@ def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *,
         if event.analyst is not None:
             afford(transaction.analyst(event.analyst), event.charge, "your cap")
     if order.admission is not None:
-        order.admission(transaction.driver, event)
+        order.admission(transaction.driver, event, transaction.account)
     if event.charge is not None:
         if instead:
             transaction.fail(event)

@@ -102,7 +102,7 @@ def drawing(schema: Schema) -> Markup:
     words = ", ".join(f"{table.name}: {owner_text(schema, table)}" for table in schema)
     drawn = "".join([*ties, *shapes])
     return Markup(  # noqa: S704 - names are escaped where they are drawn
-        f'<svg viewBox="0 0 {width} {bottom}" width="{width}" style="max-width:100%" role="img" '
+        f'<svg viewBox="0 0 {width} {bottom}" width="{width}" class="drawing" role="img" '
         f'aria-label="{escape(words)}" font-family="sans-serif" font-size="12" fill="currentColor">{drawn}</svg>'
     )
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from sfumato.app.http import jobs as jobs_module
 from sfumato.app.http.jobs import State
 from sfumato.app.http.registry import Registry
 from sfumato.ledger.store import Store
@@ -105,8 +106,24 @@ def test_jobs_whose_worker_died_do_not_count(jobs, dead):
     assert all(jobs.add("people", "ann", {}, most=1) for _ in range(2))
 
 
-def test_questions_and_releases_are_told_apart_on_each_database(jobs):
+def test_the_newest_questions_of_an_owner_and_dataset_are_kept(jobs, monkeypatch):
+    monkeypatch.setattr(jobs_module, "_MOST_QUESTIONS", 3)
     made = jobs.add("people", "ann", {}, most=9)
-    jobs.asked("people", "ann", {"words": "how many"})
+    for other in (("people", "bob"), ("others", "ann")):
+        jobs.asked(*other, {"words": "theirs"})
+    for number in (1, 2, 3, 1, 4):
+        jobs.asked("people", "ann", {"words": str(number)})
+    assert [each.request["words"] for each in jobs.questions("people", "ann", most=9)] == ["4", "1", "3"]
+    assert [each.request["words"] for each in jobs.questions("people", "ann", most=2)] == ["4", "1"]
+    for other in (("people", "bob"), ("others", "ann")):
+        assert [each.request["words"] for each in jobs.questions(*other, most=9)] == ["theirs"]
     assert [each.id for each in jobs.releases("people", "ann", most=9)] == [made]
-    assert [each.request["words"] for each in jobs.questions("people", "ann", most=9)] == ["how many"]
+
+
+def test_questions_are_found_by_the_key_of_their_table(tmp_path):
+    with closing(Store(f"sqlite:///{tmp_path / 'test.ledger'}")) as store:
+        store.prepare(create=True)
+        found = "EXPLAIN QUERY PLAN SELECT id FROM service_job WHERE " + jobs_module._OF_OWNER  # noqa: S608, SLF001
+        with store.reading() as driver:
+            plan = driver.rows(found, {"first": "q0", "last": "qf"})
+    assert "SEARCH service_job USING" in str(plan)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
+from fractions import Fraction
 
 import httpx
 import pytest
@@ -323,3 +325,74 @@ def test_a_domain_is_drafted_looked_at_and_accepted_in_the_form(server, post, tm
     analyst = server.session("ana", Scope.ANALYST)
     with httpx.Client(base_url=server.address, cookies=analyst, trust_env=False) as browser:
         assert browser.post("/steward/draft", data={"source": table}).status_code == 403
+
+
+def get(server, path, name="stew", scope=Scope.STEWARD, **wanted):
+    cookies = server.session(name, scope)
+    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+        reply = browser.get(path, params=wanted)
+    return reply.status_code, reply.text
+
+
+def rows_of(text):
+    """The first cells of the rows of a page's tables."""
+    return [re.sub("<[^>]*>", "", each) for each in re.findall(r'<th scope="row">(.*?)</th>', text)]
+
+
+def test_the_stewards_pages_find_datasets_analysts_and_keys(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        for name, seed in (("alpha", 21), ("beta", 22)):
+            table = write_people(tmp_path / f"{name}.parquet", seed=seed)
+            client.register(name, source=str(table), domain=DOMAIN, limit="1")
+        client.cap("alpha", "Anton", epsilon="0.5")
+        client.cap("beta", "berta", epsilon="0.5")
+        ended = client.issue("berta", scope="analyst", days=90)
+        client.revoke(ended["id"])
+        client.issue("Anton", scope="analyst", days=5)
+    assert rows_of(get(server, "/steward", q="ALPH")[1]) == ["alpha: journal"]
+    assert {"alpha: journal", "beta: journal"} <= set(rows_of(get(server, "/steward")[1]))
+    assert rows_of(get(server, "/steward", q="<nothing>")[1]) == []
+    assert "&lt;nothing&gt;" in get(server, "/steward", q="<nothing>")[1]
+    assert rows_of(get(server, "/steward/all/analysts", q="anto")[1]) == ["Anton"]
+    assert {"Anton", "berta"} <= set(rows_of(get(server, "/steward/all/analysts")[1]))
+    keys = "/steward/all/keys"
+    assert rows_of(get(server, keys, q="BERTA")[1]) == ["berta"]
+    assert rows_of(get(server, keys, q="berta", state="valid")[1]) == []
+    assert rows_of(get(server, keys, q="berta", state="ended")[1]) == ["berta"]
+    assert "Anton" in rows_of(get(server, keys, state="soon", days="7")[1])
+    assert rows_of(get(server, keys, q="anton", state="soon", days="3")[1]) == []
+    assert get(server, keys, state="odd")[0] == 422
+    for path in ("/steward", "/steward/all/analysts", keys):
+        assert get(server, path, "ana", Scope.ANALYST)[0] == 403
+    status, text = post("/steward/keys", holder=" ", scope="analyst", days="3")
+    assert (status, "Nothing was spent" in text, 'action="/steward/keys"' in text) == (422, True, True)
+
+
+def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        table = write_people(tmp_path / "former.parquet", seed=31)
+        client.register("former", source=str(table), domain=DOMAIN, limit="0.5 a month for 4 months")
+        text = get(server, "/steward/former")[1]
+        assert "epsilon = 0.5 a month: 1 of 4 months have begun, which leaves 0.5 now." in text
+        status, text = post("/steward/former/name", called="latter")
+        assert (status, "former is called latter now." in text) == (200, True)
+        status, text = post("/steward/latter/name", called="people")
+        assert (status, "Nothing was spent" in text) == (422, True)
+        assert "1 of 4 months have begun" in get(server, "/datasets/latter")[1]
+        assert "nothing more is released of it." in post("/steward/latter/retirement", retired="true")[1]
+        assert post("/datasets/latter/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="0.1")[0] == 403
+        eventually(lambda: "latter: journal (retired)" in rows_of(get(server, "/steward")[1]))
+        assert "asked again as before" in post("/steward/latter/retirement")[1]
+        asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t"}
+        eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 200)
+        status, text = post("/datasets/latter/ask", **asked, epsilon="0.1")
+        assert (status, "nothing was spent" in text.lower()) == (403, True)
+        assert spent(server, "former") == Fraction(1, 2)  # as its ledger is called
+
+
+def eventually(holds):
+    """Wait until all workers have heard: each trusts for a moment what it knows of a dataset."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Looked at in the transaction that charges: that a dataset is not retired, and that a dear release is approved.
+"""Looked at in the transaction that charges: that a dataset is not retired, its months, and approvals of dear releases.
 
 Above a threshold that a dataset's terms state, a release needs the approval of a steward other than whoever asks; one
 without differential privacy is above every threshold.  An approval is of one release: the question with its loss, of
@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sfumato.app.http.periods import read_periods
 from sfumato.app.http.registry import Key, Scope, spelled
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import BudgetError
+from sfumato.ledger.account import Account
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Event
 from sfumato.ledger.reservation import Admission
 from sfumato.ledger.store import Store
-from sfumato.privacy.loss import NOTHING
+from sfumato.privacy.loss import NOTHING, Loss
 
 LASTS = timedelta(days=7)
 """How long a request waits, and how long an approval holds."""
@@ -67,11 +69,19 @@ class Approvals:
     def admission(self, dataset: str, analyst: str) -> Admission:
         """What admits a release of a dataset to somebody, in the transaction that charges for it.
 
-        It raises :class:`RetiredError` or :class:`ApprovalNeededError`; the latter leaves a request for stewards.
+        It raises :class:`RetiredError`, a :class:`BudgetError` where the months that have begun do not allow it, or
+        :class:`ApprovalNeededError`, which leaves a request for stewards.
         """
 
-        def admit(driver: Driver, event: Event) -> None:
-            _admit(driver, event, dataset=dataset, analyst=analyst)
+        def admit(driver: Driver, event: Event, account: Account) -> None:
+            held = _held(driver, dataset)
+            if held is None:
+                return
+            periods = read_periods(held["limit_text"])
+            if periods is not None and event.charge is not None:
+                registered = datetime.fromisoformat(held["registered"])
+                periods.refuse(account, event.charge, registered, datetime.now(UTC))
+            _approved(driver, event, limit_of(held["approval_above"]), dataset=dataset, analyst=analyst)
 
         return admit
 
@@ -110,14 +120,27 @@ class Approvals:
             return _close(driver, approval_id)
 
 
-def _admit(driver: Driver, event: Event, *, dataset: str, analyst: str) -> None:
+def _held(driver: Driver, dataset: str) -> Mapping[str, Any] | None:
+    """What a dataset was registered with, and on which terms; None where it is not registered.
+
+    Raises:
+        RetiredError: it is retired.
+    """
     joined = """
-    SELECT held.retired, terms.approval_above FROM service_dataset AS held
+    SELECT held.retired, held.limit_text, held.registered, terms.approval_above FROM service_dataset AS held
     LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :dataset"""
     row = driver.record(joined, {"dataset": dataset})
     if row is not None and row["retired"] is not None:
         raise RetiredError("nothing more is released of this dataset: it is retired; what was answered stays free")
-    above = None if row is None else limit_of(row["approval_above"])
+    return row
+
+
+def _approved(driver: Driver, event: Event, above: Loss | None, *, dataset: str, analyst: str) -> None:
+    """Use up the approval of a release that costs more than a threshold, or leave a request for one and refuse.
+
+    Raises:
+        ApprovalNeededError: there is no approval that holds.
+    """
     if above is None or (event.charge is not None and above.admits(NOTHING, event.charge)):
         return
     mine = {"dataset": dataset, "release": event.key, "by": analyst}

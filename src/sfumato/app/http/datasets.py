@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import JSONResponse
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
+from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
 from sfumato.app.http.questions import read_question
@@ -17,6 +19,7 @@ from sfumato.app.http.table_reading import Described, Loaded
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain.table_schema import Schema
+from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
@@ -74,16 +77,28 @@ def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: 
 
 def summary(loaded: Loaded) -> dict[str, Any]:
     """What is public about a dataset, in short."""
+    account = loaded.ledger.remaining()
     return {
         "name": loaded.dataset.called,
         **_described(loaded.described),
         "unit": str(loaded.unit),
         "limit": str(loaded.ledger.limit),
-        "left": str(loaded.ledger.remaining()),
+        "left": str(account),
+        "by_month": _by_month(loaded, account),
         "rows": loaded.dataset.rows,
         "discoverable": list(loaded.dataset.discoverable),
         "retired": loaded.dataset.retired,
     }
+
+
+def _by_month(loaded: Loaded, account: Account) -> dict[str, Any] | None:
+    """The months of the budget, how many have begun, and what these still allow; None where it has none."""
+    found = read_periods(loaded.dataset.limit)
+    if found is None:
+        return None
+    since, now = datetime.fromisoformat(loaded.dataset.registered), datetime.now(UTC)
+    left = decimals(found.left(account, since, now), up=False)
+    return {"limit": str(found.each), "months": found.months, "begun": found.begun(since, now), "left": left}
 
 
 def _described(found: Described) -> dict[str, Any]:

@@ -37,7 +37,12 @@ class State(StrEnum):
 _OPEN = (State.QUEUED.value, State.RUNNING.value)
 _IS_OPEN = f"state IN ('{_OPEN[0]}', '{_OPEN[1]}')"
 _QUESTION = "q"  # begins the id of a question, as no job's does, whose digits are hexadecimal
-_DIGITS = 23
+_DIGITS = 16  # of whose it is, and again of what was asked
+_MOST_QUESTIONS = 200  # of one owner and dataset that are remembered; beyond, the oldest are forgotten
+_OF_OWNER = "id BETWEEN :first AND :last"
+_FORGET = f"""
+    DELETE FROM service_job WHERE {_OF_OWNER} AND id NOT IN
+    (SELECT id FROM service_job WHERE {_OF_OWNER} ORDER BY updated DESC, id LIMIT :kept)"""
 _COLUMNS = "id, dataset, owner, request, state, progress, note, updated, statement"  # all but the rows
 
 
@@ -111,20 +116,26 @@ class Jobs:
 
     def questions(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
         """What an owner asked a dataset on the page, as the forms that were sent, newest first."""
-        return self._of(dataset, owner, f"id >= '{_QUESTION}'", most)
+        first, last = _questions_of(dataset, owner)
+        return self._of(dataset, owner, _OF_OWNER, most, first=first, last=last)
 
     def asked(self, dataset: str, owner: str, request: Mapping[str, Any]) -> None:
-        """Remember a question that was answered, once however often it is asked, so that it can be asked again."""
+        """Remember a question that was answered, once however often it is asked, so that it can be asked again.
+
+        Of one owner and dataset the newest are kept; ids begin alike for them, so that the table's key finds them.
+        """
         text = json.dumps(request, sort_keys=True)
-        found = _QUESTION + hashlib.sha256(json.dumps([dataset, owner, text]).encode()).hexdigest()[:_DIGITS]
+        first, last = _questions_of(dataset, owner)
+        found = first[:-_DIGITS] + _digest(text)
         row = {"id": found, "dataset": dataset, "owner": owner, "request": text, "state": State.DONE.value}
         again = "UPDATE service_job SET updated = :updated WHERE id = :id"
         with self._store.writing() as driver:
             if not driver.run(again, {"id": found, "updated": _now()}):
                 driver.insert("service_job", [row | {"progress": 1.0, "note": "answered", "updated": _now()}])
+                driver.run(_FORGET, {"first": first, "last": last, "kept": _MOST_QUESTIONS})
 
-    def _of(self, dataset: str, owner: str, which: str, most: int) -> tuple[Job, ...]:
-        named = {"dataset": dataset, "owner": owner, "most": most}
+    def _of(self, dataset: str, owner: str, which: str, most: int, **more: str) -> tuple[Job, ...]:
+        named = {"dataset": dataset, "owner": owner, "most": most, **more}
         query = (
             f"SELECT {_COLUMNS} FROM service_job WHERE dataset = :dataset AND owner = :owner AND {which} "
             "ORDER BY updated DESC LIMIT :most"
@@ -177,6 +188,16 @@ class Jobs:
         values = {**values, "updated": _now()}
         with self._store.writing() as driver:
             driver.run(f"UPDATE service_job SET {changed(tuple(values))} WHERE {which}", {**values, **named})
+
+
+def _questions_of(dataset: str, owner: str) -> tuple[str, str]:
+    """Between which ids the questions of one owner about a dataset are."""
+    begins = _QUESTION + _digest(json.dumps([dataset, owner]))
+    return begins + "0" * _DIGITS, begins + "f" * _DIGITS
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def _now() -> str:

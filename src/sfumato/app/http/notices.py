@@ -20,7 +20,6 @@ from sfumato.app.http.registry import Dataset
 from sfumato.app.http.service import Service
 from sfumato.errors import SfumatoError
 from sfumato.ledger.account import Account
-from sfumato.privacy.loss import Epsilon
 
 LOW = Fraction(1, 10)
 """The share of a budget, or of an analyst's cap, below which it is low."""
@@ -165,11 +164,8 @@ class _Guard:
 
 def is_low(account: Account) -> bool:
     """Whether less than a tenth of a limit is left."""
-    if account.limit is None or account.left is None:
-        return False
-    spent = account.spent.epsilon if isinstance(account.limit, Epsilon) else account.spent.rho
-    whole = account.left + (spent or 0)
-    return whole > 0 and account.left < LOW * whole
+    share = account.share_left
+    return share is not None and share < LOW
 
 
 def _lately(notice: Notice, told: str) -> bool:

@@ -17,7 +17,6 @@ from sfumato.app.http.processes import exposition, log
 from sfumato.app.http.service import Service
 from sfumato.errors import LedgerError
 from sfumato.ledger.dbapi import Shortage, shortage
-from sfumato.privacy.loss import Epsilon
 
 router = APIRouter(tags=["operation"], route_class=StrictRoute)
 _TRUSTED = 1.0  # seconds for which a worker trusts that it was ready: whoever asks need not have a key
@@ -87,11 +86,9 @@ class ServiceFigures(Collector):
 
 
 def _share(service: Service, name: str) -> float:
-    account = service.loaded(name).ledger.remaining()
-    assert account.left is not None  # as a dataset has a limit
-    spent = account.spent.epsilon if isinstance(account.limit, Epsilon) else account.spent.rho
-    whole = account.left + (spent or 0)
-    return float(account.left / whole) if whole else 0.0
+    share = service.loaded(name).ledger.remaining().share_left
+    assert share is not None  # as a dataset has a limit
+    return float(share)
 
 
 @router.get("/healthz")

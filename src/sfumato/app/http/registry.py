@@ -50,6 +50,7 @@ class Dataset:
         name: of its ledger, which never changes; terms, grants and versions go by it.
         called: what analysts call it.
         retired: whether nothing more is released of it.
+        registered: when, in UTC: the months of its budget begin then; empty before it is.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Dataset:
     discoverable: tuple[str, ...]
     called: str = ""
     retired: bool = False
+    registered: str = ""
 
 
 @dataclass(frozen=True)
@@ -442,6 +444,7 @@ def _as_dataset(row: Mapping[str, Any]) -> Dataset:
         discoverable=tuple(json.loads(row["discoverable"])),
         called=row["called"] or row["name"],
         retired=row["retired"] is not None,
+        registered=row["registered"],
     )
 
 

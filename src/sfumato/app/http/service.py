@@ -22,6 +22,7 @@ from sfumato.app.http.approvals import Approvals, RetiredError
 from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
+from sfumato.app.http.periods import total_of
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.registry import (
     Dataset,
@@ -37,7 +38,6 @@ from sfumato.app.http.registry import (
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
 from sfumato.app.http.tables import ServedTables
-from sfumato.app.requests.fields import limit_of
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
@@ -109,7 +109,7 @@ class Service:
             name: what analysts call it.
             source: where the table lies.
             domain: its accepted domain, as a document; or a schema of several tables, which ``source`` holds.
-            limit: the most that may ever be released from it.
+            limit: the most that may ever be released from it, or in each of some months (see :mod:`.periods`).
             more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
                 is registered under another name.
 
@@ -129,7 +129,7 @@ class Service:
                 check_derived(found)
         except DomainError as error:
             raise unusable(error) from error
-        most = limit_of(limit)
+        most = total_of(limit)
         if most is None:
             raise LossError("state the most that may ever be released from the dataset")
         if self.registry.dataset(name) is not None:

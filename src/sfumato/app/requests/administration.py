@@ -15,7 +15,8 @@ LimitText = Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1
 class DatasetRequest(StrictModel):
     """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released.
 
-    A schema in the place of the domain registers several tables, which lie in a folder or a database.
+    The limit may be one of each month, such as ``0.5 a month for 12 months``.  A schema in the place of the domain
+    registers several tables, which lie in a folder or a database.
     """
 
     name: Name

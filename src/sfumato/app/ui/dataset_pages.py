@@ -121,8 +121,8 @@ def dataset(
     name: str, key: Anyone, worker: Worker, question: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
     """Ask a dataset, with the form as it was sent for an earlier question."""
-    worker.open_to(name, key)
-    earlier = {} if question is None else {each.id: each for each in _questions(worker, name, key)}
+    loaded = worker.open_to(name, key)
+    earlier = {} if question is None else {each.id: each for each in _questions(worker, loaded, key)}
     again = earlier.get(question or "")
     return _dataset(name, key, worker, None if again is None else QuestionForm.model_validate(again.request["ask"]))
 
@@ -223,14 +223,14 @@ def _filled_in(form: QuestionForm) -> dict[str, Any]:
 
 def _status(worker: Worker, loaded: Loaded, key: Key) -> dict[str, Any]:
     """Budgets, and what was asked before."""
-    name, ledger = loaded.dataset.name, loaded.ledger
+    ledger = loaded.ledger
     account, own = ledger.remaining(), ledger.remaining(key.name)
     tightest = _tightest(account, own)
     return {
         "gauge": gauge(account),
         "own": gauge(own),
         "left": None if tightest.left is None else decimals(tightest.left, up=False),
-        "questions": [_earlier(each) for each in _questions(worker, name, key)],
+        "questions": [_earlier(each) for each in _questions(worker, loaded, key)],
         "history": [entry(each) for each in ledger.newest(PAGE, analyst=key.name)][::-1],
     }
 
@@ -242,8 +242,8 @@ def _tightest(account: Account, own: Account) -> Account:
     return min(account, own, key=lambda each: each.left or 0)
 
 
-def _questions(worker: Worker, name: str, key: Key) -> tuple[Job, ...]:
-    return worker.registry.jobs.questions(worker.loaded(name).dataset.name, key.name, most=_EARLIER)
+def _questions(worker: Worker, loaded: Loaded, key: Key) -> tuple[Job, ...]:
+    return worker.registry.jobs.questions(loaded.dataset.name, key.name, most=_EARLIER)
 
 
 def _earlier(job: Job) -> dict[str, str]:

@@ -23,7 +23,6 @@ from sfumato.app.http.registry import Key
 from sfumato.app.ui import static_files
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
-from sfumato.privacy.loss import Epsilon
 
 NOTE_COOKIE = "sfumato_note"
 REFUSALS = (SfumatoError, RefusalError)
@@ -86,11 +85,8 @@ class Gauge:
 
 def gauge(account: Account) -> Gauge:
     """The gauge of an account."""
-    if account.limit is None or account.left is None:
-        return Gauge(None, "no cap of your own")
-    spent = account.spent.epsilon if isinstance(account.limit, Epsilon) else account.spent.rho
-    whole = account.left + (spent or 0)
-    return Gauge(float(account.left / whole) if whole else 0.0, str(account))
+    share = account.share_left
+    return Gauge(None, "no cap of your own") if share is None else Gauge(float(share), str(account))
 
 
 def show_errors(app: FastAPI) -> None:

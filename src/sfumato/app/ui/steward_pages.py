@@ -1,24 +1,24 @@
-"""The steward's pages: datasets, caps, keys and journals.  What was done is said once, after a redirect."""
+"""The steward's pages of datasets, analysts and journals.  What was done is said once, after a redirect."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal
+from datetime import UTC, date, datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.http import stewards
-from sfumato.app.http.access import KeyLookup, Steward, Worker
+from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.problems import problem, unusable
-from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.stewards import PAGE, described, entry, remarks
-from sfumato.app.requests.administration import KeyRequest, TermsRequest
+from sfumato.app.http.registry import Key
+from sfumato.app.http.stewards import PAGE, entry, remarks
+from sfumato.app.requests.administration import RenameRequest, RetirementRequest, TermsRequest
 from sfumato.app.requests.fields import filled, limit_of
 from sfumato.app.ui.question_form import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
@@ -32,6 +32,8 @@ from sfumato.strict_documents import read_yaml, write_yaml
 router = APIRouter(include_in_schema=False)
 
 _HERE = "/steward"
+_ANALYSTS = "/steward/all/analysts"
+Wanted = Annotated[str, Query(max_length=200)]
 _EMPTY: defaultdict[str, str] = defaultdict(str)  # what a form shows that nobody has filled in
 
 
@@ -85,18 +87,28 @@ class ApprovalForm(BaseModel):
     refuse: bool = False
 
 
-class KeyForm(BaseModel):
-    """What the steward's form for keys sends."""
+class NameForm(BaseModel):
+    """What the steward's form for the name of a dataset sends."""
 
-    holder: Short
-    scope: Literal["steward", "analyst", "monitor"]
-    days: Annotated[int, Field(ge=1, le=3650)]
+    called: Short
+
+
+class RetirementForm(BaseModel):
+    """What the steward's form for the end of a dataset sends."""
+
+    retired: bool = False
 
 
 @router.get("/steward", response_class=HTMLResponse)
-def steward_page(request: Request, key: Steward, worker: Worker) -> Response:
-    """Datasets, keys and forms to change them."""
-    return forget_note(_steward_page(key, worker, **read_note(request)))
+def steward_page(request: Request, key: Steward, worker: Worker, q: Wanted = "") -> Response:
+    """Datasets whose names have a text, what waits for approval, and a form to register more."""
+    return forget_note(_steward_page(key, worker, q=q, **read_note(request)))
+
+
+@router.get(_ANALYSTS, response_class=HTMLResponse)
+def analysts_page(request: Request, key: Steward, worker: Worker, q: Wanted = "") -> Response:
+    """What each analyst whose name has a text may spend of which dataset, and a form for caps."""
+    return forget_note(_analysts_page(key, worker, q=q, **read_note(request)))
 
 
 @router.post("/steward/datasets", response_class=HTMLResponse)
@@ -145,9 +157,10 @@ def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm,
             ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
             done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     except REFUSALS as error:
-        return _refused(key, worker, error, form.model_dump())
+        found, kept = problem(error), defaultdict(str, form.model_dump())
+        return _analysts_page(key, worker, problem=found, filled=kept, status=found["status"])
     warned = "".join(f" But {remark}." for remark in remarks(worker, analyst))
-    return leave_note(request, _HERE, {"done": done + warned})
+    return leave_note(request, _ANALYSTS, {"done": done + warned})
 
 
 @router.post("/steward/{name}/terms", response_class=HTMLResponse)
@@ -175,17 +188,6 @@ def grant(request: Request, name: str, worker: Worker, _: Steward, form: Annotat
     return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
 
-@router.post("/steward/keys", response_class=HTMLResponse)
-def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyForm, Form()]) -> Response:
-    """Issue a key and show it once."""
-    wanted = KeyRequest(name=form.holder, scope=form.scope, days=form.days)
-    try:
-        _, secret = worker.registry.issue(wanted.name, Scope(wanted.scope), timedelta(days=wanted.days))
-    except REFUSALS as error:
-        return _refused(key, worker, error, form.model_dump())
-    return leave_note(request, _HERE, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
-
-
 @router.post("/steward/approvals/{approval_id}", response_class=HTMLResponse)
 def approve(
     request: Request, approval_id: str, key: Steward, worker: Worker, form: Annotated[ApprovalForm, Form()]
@@ -200,30 +202,25 @@ def approve(
     return leave_note(request, _HERE, {"done": done})
 
 
-@router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
-def rotate(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
-    """Issue a key in the place of another, which ends, and show it once."""
-    found = worker.registry.rotate(key_id, overlap=timedelta(0))
-    if found is None:
-        return leave_note(request, _HERE, {"done": "There was no such key to rotate."})
-    done = f"The key of {found[0].name} has ended; a new one in its place, shown only now:"
-    return leave_note(request, _HERE, {"secret": found[1], "done": done})
+@router.post("/steward/{name}/name", response_class=HTMLResponse)
+def rename(request: Request, name: str, key: Steward, worker: Worker, form: Annotated[NameForm, Form()]) -> Response:
+    """Call a dataset otherwise."""
+    try:
+        called = stewards.rename(name, filled(RenameRequest, {"name": form.called.strip()}), key, worker)["name"]
+    except REFUSALS as error:
+        found = problem(error)
+        return _journal(name, key, worker, problem=found, status=found["status"])
+    return leave_note(request, f"{_HERE}/{called}", {"done": f"{name} is called {called} now."})
 
 
-@router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
-def revoke(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
-    """End a key."""
-    done = worker.registry.revoke(key_id)
-    return leave_note(request, _HERE, {"done": "The key is revoked." if done else "There was no such key to revoke."})
-
-
-@router.post("/steward/sessions/end", response_class=HTMLResponse)
-def end_sessions(request: Request, _: Steward, worker: Worker) -> Response:
-    """End everybody's sessions, this one too."""
-    worker.sessions.end_all()
-    key_lookup: KeyLookup = request.app.state.key_lookup
-    key_lookup.forget()
-    return RedirectResponse("/", 303)
+@router.post("/steward/{name}/retirement", response_class=HTMLResponse)
+def retire(
+    request: Request, name: str, key: Steward, worker: Worker, form: Annotated[RetirementForm, Form()]
+) -> Response:
+    """Release nothing more of a dataset, or go on."""
+    stewards.retire(name, RetirementRequest(retired=form.retired), key, worker)
+    done = "It is retired: nothing more is released of it." if form.retired else "It is asked again as before."
+    return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
 
 @router.get("/steward/{name}", response_class=HTMLResponse)
@@ -309,11 +306,30 @@ def _refused(key: Key, worker: Worker, error: Exception, filled: Mapping[str, An
 
 
 def _steward_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
-    registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
-    keys = [described(each) for each in worker.registry.all_keys()]
+    said = {"filled": _EMPTY, "q": "", **said}
+    found = [each for each in worker.all_open_to(key) if _has(each.dataset.called, said["q"])]
+    registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in found]
     waiting = stewards.approvals(key, worker)["approvals"]
-    shown_there = {"datasets": registered, "keys": keys, "approvals": waiting}
-    return page("steward.html.j2", key=key, **shown_there, **{"filled": _EMPTY, **said})
+    return page("steward.html.j2", key=key, datasets=registered, approvals=waiting, **said)
+
+
+def _analysts_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
+    said = {"filled": _EMPTY, "q": "", **said}
+    every = worker.all_open_to(key)
+    found = [
+        (analyst, loaded.dataset.called, gauge(account), worker.grants.admits(loaded.dataset.name, analyst))
+        for loaded in every
+        for analyst, account in loaded.ledger.caps().items()
+        if _has(analyst, said["q"])
+    ]
+    names = [loaded.dataset.called for loaded in every]
+    ordered = sorted(found, key=lambda row: row[:2])
+    return page("analysts.html.j2", key=key, datasets=names, analysts=ordered, **said)
+
+
+def _has(name: str, wanted: str) -> bool:
+    """Whether a name has a text, whatever its case."""
+    return wanted.strip().casefold() in name.casefold()
 
 
 def document(text: str) -> dict[str, Any]:
