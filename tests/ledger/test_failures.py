@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
-from tests.ledger.asking import TENTH, ask, spent_epsilon
+from tests.ledger.asking import TENTH, ask, behind_its_back, spent_epsilon, unfreeze
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError
@@ -251,3 +251,37 @@ def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiti
         with pytest.raises(LedgerError, match="lost its connection"):
             vanish()
         assert spent_epsilon(ledger) == TENTH.epsilon
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE ledger_entry SET details = 'no JSON'",
+        "UPDATE ledger_entry SET question = '[]'",
+        "UPDATE ledger_entry SET kind = 'gift'",
+        "UPDATE ledger_entry SET stated = '7'",
+        "UPDATE ledger_dataset SET secret = 'zz'",
+    ],
+)
+def test_what_other_hands_wrote_into_it_is_said_in_a_sentence(address, change) -> None:
+    with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
+        ask(ledger)
+    unfreeze(address)
+    behind_its_back(address, change)
+    with closing(open_ledger(address, dataset="people", limit=ONE)) as ledger:
+        with pytest.raises(LedgerError, match="that cannot be read, so it was changed or damaged"):  # noqa: PT012
+            list(ledger.journal())
+            ask(ledger, 1)
+        assert spent_epsilon(ledger) == TENTH.epsilon
+
+
+def test_owners_that_other_hands_wrote_are_said_to_be_damaged(address) -> None:
+    with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
+        ask(ledger)
+    unfreeze(address)
+    behind_its_back(address, """UPDATE ledger_entry SET details = 'no JSON "owners":{'""")
+    with (
+        closing(open_ledger(address, dataset="people", limit=ONE)) as ledger,
+        pytest.raises(LedgerError, match="holds an entry that cannot be read"),
+    ):
+        ledger.told_owners()

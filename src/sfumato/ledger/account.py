@@ -100,11 +100,11 @@ def loss_text(loss: Loss) -> str:
 
 
 @contextmanager
-def _kept(what: str) -> Iterator[None]:
+def kept(what: str) -> Iterator[None]:
     """Say in one sentence that what was kept was changed by other hands, or damaged."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, ArithmeticError, LossError, InputError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LossError, InputError) as error:
         raise LedgerError(
             f"the ledger holds {what} that cannot be read, so it was changed or damaged; restore it from a copy"
         ) from error
@@ -117,7 +117,7 @@ def loss_from(text: str) -> Loss:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with _kept("a limit or a cap"):
+    with kept("a limit or a cap"):
         match json.loads(text):
             case {"epsilon": epsilon, "delta": delta}:
                 return EpsilonDelta(epsilon, delta)
@@ -138,7 +138,7 @@ def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with _kept("an amount"):
+    with kept("an amount"):
         return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
 
 
@@ -187,7 +187,7 @@ def unit_from(text: str) -> Unit:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with _kept("a unit"):
+    with kept("a unit"):
         fields = json.loads(text)
         return parse_unit("row" if fields["kind"] == "row" else fields)
 

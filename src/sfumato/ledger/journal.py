@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
 from sfumato.errors import LedgerError
-from sfumato.ledger.account import Account, charge_from, loss_from, unit_from
+from sfumato.ledger.account import Account, charge_from, kept, loss_from, unit_from
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer
 from sfumato.privacy.loss import NOTHING, Charge
@@ -52,12 +52,14 @@ def secret(driver: Driver, name: str) -> str:
     """What hides the fingerprints of a dataset in its journal.
 
     Raises:
-        LedgerError: the ledger does not hold the dataset.
+        LedgerError: the ledger does not hold the dataset, or what hides them was changed.
     """
     row = dataset_row(driver, name)
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
     found: str = row["secret"]
+    with kept("a secret"):
+        bytes.fromhex(found)
     return found
 
 
@@ -116,7 +118,8 @@ def told_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list
     SELECT DISTINCT details FROM ledger_entry
     WHERE dataset = :dataset AND number > :after AND details LIKE :telling"""
     rows = driver.rows(query, {"dataset": name, "after": after, "telling": '%"owners":{%'})
-    return int(last), [owners for (text,) in rows if isinstance(owners := json.loads(text).get("owners"), dict)]
+    with kept("an entry"):
+        return int(last), [owners for (text,) in rows if isinstance(owners := json.loads(text).get("owners"), dict)]
 
 
 def stored(driver: Driver, name: str, *, after: int, most: int = PAGE, analyst: str | None = None) -> list[StoredRow]:
@@ -129,18 +132,23 @@ def stored(driver: Driver, name: str, *, after: int, most: int = PAGE, analyst: 
 
 
 def entry_from(row: StoredRow) -> Entry:
-    """An entry as it is stored."""
+    """An entry as it is stored.
+
+    Raises:
+        LedgerError: somebody else wrote it.
+    """
     amounts = row["epsilon"], row["rho"], row["delta"]
     charge = None if amounts == (None, None, None) else charge_from(*amounts)
-    event = Event(
-        Kind(row["kind"]),
-        Question.from_json(row["question"]),
-        charge,
-        row["analyst"],
-        row["statement"],
-        json.loads(row["details"]),
-        **_stated(row["stated"]),
-    )
+    with kept("an entry"):
+        event = Event(
+            Kind(row["kind"]),
+            Question.from_json(row["question"]),
+            charge,
+            row["analyst"],
+            row["statement"],
+            json.loads(row["details"]),
+            **_stated(row["stated"]),
+        )
     return Entry(row["number"], row["time"], event, row["previous"], row["hash"])
 
 
