@@ -196,6 +196,23 @@ def test_two_schemas_that_are_open_at_once_may_not_contradict_each_other(tmp_pat
         other.over(patients)
 
 
+def test_schemas_that_passed_at_once_are_told_apart_when_they_are_charged(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    kept = tuple(each for each in HOSPITAL["visits"].attributes if each.name != "kind")
+    changed = _described(unit="kind", attributes=kept, per=())
+    other = open_schema(frames(database(0)), schema=changed, ledger=f"sqlite:///{tmp_path / 'hospital.ledger'}")
+    late = other.over(
+        BoundedView(Scan(changed["visits"], "visits", tuple(each.name for each in kept)), changed.bounds("visits"))
+    )
+    sf.query.ask(first.over(VISITS), count(), loss=Epsilon("0.2"))
+    for _ in range(2):
+        with pytest.raises(UnitError, match="their losses do not add up"):
+            sf.query.ask(late, count(), loss=Epsilon("0.2"))
+    assert first.remaining.spent.epsilon == Fraction(2, 10)
+    sf.query.ask(first.over(VISITS), count(), loss=Epsilon("0.3"))
+    assert first.ledger.told_owners()[0] == 2  # entries
+
+
 def test_a_schema_may_take_further_tables_and_other_bounds(tmp_path: Path) -> None:
     fewer = _described(rows=3)
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"

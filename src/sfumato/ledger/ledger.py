@@ -23,6 +23,7 @@ from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
+from sfumato.ledger.owners import ToldOwners
 from sfumato.ledger.reservation import Admission, Order, fail, reserve, set_cap, set_first_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
@@ -138,6 +139,7 @@ class Ledger:
         self._answers = AnswerCache()
         self._kept_secret: str | None = None
         self._seen: tuple[int, str] | None = None  # entries and head after the last commit
+        self._told = ToldOwners()
         self._writer = Writer(self._transact)
 
     def reserve(self, question: Question, charge: Charge | None, **terms: Unpack[Terms]) -> Receipt:
@@ -356,7 +358,8 @@ class Ledger:
     def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
         founded = self._secret
         with self._store.writing() as driver:
-            transaction = Transaction(driver, self.dataset, together(ticket.wanted for ticket in tickets))
+            wanted = together(ticket.wanted for ticket in tickets)
+            transaction = Transaction(driver, self.dataset, wanted, told=self._told)
             if transaction.founded != founded or not (self._seen is None or transaction.follows(*self._seen)):
                 raise self._set_back()
             for ticket in tickets:

@@ -66,6 +66,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
     Raises:
         BudgetError: the dataset's limit or the analyst's cap does not admit the charge.
         RetryKeyError: the retry key stands for another question.
+        UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
         LossError: the limit does not have the measure of the charge.
     """
     event, key = order.event, order.event.key
@@ -145,6 +146,9 @@ def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *,
         afford(transaction.account, event.charge, "the ledger")
         if event.analyst is not None:
             afford(transaction.analyst(event.analyst), event.charge, "your cap")
+    owners = event.details.get("owners") if isinstance(event.details, dict) else None
+    if isinstance(owners, dict):
+        transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
     if order.admission is not None:
         order.admission(transaction.driver, event, transaction.account)
     if event.charge is not None:

@@ -9,6 +9,7 @@ once (building one costs more than running it), changed in memory, and written b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from sfumato.ledger.account import (
 )
 from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import Event, Kind, entry_hash
+from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.strict_documents import canonical
 
@@ -238,8 +240,9 @@ class Transaction:
         time: of all that is entered.
     """
 
-    def __init__(self, driver: Driver, name: str, wanted: Wanted) -> None:
+    def __init__(self, driver: Driver, name: str, wanted: Wanted, *, told: ToldOwners) -> None:
         self._driver = driver
+        self._told = told
         self._name = name
         rows = driver.rows(LOCK_DATASET, {"of_dataset": name})
         self.time = now()  # under the lock: whoever waited for it is later than those before, as in the journal
@@ -267,6 +270,15 @@ class Transaction:
     def driver(self) -> Driver:
         """The connection, for what is looked at beside the journal."""
         return self._driver
+
+    def refuse_other_owners(self, owners: Mapping[str, str]) -> None:
+        """Refuse owners of tables' rows other than releases were charged for, here or in this transaction.
+
+        Raises:
+            UnitError: there are such.
+        """
+        new = [json.loads(entry["details"]).get("owners", {}) for entry in self._new_entries]
+        refuse_other_owners(owners, [*self._told.read(self._driver, self._name), *new])
 
     def knows(self, name: str) -> bool:
         """Whether an analyst has an account, or gets one in this transaction."""

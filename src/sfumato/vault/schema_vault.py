@@ -14,8 +14,9 @@ from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.joined import JoinedTables, open_tables
 from sfumato.engine.port import Encoded
-from sfumato.errors import LedgerError, QueryError, UnitError
+from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
+from sfumato.ledger.owners import refuse_other_owners
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import DATASET, Journal, Vault, beside
 
@@ -96,25 +97,15 @@ class SchemaVault:
     def refuse_other_owners(self) -> None:
         """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
 
-        Losses for one unit add up only where a unit is the same rows in all of them; a table that one description calls
-        public and another protects is two neighbour relations.  Entries that were looked at are not read again.
+        Entries that were looked at are not read again.  What others release meanwhile is looked at once more in the
+        transaction that charges: see :mod:`sfumato.ledger.owners`.
 
         Raises:
             UnitError: so it is.
             LedgerError: the ledger cannot be read.
         """
         last, told = self.ledger.told_owners(after=self._told[0])
-        own = {table.name.casefold(): table for table in self.schema}
-        for owners in told:
-            for name, owner in owners.items():
-                table = own.get(name.casefold())
-                if table is not None and table.owner.casefold() != owner.casefold():
-                    raise UnitError(
-                        f"this ledger holds releases for which the rows of {name} are {owner}, and in this schema they "
-                        f"are {table.owner}: their losses do not add up; describe the table as before, or under "
-                        "another name",
-                        culprit=name,
-                    )
+        refuse_other_owners({table.name: table.owner for table in self.schema}, told)
         self._told[0] = last
 
     def asked_by(self, analyst: str) -> SchemaVault:
