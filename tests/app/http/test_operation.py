@@ -271,5 +271,12 @@ def test_forms_come_from_the_address_that_people_use_and_cookies_by_tls_alone(tm
             reply = client.post("/enter", headers={"Origin": "https://here.example"}, **entered)
             assert reply.status_code == 303
             assert "Secure" in reply.headers["set-cookie"]
+            client.headers["Cookie"] = "; ".join(map("=".join, server.session("stew", Scope.STEWARD).items()))
+            form = {"holder": "bob", "scope": "analyst", "days": "1"}
+            reply = client.post("/steward/keys", headers={"Origin": "https://here.example"}, data=form)
+            assert reply.status_code == 303
+            (note,) = reply.headers.get_list("set-cookie")  # with the key
+            assert note.startswith("sfumato_note=")
+            assert "Secure" in note
     finally:
         server.stop()

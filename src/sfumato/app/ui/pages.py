@@ -18,7 +18,7 @@ from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LONGEST, is_session
 from sfumato.app.ui import dataset_pages, key_pages, static_files, steward_pages
-from sfumato.app.ui.rendering import entrance, gauge, known, page, show_errors
+from sfumato.app.ui.rendering import by_tls, entrance, gauge, known, page, show_errors
 
 BACK = "/login/back"
 """Where a provider of identities sends browsers back to."""
@@ -110,7 +110,7 @@ def log_in(request: Request, worker: Worker) -> Response:
         login.browser,
         httponly=True,
         samesite="lax",
-        secure=_secure(request),
+        secure=by_tls(request),
         max_age=lasting,
         path=_LOGIN,
     )
@@ -192,10 +192,4 @@ def _entered(request: Request, session: str) -> Response:
 
 def _keep_session(request: Request, response: Response, session: str) -> None:
     lasting = int(LONGEST.total_seconds())
-    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=_secure(request), max_age=lasting)
-
-
-def _secure(request: Request) -> bool:
-    """Whether browsers reach this server by TLS, which may end before it."""
-    base: str | None = request.app.state.base_url
-    return request.url.scheme == "https" or (base is not None and base.startswith("https:"))
+    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=by_tls(request), max_age=lasting)

@@ -154,6 +154,12 @@ def known(request: Request) -> Key | None:
         return None
 
 
+def by_tls(request: Request) -> bool:
+    """Whether browsers reach this server by TLS, which may end before it."""
+    base: str | None = request.app.state.base_url
+    return request.url.scheme == "https" or (base is not None and base.startswith("https:"))
+
+
 class Note(TypedDict, total=False):
     """What a page says once after a form was posted: what was done, and a secret that is shown only now.
 
@@ -169,9 +175,8 @@ def leave_note(request: Request, path: str, note: Note) -> Response:
     """Go to a page that says it."""
     response = RedirectResponse(path, 303)
     text = base64.urlsafe_b64encode(json.dumps(note).encode()).decode()
-    secure = request.url.scheme == "https"
     kept: dict[str, Any] = {"max_age": _NOTE_SECONDS, "path": _NOTE_PATH}
-    response.set_cookie(NOTE_COOKIE, text, httponly=True, samesite="strict", secure=secure, **kept)
+    response.set_cookie(NOTE_COOKIE, text, httponly=True, samesite="strict", secure=by_tls(request), **kept)
     return response
 
 
