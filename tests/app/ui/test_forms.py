@@ -6,14 +6,17 @@ import html
 import json
 import re
 import time
+from contextlib import closing
 from fractions import Fraction
 
 import httpx
 import pytest
 from tests.app.http.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
+from sfumato.app.http.grants import Grants
 from sfumato.app.http.registry import Scope
 from sfumato.app.ui import static_files
+from sfumato.ledger.store import Store
 
 WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
 UNTOLD = "too few rows to tell"
@@ -236,6 +239,18 @@ def test_a_cap_of_a_name_without_a_key_is_set_with_a_warning(server, post):
     _, text = post("/steward/caps", dataset="people", analyst="known", most="1")
     assert "The cap of known is set." in text
     assert warning not in text
+
+
+@pytest.mark.parametrize("again", [{"most": "1"}, {"lift": "true"}], ids=["set", "lifted"])
+def test_a_cap_lets_in_whom_a_cap_of_nothing_shut_out(server, post, again):
+    def named():  # as it is kept: workers may look a little later
+        with closing(Store(server.url)) as store:
+            return Grants(store).named("people").get("outis")
+
+    assert "outis is shut out of people." in post("/steward/caps", dataset="people", analyst="outis", most="0")[1]
+    assert named() is False
+    assert post("/steward/caps", dataset="people", analyst="outis", **again)[0] == 200
+    assert named() is True
 
 
 def test_a_cap_in_rho_is_a_number_or_spelled_as_the_limit(server, post, tmp_path):

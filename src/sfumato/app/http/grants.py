@@ -66,6 +66,13 @@ class Grants:
         """Let an analyst ask a dataset no more, whoever else may."""
         self._write(dataset, analyst, shut_out=True)
 
+    def let_back(self, dataset: str, analyst: str) -> None:
+        """Let in an analyst who was shut out; others stay as they are."""
+        change = "UPDATE service_grant SET shut_out = 0 WHERE dataset = :dataset AND analyst = :analyst"
+        with self._store.writing() as driver:  # this worker may not know of it yet
+            driver.run(change, {"dataset": dataset, "analyst": analyst})
+        self._known.pop(dataset, None)
+
     def named(self, dataset: str) -> Mapping[str, bool]:
         """Whether each analyst who is named for a dataset is let in (True) or shut out."""
         return self._look(dataset)[1]

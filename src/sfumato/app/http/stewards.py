@@ -64,8 +64,7 @@ def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, 
         worker.grants.shut_out(name, analyst)
     else:
         loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss())
-        if not worker.grants.named(name).get(analyst, True):
-            worker.grants.let_in(name, analyst)
+        worker.grants.let_back(name, analyst)
     return {**budgets(loaded, key), "remarks": remarks(worker, analyst)}
 
 

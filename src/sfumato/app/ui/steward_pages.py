@@ -146,7 +146,7 @@ def draft(key: Steward, worker: Worker, form: Annotated[DraftForm, Form()]) -> R
 
 @router.post("/steward/caps", response_class=HTMLResponse)
 def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm, Form()]) -> Response:
-    """Set or lift what an analyst may spend."""
+    """Set or lift what an analyst may spend; nothing shuts out, and anything else lets in again."""
     try:
         loaded = worker.loaded(form.dataset)
         analyst, ledger = worker.analyst(loaded, form.analyst), loaded.ledger
@@ -155,6 +155,7 @@ def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm,
             done = f"{analyst} is shut out of {form.dataset}."
         else:
             ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
+            worker.grants.let_back(loaded.dataset.name, analyst)
             done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     except REFUSALS as error:
         found, kept = problem(error), defaultdict(str, form.model_dump())
