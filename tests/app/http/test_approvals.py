@@ -239,16 +239,19 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service):
     held = service.vault("people", "stew")  # by a worker that does not know yet
     form = AskRequest(sql="SELECT COUNT(*) FROM t", loss={"epsilon": "0.1"})
     query = form.read(service.loaded("people").domain, ())
+    ask(service, epsilon="0.2")
     service.retire("people", retired=True)
     with pytest.raises(RetiredError):
         form.answer(held, query)
     with pytest.raises(RetiredError):
         ask(service, epsilon="0.1")
     with pytest.raises(RetiredError):
+        ask(service, epsilon="0.2")  # which was answered
+    with pytest.raises(RetiredError):
         service.open_to("people", key(service, "ana", Scope.ANALYST))
     assert service.all_open_to(key(service, "ana", Scope.ANALYST)) == []
     assert [each.dataset.retired for each in service.all_open_to(key(service, "stew"))] == [True]
-    assert spent(service) == 0
+    assert spent(service) == Epsilon("0.2").value
     service.retire("people", retired=False)
     ask(service, epsilon="0.1")
 

@@ -131,7 +131,7 @@ def _held(driver: Driver, dataset: str) -> Mapping[str, Any] | None:
     LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :dataset"""
     row = driver.record(joined, {"dataset": dataset})
     if row is not None and row["retired"] is not None:
-        raise RetiredError("nothing more is released of this dataset: it is retired; what was answered stays free")
+        raise RetiredError("nothing more is released of this dataset, nor shown again: it is retired")
     return row
 
 

@@ -312,13 +312,13 @@ class Service:
 
 
 def refuse_retired(loaded: Loaded) -> None:
-    """Refuse to ask a dataset that is retired.
+    """Refuse to ask a dataset that is retired, also for what was answered before.
 
     Raises:
         RetiredError: it is.
     """
     if loaded.dataset.retired:
-        raise RetiredError("nothing more is released of this dataset: it is retired")
+        raise RetiredError("nothing more is released of this dataset, nor shown again: it is retired")
 
 
 def begin(url: str) -> None:
