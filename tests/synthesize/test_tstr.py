@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato import data
-from sfumato.engine.arrays import ArrayTable
+from sfumato.engine.arrays import ArrayTable, middle_values
 from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.row_sampling import generator
@@ -24,7 +24,7 @@ def test_boosting_trained_on_synthetic_rows_has_an_auc_of_088_on_real_ones(share
     workload = Marginals(cliques=tuple((*pair, "class") for pair in combinations(others, 2)))
     scores = []
     for seed in range(3):
-        vault = SimulatedVault(ArrayTable(domain, train.codes), seed=seed)
+        vault = SimulatedVault(ArrayTable(domain, train.codes, values=middle_values(domain, train.codes)), seed=seed)
         release = aim(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=workload)
         made = Rows(domain, release.model.sample(generator(seed)))
         scores.append(train_on_release(made, test, target="class", seed=seed).score)
