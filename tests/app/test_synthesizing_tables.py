@@ -58,6 +58,9 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     assert pyarrow.parquet.read_table(village / "again" / "persons.parquet").num_rows == made["rows"]["persons"]
     judged = sfumato("evaluate", "village", "made", "--schema", "village.yaml", cwd=village).stdout
     assert "houses with persons" in judged
+    for wrong, words in ({"epsilon": "2", "delta": "1e-6"}, "contradicts itself"), ("1", "is damaged"):
+        (village / "made" / "release.json").write_text(json.dumps(stated | {"loss": wrong}))
+        assert words in sfumato("evaluate", "village", "made", "--schema", "village.yaml", cwd=village, code=2).stderr
     journal = json.loads(sfumato("ledger", "show", "village.ledger", "--json", cwd=village).stdout)
     (entry,) = [entry for entry in journal["entries"] if entry["kind"] == "release"]
     assert entry["statement"] == made["guarantee"]

@@ -30,9 +30,13 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
     if not place.is_file():
         return claim
     try:
-        stated = _loss(read_json(place.read_bytes())["codebook"]["guarantee"]["loss"])
+        document = read_json(place.read_bytes())
+        stated = _loss(document["codebook"]["guarantee"]["loss"])
+        other = _loss(document.get("loss", document["codebook"]["guarantee"]["loss"]))
     except (OSError, KeyError, TypeError, ValueError, InputError):
         raise InputError(f"{place} is damaged: it states no loss", culprit=place) from None
+    if other != stated:
+        raise InputError(f"{place} contradicts itself: it says {other}, and its codebook says {stated}", culprit=place)
     return _agreed(str(place), stated, claim)
 
 
