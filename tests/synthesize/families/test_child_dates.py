@@ -19,7 +19,7 @@ from sfumato.engine.joined import open_tables
 from sfumato.errors import DomainError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
-from sfumato.synthesize.families import Settings
+from sfumato.synthesize.families import ModelSizes
 from sfumato.synthesize.families.child_dates import Dates
 from sfumato.vault.schema_vault import open_schema
 
@@ -150,7 +150,7 @@ def test_dates_rise_within_the_declared_days_and_nothing_follows_what_is_final(m
     ledger = f"sqlite:///{tmp_path / 'clinic.ledger'}"
     vault = open_schema(frames(patients(1500, 2)), schema=CLINIC, ledger=ledger, limit=Rho(1), create=True)
     child = ChildTable(table=VISITS, order="day", most=most, final=("end", "dead"))
-    settings = Settings(head_cells=50_000, tail_cells=50_000, calibration=2)
+    settings = ModelSizes(head_cells=50_000, tail_cells=50_000, calibration=2)
     release = related(vault, loss=Rho(1), children=[child], settings=settings)
     visits: dict[int, list[tuple[date | None, str]]] = {}
     for row in release.tables["visits"].to_pylist():

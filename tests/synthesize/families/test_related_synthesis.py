@@ -16,14 +16,14 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, DomainError, InputError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import related as synthesize
-from sfumato.synthesize.families import Settings
+from sfumato.synthesize.families import ModelSizes
 from sfumato.synthesize.families.related_synthesis import synthesized
 from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 
 RHO = Rho(10)
-SMALL = Settings(head_cells=20_000, tail_cells=20_000, calibration=3)
+SMALL = ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=3)
 
 
 def chained(units: int, seed: int) -> list[Family]:
@@ -218,7 +218,7 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch) ->
 
 def test_wrong_settings_and_vaults_are_refused() -> None:
     with pytest.raises(InputError, match="whole numbers"):
-        Settings(head_cells=0)
+        ModelSizes(head_cells=0)
     with pytest.raises(InputError, match="open_schema"):
         synthesize(SimulatedVault(Families([], related(2)), seed=0), loss=Rho(1))
     with pytest.raises(DomainError, match="described otherwise"):

@@ -9,7 +9,7 @@ from tests.hospital import database, frames, schema
 from sfumato.domain.related_tables import WHOLE, related_tables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
-from sfumato.synthesize.families import Settings
+from sfumato.synthesize.families import ModelSizes
 from sfumato.vault.schema_vault import open_schema
 
 HOSPITAL = schema()
@@ -22,7 +22,7 @@ def test_all_children_of_a_unit_are_made_and_their_children_are_left_out(tmp_pat
     assert [tail.whole for tail in described.tails] == [WHOLE, WHOLE]
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Rho(2), create=True)
-    release = related(vault, loss=Rho(1), settings=Settings(head_cells=50_000, tail_cells=50_000, calibration=1))
+    release = related(vault, loss=Rho(1), settings=ModelSizes(head_cells=50_000, tail_cells=50_000, calibration=1))
     assert vault.remaining.spent.rho <= 1
     kept = "all rows of one patient_id of hospital, in all its tables (at most 6 of visits, 4 of drug_era are kept)"
     assert release.guarantee.endswith(kept)

@@ -194,10 +194,10 @@ def anonymized(vault: Vault, wanted: Anonymization) -> Made:
 def linked(vault: Vault, tables: RelatedTables, loss: Loss) -> Made:
     """Related tables, in one file with their codebook, which stands with the statement as well."""
     from sfumato.synthesize import NoisyTotal
-    from sfumato.synthesize.families import Settings
+    from sfumato.synthesize.families import ModelSizes
     from sfumato.synthesize.families.related_synthesis import synthesized as related
 
-    made = related(vault, tables, loss=loss, total=NoisyTotal(), settings=Settings())
+    made = related(vault, tables, loss=loss, total=NoisyTotal(), settings=ModelSizes())
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "tables"
         made.write(place)

@@ -30,7 +30,7 @@ _SQL = {
 
 
 @dataclass(frozen=True)
-class Join:
+class TableLink:
     """One table joined to another, by a column of each."""
 
     table: str
@@ -118,7 +118,7 @@ class Picked:
         ended = [name for name, both in self.ends.items() if any(both)]
         named = [*self.by, *([self.of] if self.of else []), *self.among, *ended]
         found = {name: control(schema, name) for name in named}
-        ways, joins = _ways(schema, base), dict[str, Join]()
+        ways, joins = _ways(schema, base), dict[str, TableLink]()
         for name in named:
             for join in _way(ways, base.name, name.partition(".")[0]):
                 joins.setdefault(join.to, join)
@@ -157,9 +157,9 @@ class Picked:
         return [f"{_column(of.name)} {comparison} {_end(text)}" for comparison, text in both if text]
 
 
-def _ways(schema: Schema, base: SchemaTable) -> dict[str, Join]:
+def _ways(schema: Schema, base: SchemaTable) -> dict[str, TableLink]:
     """How each table to which rows of a table lead is reached first, by its name; itself is not among them."""
-    found: dict[str, Join] = {}
+    found: dict[str, TableLink] = {}
     waiting = deque([base])
     while waiting:
         table = waiting.popleft()
@@ -170,18 +170,18 @@ def _ways(schema: Schema, base: SchemaTable) -> dict[str, Join]:
     return found
 
 
-def _joins(schema: Schema, table: SchemaTable) -> list[Join]:
+def _joins(schema: Schema, table: SchemaTable) -> list[TableLink]:
     """The tables whose keys a table holds."""
     joins = [(link.column, schema[link.table]) for link in table.links]
     unit = schema.unit_column(table.name)
     if not table.public and unit is not None and schema.units is not None and schema[schema.units] is not table:
         joins.append((unit, schema[schema.units]))
-    return [Join(table.name, column, other.name, other.key) for column, other in joins if other.key is not None]
+    return [TableLink(table.name, column, other.name, other.key) for column, other in joins if other.key is not None]
 
 
-def _way(ways: dict[str, Join], base: str, table: str) -> list[Join]:
+def _way(ways: dict[str, TableLink], base: str, table: str) -> list[TableLink]:
     """The joins from the first table to another, in order."""
-    found: list[Join] = []
+    found: list[TableLink] = []
     while table != base:
         join = ways.get(table)
         if join is None:

@@ -54,7 +54,7 @@ FORMATS = ("parquet", "csv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ModelSizes:
     """How large models may get and how long rows are corrected, whatever the data.
 
     Attributes:
@@ -101,7 +101,7 @@ class RelatedRelease(Release):
     """Synthetic tables that belong together; see the top of this module."""
 
     related: RelatedTables
-    settings: Settings
+    settings: ModelSizes
     head: Graphical
     tails: Mapping[str, Graphical]
     notes: tuple[str, ...]

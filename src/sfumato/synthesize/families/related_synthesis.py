@@ -26,7 +26,7 @@ from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.aim import adapt, refuse_loss
-from sfumato.synthesize.families.family_release import HEAD, RelatedRelease, Settings
+from sfumato.synthesize.families.family_release import HEAD, ModelSizes, RelatedRelease
 from sfumato.synthesize.families.tail_model import Evidence, fit_tail
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
@@ -48,7 +48,7 @@ def related(
     loss: Loss,
     children: Sequence[ChildTable] = (),
     total: RowCount | None = None,
-    settings: Settings | None = None,
+    settings: ModelSizes | None = None,
 ) -> RelatedRelease:
     """Release synthetic tables of a schema, whose rows belong together as those of the real ones do.
 
@@ -67,13 +67,13 @@ def related(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     expect(vault, SchemaVault, "related tables are released of what sf.open_schema returns")
-    settings = settings or Settings()
+    settings = settings or ModelSizes()
     described = related_tables(vault.schema, children)
     return synthesized(vault.of_units(described), described, loss=loss, total=total or NoisyTotal(), settings=settings)
 
 
 def synthesized(
-    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowCount, settings: Settings
+    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowCount, settings: ModelSizes
 ) -> RelatedRelease:
     """The release from the vault of whole units, such as :meth:`SchemaVault.of_units` makes."""
     if vault.domain.hash != described.head.hash:
@@ -112,7 +112,7 @@ def synthesized(
 
 
 def _measured(
-    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowCount, settings: Settings
+    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowCount, settings: ModelSizes
 ) -> Payload:
     """Everything that is asked of the protected tables, in exact shares of ``loss``."""
     whole = loss.divisible
