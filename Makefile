@@ -39,7 +39,7 @@ structure: setup ## sizes, names and imports of the packages, and the way of one
 	scripts/structure
 
 slow: setup ## statistical runs, long kill loops and audits that take minutes
-	pytest -m slow $(AGAIN)
+	pytest -n 2 --dist loadgroup -m slow $(AGAIN)
 
 mutants: setup ## plant wrong changes one by one, and run the tests that must catch them
 	scripts/mutants
