@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.conventions import (
-    CsvOptions,
     JsonOption,
     OverwriteOption,
     columns,
@@ -24,7 +22,6 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema
-    from sfumato.engine.schema_draft import SchemaDraft
     from sfumato.engine.schema_fit import CutRows
 
 app = typer.Typer(no_args_is_help=True, help="Describe several tables before anything is released from them.")
@@ -53,11 +50,14 @@ def draft_tables(
     says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
     tables are public: neither is for a program to read off the data.
     """
+    from sfumato.engine.schema_source import draft_source
+    from sfumato.engine.table_files import shown
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=places, overwrite=overwrite)
-    drafted = _drafted(places, name, unit)
+    with working(f"Reading {', '.join(map(shown, places))}"):
+        drafted = draft_source(places, name=name, unit=unit)
     text = write_yaml(drafted.document)
     for told in drafted.remarks:
         remark(f"{told}.")
@@ -69,71 +69,6 @@ def draft_tables(
         f"Wrote the draft {out}. Edit it to what is publicly known, say how many rows of one person to keep of each "
         f"private table (rows: N), then accept it: sfumato schema accept {out} --by NAME"
     )
-
-
-def _drafted(places: list[str], name: str | None, unit: str | None) -> SchemaDraft:
-    from sfumato.engine.open import open_table
-    from sfumato.engine.schema_draft import draft_schema
-    from sfumato.engine.table_files import shown
-
-    if len(places) == 1 and "://" in places[0]:
-        from sfumato.engine.sql.catalogue import declared_keys
-
-        url = places[0]
-        if "table=" in url.partition("?")[2]:
-            raise InputError("a schema is of all tables of a database; leave ?table= out of the address")
-        with working(f"Reading {shown(url)}"):
-            declared = declared_keys(url)
-            mark = "&" if "?" in url else "?"
-            tables = {each: open_table(f"{url}{mark}table={each}") for each in declared}
-            called = name or url.partition("?")[0].rpartition("/")[2]
-            return draft_schema(called, tables, unit=unit, declared=declared)
-    files = _files(places)
-    first = Path(places[0]).resolve()
-    called = name or _word(first.name if first.is_dir() else first.parent.name)
-    with working(f"Reading {counted(len(files), 'table')}"):
-        written = {each: CsvOptions().written(str(path)) for each, path in files.items()}
-        for each, found in written.items():
-            for told in found.remarks:
-                remark(f"{each}: {told}; the draft says so under 'csv'.")
-        opened = {each: open_table(path, csv=written[each].format) for each, path in files.items()}
-        return draft_schema(called, opened, unit=unit, formats={each: written[each].format for each in files})
-
-
-def _files(places: list[str]) -> dict[str, Path]:
-    """The files of the tables, by the names that statements and the folder know them by."""
-    from sfumato.engine.csv_file import CSV_SUFFIXES
-    from sfumato.engine.table_files import PARQUET_SUFFIXES
-
-    endings = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
-    if any("://" in place for place in places):
-        raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
-    if len(places) == 1 and Path(places[0]).is_file():
-        raise InputError(
-            f"{places[0]} is one table, which a domain describes: sfumato domain draft {places[0]}; a schema is of a "
-            "folder or of several files"
-        )
-    listed = [Path(places[0])] if len(places) == 1 else [Path(place) for place in places]
-    if len(places) == 1:
-        if not listed[0].is_dir():
-            raise InputError(f"there is no folder {places[0]}", culprit=places[0])
-        listed = sorted(each for each in listed[0].iterdir() if each.name.lower().endswith(endings))
-    found: dict[str, Path] = {}
-    for path in listed:
-        ending = next((each for each in sorted(endings, key=len, reverse=True) if path.name.endswith(each)), "")
-        name = path.name.removesuffix(ending)
-        if name in found:
-            raise InputError(f"two files are called {name}: {found[name].name} and {path.name}; leave one")
-        found[name] = path
-    if len(found) < 2:  # noqa: PLR2004 - several
-        raise InputError(f"a schema is of several tables, and {places[0]} has {counted(len(found), 'table')}")
-    return found
-
-
-def _word(text: str) -> str:
-    """A name that a schema may have."""
-    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    return word if word and not word[0].isdigit() else f"schema_{word}".rstrip("_")
 
 
 @app.command("show")
