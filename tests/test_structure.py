@@ -136,3 +136,12 @@ def test_a_dotted_name_of_nothing_is_found() -> None:
     assert _names_something("sfumato.privacy.loss.Charge.rho")
     assert not _names_something("sfumato.vault.guarantee.loss_json")
     assert not _names_something("sfumato.privacy.loss.Charge.sigma")
+
+
+def test_no_two_files_or_public_classes_share_a_name_and_no_imports_go_round(structure: ModuleType) -> None:
+    parsed = structure.modules()
+    names = structure.repeated((name, module) for module, tree in parsed.items() for name in structure.defined(tree))
+    assert {name: where for name, where in names.items() if not name.startswith("_")} == {}
+    paths = [path for path in structure.PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert structure.repeated((path.name, str(path)) for path in paths) == {}
+    assert structure.circles({name: structure.imports(tree, parsed) - {name} for name, tree in parsed.items()}) == []

@@ -17,7 +17,7 @@ _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class ChartAxis:
     """A column along an axis: its title, whether it is logarithmic (numbers) or a list of labels, and its limits."""
 
     column: str
@@ -51,7 +51,7 @@ class Panel:
     size: tuple[int, int] = (520, 300)
 
 
-def lines(rows: Sequence[Row], x: Axis, y: Axis, *, series: str, panel: Panel) -> Chart:
+def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel: Panel) -> Chart:
     """One line for each value of the column ``series``, told apart by colour, dashes and (on short lines) marks.
 
     A value that a logarithmic axis cannot show is left out.
@@ -111,7 +111,7 @@ def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
     return alt.Scale(type="log", nice=False, padding=16)
 
 
-def bars(rows: Sequence[Row], x: Axis, y: Axis, *, series: str, title: str, width: int) -> Chart:
+def bars(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, title: str, width: int) -> Chart:
     """Bars side by side, one for each value of ``series``; one behind the other where ``x`` are numbers."""
     import altair as alt
 
@@ -130,7 +130,9 @@ def bars(rows: Sequence[Row], x: Axis, y: Axis, *, series: str, title: str, widt
     return chart.mark_bar(size=max(1.0, 0.85 * width / len({row[x.column] for row in rows}))).encode(**drawn)
 
 
-def heat_map(rows: Sequence[Row], x: Axis, y: Axis, *, value: str, title: str, limits: tuple[float, float]) -> Chart:
+def heat_map(
+    rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, value: str, title: str, limits: tuple[float, float]
+) -> Chart:
     """Cells coloured by ``value`` on a scale that panels beside one another share; blue to red where it has a sign."""
     import altair as alt
 

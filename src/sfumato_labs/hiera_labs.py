@@ -15,7 +15,7 @@ from sfumato.local.randomizers.randomizer import CEILING
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, aggregate, variance
 from sfumato.local.specs.mean import Mean, MeanMethod
 from sfumato_labs import charts, printed_hiera
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.published_tables import AGES, census, read, refuse_own
 
@@ -217,8 +217,8 @@ def _plot_uses(rows: Table) -> Plot:
     panels = [
         charts.lines(
             [row for row in drawn if row["data"] == data],
-            Axis(column="mu", title="uses of a report, mu", labels=True),
-            Axis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=reach),
+            ChartAxis(column="mu", title="uses of a report, mu", labels=True),
+            ChartAxis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=reach),
             series="line",
             panel=Panel(title=str(data), size=(300, 240)),
         )
@@ -456,16 +456,16 @@ def _summary_methods(nominal: Sequence[Row], equal: Sequence[Row]) -> Table:
     return tuple(lines)
 
 
-NOMINAL = Axis(column="epsilon", title="epsilon of the budgets", zero=False)
-REAL = Axis(column="real_epsilon", title="real epsilon of every method", zero=False)
+NOMINAL = ChartAxis(column="epsilon", title="epsilon of the budgets", zero=False)
+REAL = ChartAxis(column="real_epsilon", title="real epsilon of every method", zero=False)
 
 
-def _plot(name: str, caption: str, rows: Sequence[Row], *, by: Axis) -> Plot:
+def _plot(name: str, caption: str, rows: Sequence[Row], *, by: ChartAxis) -> Plot:
     panels = [
         charts.lines(
             [row for row in rows if row["data"] == data],
             by,
-            Axis(column="mae", title="mean absolute error", log=True),
+            ChartAxis(column="mae", title="mean absolute error", log=True),
             series="method",
             panel=Panel(title=str(data), size=(300, 240)),
         )

@@ -27,7 +27,7 @@ from sfumato.query import Session, ask, count, table
 from sfumato.query.question import Query
 from sfumato.vault.vault import Vault
 from sfumato_labs import charts, interactive_noise, printed_interactive
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.interactive_noise import BUDGET
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, answers, noisy_records, starts
@@ -462,8 +462,8 @@ def _neighbours_plot(study: FilteringStudy) -> Plot:
     ]
     chart = charts.lines(
         values,
-        Axis(column="answer", title="answer", zero=False),
-        Axis(column="probability", title="probability"),
+        ChartAxis(column="answer", title="answer", zero=False),
+        ChartAxis(column="probability", title="probability"),
         series="table",
         panel=Panel(),
     )

@@ -11,7 +11,7 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato_labs import charts, printed_interactive
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, starts
 
@@ -115,8 +115,8 @@ def danger_plot(rows: Table) -> Plot:
     """How soon an average of fresh answers gives the count away."""
     chart = charts.lines(
         [{**row, "line": f"epsilon {row['epsilon']:g}"} for row in rows],
-        Axis(column="queries", title="answers averaged", log=True),
-        Axis(column="exact_percent", title="within one half of the count, %"),
+        ChartAxis(column="queries", title="answers averaged", log=True),
+        ChartAxis(column="exact_percent", title="within one half of the count, %"),
         series="line",
         panel=Panel(),
     )
@@ -176,8 +176,8 @@ def averages_plot(rows: Table) -> Plot:
     """Distance of the average from the truth by number of answers."""
     chart = charts.lines(
         rows,
-        Axis(column="queries", title="answers averaged", log=True),
-        Axis(column="mean_distance", title="distance of the average from the count", log=True),
+        ChartAxis(column="queries", title="answers averaged", log=True),
+        ChartAxis(column="mean_distance", title="distance of the average from the count", log=True),
         series="regime",
         panel=Panel(size=(480, 300)),
     )

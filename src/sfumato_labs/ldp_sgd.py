@@ -17,7 +17,7 @@ from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
 from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato_labs import charts, hiera_labs, printed_hiera, printed_sgd
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.learning import Perturb, RegressionData, descend, group_size, mean_squared_error, perturb_with, ridge
 from sfumato_labs.published_tables import Published, read
@@ -363,8 +363,8 @@ def _plot(errors: Table) -> Plot:
         right = max(float(row["epsilon"] or 0) for row in mine)
         panel = charts.lines(
             drawn,
-            Axis(column="epsilon", title="epsilon", zero=False),
-            Axis(column="mse", title="mean squared error", log=True),
+            ChartAxis(column="epsilon", title="epsilon", zero=False),
+            ChartAxis(column="mse", title="mean squared error", log=True),
             series="line",
             panel=Panel(title=str(data), size=(330, 320)),
         )

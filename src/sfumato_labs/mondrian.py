@@ -19,7 +19,7 @@ from sfumato.anonymize.clustering.space import Intervals, Partition, Space
 from sfumato.anonymize.release.decision import interval_loss_metric, loss_metric, weighted
 from sfumato.errors import InfeasibleError, InputError
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.published_tables import AGES, EDUCATION, Published, adult, coded, numbers, tuples
 
@@ -270,8 +270,8 @@ def _weighted(rows: Published, names: Sequence[str], k: int) -> Table:
 def _plot(by_k: Table) -> Plot:
     chart = charts.lines(
         by_k,
-        Axis(column="k", title="k", labels=True),
-        Axis(column="lm", title="Loss Metric", log=True),
+        ChartAxis(column="k", title="k", labels=True),
+        ChartAxis(column="lm", title="Loss Metric", log=True),
         series="method",
         panel=Panel(),
     )
@@ -289,8 +289,8 @@ def _gender_plot(gender: Table) -> Plot:
     rows = [{**row, "line": f"{row['order']}; {row['coding']}"} for row in gender if row["method"] == "published"]
     chart = charts.lines(
         rows,
-        Axis(column="k", title="k", labels=True),
-        Axis(column="lm", title="Loss Metric", log=True),
+        ChartAxis(column="k", title="k", labels=True),
+        ChartAxis(column="lm", title="Loss Metric", log=True),
         series="line",
         panel=Panel(),
     )

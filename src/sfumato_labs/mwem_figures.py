@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 
 SYNTHETIC = ("printed", "mwem", "auto")
@@ -16,8 +16,8 @@ def bars(counts: Table, first: str) -> Plot:
     panels = [
         charts.bars(
             charts.tall(rows, {name: name for name in ("real", *SYNTHETIC)}, key="table", value="people"),
-            Axis(column=first, title=first, labels=True),
-            Axis(column="people", title="people"),
+            ChartAxis(column=first, title=first, labels=True),
+            ChartAxis(column="people", title="people"),
             series="table",
             title=f"epsilon {epsilon:g}",
             width=420,
@@ -33,8 +33,8 @@ def curves(counts: Table, first: str) -> Plot:
     panels = [
         charts.lines(
             charts.tall(rows, {name: name for name in ("real", "printed", "auto")}, key="table", value="people"),
-            Axis(column=first, title=first, labels=True),
-            Axis(column="people", title="people"),
+            ChartAxis(column=first, title=first, labels=True),
+            ChartAxis(column="people", title="people"),
             series="table",
             panel=Panel(title=f"epsilon {epsilon:g}", size=(420, 220)),
         )
@@ -56,8 +56,8 @@ def differences(counts: Table, first: str) -> Plot:
         panels.append(
             charts.lines(
                 minus,
-                Axis(column=first, title=first, labels=True),
-                Axis(column="people", title="synthetic minus real"),
+                ChartAxis(column=first, title=first, labels=True),
+                ChartAxis(column="people", title="synthetic minus real"),
                 series="table",
                 panel=Panel(title=f"epsilon {epsilon:g}", size=(420, 220)),
             )
@@ -94,8 +94,8 @@ def errors(rows: Table) -> Plot:
     """Mean absolute error of every method by epsilon, both on logarithmic axes."""
     chart = charts.lines(
         rows,
-        Axis(column="epsilon", title="epsilon", log=True),
-        Axis(column="mean_error", title="mean absolute error, people", log=True),
+        ChartAxis(column="epsilon", title="epsilon", log=True),
+        ChartAxis(column="mean_error", title="mean absolute error, people", log=True),
         series="method",
         panel=Panel(size=(560, 340)),
     )
@@ -112,7 +112,10 @@ def errors(rows: Table) -> Plot:
 def _cells(
     rows: Sequence[Row], value: str, first: str, second: str, *, title: str, limits: tuple[float, float]
 ) -> charts.Chart:
-    across, down = Axis(column=second, title=second, labels=True), Axis(column=first, title=first, labels=True)
+    across, down = (
+        ChartAxis(column=second, title=second, labels=True),
+        ChartAxis(column=first, title=first, labels=True),
+    )
     return charts.heat_map(rows, across, down, value=value, title=title, limits=limits)
 
 

@@ -21,7 +21,7 @@ from sfumato.anonymize.search.lattice_search import TieBreak, best_at_height, he
 from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.errors import InputError
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Plot, Row, Table
 from sfumato_labs.published_tables import adult, published_hierarchies, tuples
 
@@ -254,8 +254,8 @@ def _plot(rows: Iterable[Row]) -> Plot:
     values = charts.tall(tuple(rows), {"samarati": "lm", "optimal": "optimum_lm"}, key="search", value="loss")
     chart = charts.lines(
         values,
-        Axis(column="max_suppression", title="rows that may be suppressed", zero=False),
-        Axis(column="loss", title="Loss Metric"),
+        ChartAxis(column="max_suppression", title="rows that may be suppressed", zero=False),
+        ChartAxis(column="loss", title="Loss Metric"),
         series="search",
         panel=Panel(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato_labs import charts
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 
 
@@ -26,8 +26,8 @@ def ages(rows: Table, name: str) -> Plot:
     panels = [
         charts.bars(
             [{name: row[name], "share": row[table], "table": table} for row in rows],
-            Axis(column=name, title=name, zero=False),
-            Axis(column="share", title="share of rows", limits=(0.0, most)),
+            ChartAxis(column=name, title=name, zero=False),
+            ChartAxis(column="share", title="share of rows", limits=(0.0, most)),
             series="table",
             title=table,
             width=330,
@@ -45,8 +45,8 @@ def widths(rows: Table) -> Plot:
     series = {"histogram": "histogram_percent", "direct": "direct_percent"}
     chart = charts.lines(
         charts.tall(rows, series, key="method", value="percent"),
-        Axis(column="width", title=f"values in the range, from {rows[0]['from']}", log=True),
-        Axis(column="percent", title="percent error", log=True),
+        ChartAxis(column="width", title=f"values in the range, from {rows[0]['from']}", log=True),
+        ChartAxis(column="percent", title="percent error", log=True),
         series="method",
         panel=Panel(),
     )
@@ -61,8 +61,8 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
     panels = [
         charts.heat_map(
             [{first: row[first], category: row[category], "rows": row[table]} for row in rows],
-            Axis(column=first, title=f"{name} from", labels=True),
-            Axis(column=category, title="", labels=True),
+            ChartAxis(column=first, title=f"{name} from", labels=True),
+            ChartAxis(column=category, title="", labels=True),
             value="rows",
             title=table,
             limits=(0.0, most),

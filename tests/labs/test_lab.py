@@ -11,7 +11,7 @@ import pytest
 from sfumato.errors import InputError, TableError
 from sfumato.report.page import Page, Plot, render, write
 from sfumato_labs import NamedColumn, Options, charts, load, names, run
-from sfumato_labs.charts import Axis, Panel
+from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Handout, hand_out
 
 EVERY = {
@@ -188,7 +188,7 @@ def test_legends_show_whole_names(result):
 def test_only_the_first_line_of_a_figure_is_broad():
     rows = [{"at": at, "value": at * line + 1.0, "line": f"{line}"} for line in range(5) for at in (1, 2)]
     chart = charts.lines(
-        rows, Axis(column="at", title="at"), Axis(column="value", title="value"), series="line", panel=Panel()
+        rows, ChartAxis(column="at", title="at"), ChartAxis(column="value", title="value"), series="line", panel=Panel()
     )
     html = render(Page(title="Lines", plots=(Plot("lines", "", chart),)))
     drawn = re.findall(

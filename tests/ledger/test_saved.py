@@ -12,7 +12,7 @@ from tests.ledger.conftest import SAVED
 
 import sfumato as sf
 from sfumato import query, synthesize
-from sfumato.app.http.grants import Terms
+from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.registry import Registry
 from sfumato.app.http.service import Service
 from sfumato.domain import Unit
@@ -162,7 +162,7 @@ def test_what_a_server_with_sessions_and_terms_kept(request, place):
         assert service.registry.key(told["key"]).valid
         assert not service.registry.key(told["gone"]).valid
         assert service.sessions.holder(told["session"]).name == "ann"
-        assert service.grants.terms("people") == Terms(granted_only=True, default_cap="1", most="0.5")
+        assert service.grants.terms("people") == DatasetTerms(granted_only=True, default_cap="1", most="0.5")
         assert dict(service.grants.named("people")) == {"ann": True, "bob": False}
         assert service.registry.jobs.rows(told["job"]) == b"rows"
         assert service.loaded("people").ledger.verify() == told["head"]

@@ -18,7 +18,8 @@ from tests.query.test_sql import ATOMS, conditions
 from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
 from sfumato.errors import SfumatoError
 from sfumato.query import select_statement, sql_condition
-from sfumato.query.plain_statement import plain_condition, plain_query
+from sfumato.query.plain_statement import plain_condition
+from sfumato.query.select_statement import plain_query
 from sfumato.query.sql_condition import read_condition
 
 AGGREGATES = [

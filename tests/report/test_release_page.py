@@ -17,7 +17,8 @@ from sfumato.privacy.loss import Rho
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import PublicTotal, mst
-from sfumato.synthesize.codebook import NOTICE, Codebook, ColumnEntry, PairEntry
+from sfumato.synthesize.codebook import NOTICE, Codebook, PairEntry
+from sfumato.synthesize.codebook_lines import ColumnEntry
 from sfumato.vault.simulated import SimulatedVault
 
 HOSTILE = "</title></script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"

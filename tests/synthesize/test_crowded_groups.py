@@ -18,7 +18,7 @@ from sfumato.model.coarsening import Runs, identity
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.initial_marginals import FittedState
-from sfumato.synthesize.marginal_selection import HELD, Taken, offered
+from sfumato.synthesize.marginal_selection import HELD, MeasuredMarginal, offered
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import all_marginals
 from sfumato.workload.counting_queries import Marginals
@@ -201,7 +201,7 @@ def test_a_model_follows_a_pair_better_than_its_noise():
 
 def test_a_table_whose_cells_turned_out_empty_is_measured_again_group_by_group():
     """Ten groups joined two by two, in two columns: where people are on the diagonal, in its upper half, everywhere."""
-    table = Taken(Runs((tuple(range(0, 10, 2)),) * 2, (10, 10)), 25.0, 0.1)
+    table = MeasuredMarginal(Runs((tuple(range(0, 10, 2)),) * 2, (10, 10)), 25.0, 0.1)
     everywhere, upper = np.full((10, 10), 10.0), np.zeros((10, 10))
     upper[:4] = 100.0
     assert table.again(np.eye(10) * 20, 20.0).runs.shape == (10, 10)  # a fifth of the joined cells

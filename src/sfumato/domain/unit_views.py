@@ -12,7 +12,7 @@ from sfumato.domain.attribute import Attribute, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import whole_number
 from sfumato.domain.hierarchy import Hierarchy
-from sfumato.domain.view import AnyRow, Key, PerUnit, RowCount, Taken, UnitSum, View
+from sfumato.domain.view import AnyRow, KeyColumn, PerUnit, RowCount, Taken, UnitSum, View
 from sfumato.errors import QueryError
 
 
@@ -59,7 +59,7 @@ class WithGap(View):
         return (*self.source.attributes, self.added)
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Those of its source."""
         return self.source.keys
 
@@ -118,7 +118,7 @@ class WithFacts(View):
         return (*self.source.attributes, *self.facts.attributes)
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Those of its source."""
         return self.source.keys
 

@@ -32,7 +32,7 @@ LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on 
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyColumn:
     """A column of keys that a view carries for joins: of which alias, and of which table its values are keys."""
 
     alias: str
@@ -50,7 +50,7 @@ class View(ABC):
 
     @property
     @abstractmethod
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """What its rows may be joined by."""
 
     @property
@@ -107,10 +107,10 @@ class Scan(View):
         return tuple(replace(each, name=name) for each, name in zip(self.table.attributes, self.called, strict=True))
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Its own key and those of the tables that it refers to."""
         links = {link.column: link.table for link in self.table.links}
-        return tuple(Key(self.alias, column, links.get(column, self.table.name)) for column in self.table.columns)
+        return tuple(KeyColumn(self.alias, column, links.get(column, self.table.name)) for column in self.table.columns)
 
     @property
     def private(self) -> bool:
@@ -157,7 +157,7 @@ class Join(View):
         return (*self.left.attributes, *(replace(each, nullable=True) if self.outer else each for each in right))
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Those of both."""
         return (*self.left.keys, *self.right.keys)
 
@@ -184,7 +184,7 @@ class _Narrowed(View):
         return self.source.attributes
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Those of its source."""
         return self.source.keys
 
@@ -252,7 +252,7 @@ class Computed(View):
         return (*self.source.attributes, self.added)
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """Those of its source."""
         return self.source.keys
 
@@ -419,7 +419,7 @@ class PerUnit(View):
         return self._attributes
 
     @property
-    def keys(self) -> tuple[Key, ...]:
+    def keys(self) -> tuple[KeyColumn, ...]:
         """None but the unit."""
         return ()
 

@@ -22,7 +22,7 @@ from sfumato.domain.view import (
     Computed,
     Filter,
     Join,
-    Key,
+    KeyColumn,
     OfUnits,
     PerUnit,
     RowCount,
@@ -78,7 +78,7 @@ def _part(view: View, unit: str) -> str:
     return _view(view, unit) if isinstance(view, Scan) else f"({_view(view, unit)})"
 
 
-def _key(key: Key) -> str:
+def _key(key: KeyColumn) -> str:
     return f"{key.alias}.{key.column}"
 
 

@@ -17,7 +17,7 @@ from sfumato.arguments import expect
 from sfumato.evaluate.attacks.row_attacks import Roc
 from sfumato.evaluate.attacks.suite import Attacks, attack
 from sfumato.evaluate.audit.loss_bounds import PureOrApproximate, lower_bounds
-from sfumato.evaluate.intervals import Advantage, Interval, Proportion
+from sfumato.evaluate.intervals import Advantage, ConfidenceInterval, Proportion
 from sfumato.evaluate.population_split import PopulationSplit, Progress, no_progress
 from sfumato.evaluate.released import Claim, MarginalSource, Released, keys
 from sfumato.evaluate.utility.scorecard import QueryErrors, Scorecard, scorecard
@@ -249,6 +249,6 @@ def _advantage(value: Mapping[str, Any]) -> Advantage:
         knowledge=value["knowledge"],
         members=Proportion(**value["members"]),
         controls=Proportion(**value["controls"]),
-        interval=Interval(**value["interval"]),
+        interval=ConfidenceInterval(**value["interval"]),
         bound=value["bound"],
     )

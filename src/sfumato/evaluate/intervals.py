@@ -29,7 +29,7 @@ class Proportion:
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """Both ends of a two-sided confidence interval."""
 
     low: float
@@ -39,7 +39,7 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def wilson(share: Proportion, *, error: float) -> Interval:
+def wilson(share: Proportion, *, error: float) -> ConfidenceInterval:
     """Score interval of one proportion (Wilson 1927) with two-sided error probability ``error``.
 
     >>> wilson(Proportion(0, 10), error=0.05).low
@@ -50,10 +50,10 @@ def wilson(share: Proportion, *, error: float) -> Interval:
     centre = rate + z * z / (2 * trials)
     half = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return Interval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+    return ConfidenceInterval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
 
 
-def newcombe(first: Proportion, second: Proportion, *, error: float) -> Interval:
+def newcombe(first: Proportion, second: Proportion, *, error: float) -> ConfidenceInterval:
     """Interval of ``first - second`` for independent proportions (Newcombe 1998, method 10).
 
     >>> interval = newcombe(Proportion(56, 70), Proportion(48, 80), error=0.05)
@@ -62,7 +62,7 @@ def newcombe(first: Proportion, second: Proportion, *, error: float) -> Interval
     """
     one, two = wilson(first, error=error), wilson(second, error=error)
     difference = first.value - second.value
-    return Interval(
+    return ConfidenceInterval(
         difference - math.hypot(first.value - one.low, two.high - second.value),
         difference + math.hypot(one.high - first.value, second.value - two.low),
     )
@@ -89,7 +89,7 @@ class Advantage:
     knowledge: str  # what the attacker has besides the release
     members: Proportion
     controls: Proportion
-    interval: Interval
+    interval: ConfidenceInterval
     bound: float | None = None
 
     @property

@@ -86,7 +86,7 @@ def parse_claim(text: str) -> Claim:
             )
 
 
-Codes = NDArray[np.intp]
+CodeMatrix = NDArray[np.intp]
 
 _LARGEST = 1 << 62  # of a key, before keys are numbered anew
 
@@ -100,7 +100,7 @@ class Rows:
     """
 
     domain: Domain
-    codes: Codes = field(repr=False)
+    codes: CodeMatrix = field(repr=False)
 
     def __post_init__(self) -> None:
         codes = np.asarray(self.codes)
@@ -124,7 +124,7 @@ class Rows:
         return self.take(generator.permutation(len(self))[:count])
 
 
-def keys(codes: Codes, shape: tuple[int, ...]) -> NDArray[np.intp]:
+def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
     """A number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
 
     Args:
@@ -198,7 +198,7 @@ class Released:
     """
 
     domain: Domain
-    codes: Codes
+    codes: CodeMatrix
     cells: tuple[Weights, ...]
 
     def __post_init__(self) -> None:

@@ -16,14 +16,14 @@ from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 
 if TYPE_CHECKING:
-    from sfumato.query.bound import SuggestedBound, suggest_bound
     from sfumato.query.regression import Coefficient, Regression, linear_regression
     from sfumato.query.release_interval import ReleaseInterval, Share, interval
+    from sfumato.query.row_bound import SuggestedBound, suggest_bound
     from sfumato.query.session import Adaptive, BatchAnswer, Session, answer_batch, strategies
     from sfumato.workload import Explicit, all_ranges, cells_of, prefixes, ranges, rectangles
 
 _LATER = {
-    "sfumato.query.bound": ("SuggestedBound", "suggest_bound"),
+    "sfumato.query.row_bound": ("SuggestedBound", "suggest_bound"),
     "sfumato.query.regression": ("Coefficient", "Regression", "linear_regression"),
     "sfumato.query.release_interval": ("ReleaseInterval", "Share", "interval"),
     "sfumato.query.session": ("Adaptive", "BatchAnswer", "Session", "answer_batch", "strategies"),

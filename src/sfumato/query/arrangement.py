@@ -27,7 +27,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Order:
+class SortKey:
     """By what groups are ordered: a column of answers, or of labels where it is below zero (-1 is the first)."""
 
     column: int
@@ -46,7 +46,7 @@ class Arrangement:
     """
 
     having: tuple[Kept, ...] = ()
-    order: tuple[Order, ...] = ()
+    order: tuple[SortKey, ...] = ()
     limit: int | None = None
     called: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ def _compare(values: NDArray[np.float64], kept: Kept) -> NDArray[np.bool_]:
     return np.asarray(signs[kept.sign])
 
 
-def _order(answer: Answer, by: Order, places: NDArray[np.intp]) -> NDArray[np.intp]:
+def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:
     if by.column >= 0:
         values = answer.estimates[by.column].value[places]
         return np.argsort(-values if by.descending else values, kind="stable")
@@ -130,7 +130,7 @@ def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
         yield Kept(place, signs[type(part)], number(text, part.expression))
 
 
-def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[Order]:  # noqa: ANN401
+def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401
     order, group = select.args.get("order"), select.args.get("group")
     keys = [] if group is None else group.expressions
     for each in [] if order is None else order.expressions:
@@ -144,7 +144,7 @@ def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[Order]
             if at is None:
                 raise refuse(text, each, "ORDER BY names what is selected, or what is grouped by")
             place = -1 - at
-        yield Order(place, descending=bool(each.args.get("desc")))
+        yield SortKey(place, descending=bool(each.args.get("desc")))
 
 
 def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401

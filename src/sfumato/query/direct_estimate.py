@@ -50,7 +50,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ProjectedCounts:
     """Counts as a question sees them: one axis an attribute that it names, over groups of its codes.
 
     Each cell carries noise of ``variance``, independent of all others; ``spread`` of its standard deviations, and one
@@ -63,14 +63,14 @@ class View:
     spread: float = 0.0
 
 
-def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: Certainty) -> View:
+def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: Certainty) -> ProjectedCounts:
     """A noisy table, summed over all attributes that the question does not name."""
     others = tuple(axis for axis, name in enumerate(table.attributes) if name not in names)
     held = [name for name in table.attributes if name in names]
     summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
     cells = math.prod(table.values.shape[axis] for axis in others)
     groups = tuple(table.group_numbers(name, domain) for name in names)
-    return View(summed, groups, cells * table.noise.variance, certainty.deviations(table.noise))
+    return ProjectedCounts(summed, groups, cells * table.noise.variance, certainty.deviations(table.noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def estimate(
 ) -> tuple[DirectEstimate | str, list[NoisyTable]]:
     """The signed sum of the terms and the tables it was read off, or why it has no interval."""
     used: list[NoisyTable] = []
-    views: list[View] = []
+    views: list[ProjectedCounts] = []
     weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
     for table in _tables_for(tables, names, domain):
         view = _view(table, names, domain, certainty)
@@ -170,7 +170,11 @@ class _Combined:
 
 
 def _combined(
-    views: Sequence[View], weights: Sequence[Sequence[TermWeights]], terms: Sequence[Term], rows: float, side: int
+    views: Sequence[ProjectedCounts],
+    weights: Sequence[Sequence[TermWeights]],
+    terms: Sequence[Term],
+    rows: float,
+    side: int,
 ) -> _Combined | str:
     """The signed sum of the terms, with values at the middles of their groups, or at the ends that lower (``side`` -1)
     or raise (1) it; or why it has no interval.
@@ -240,7 +244,7 @@ class _Answer:
     moved: float
 
 
-def _answer(views: Sequence[View], weights: Sequence[TermWeights]) -> _Answer | str:
+def _answer(views: Sequence[ProjectedCounts], weights: Sequence[TermWeights]) -> _Answer | str:
     """One term from all views, weighted by inverse variance; or why a ratio has no interval.
 
     Numerator and denominator are sums over the same noisy cells.  A ratio's derivatives are those of (above - ratio x
@@ -275,7 +279,7 @@ def _answer(views: Sequence[View], weights: Sequence[TermWeights]) -> _Answer | 
     )
 
 
-def term_weights(view: View, term: Term, names: tuple[str, ...], domain: Domain) -> TermWeights | None:
+def term_weights(view: ProjectedCounts, term: Term, names: tuple[str, ...], domain: Domain) -> TermWeights | None:
     """The term on the groups of a view; None where it is not constant on them."""
     above = _on_groups(_holds(term.where, names, domain), view)
     below = _on_groups(_holds(term.among, names, domain), view) if term.ratio else None
@@ -295,7 +299,7 @@ def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> N
     return holds_at_cells(All(()) if where is None else where, names, domain)
 
 
-def _on_groups(holds: NDArray[np.bool_], view: View) -> FloatArray | None:
+def _on_groups(holds: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | None:
     """Ones at the groups where a condition holds, zeros elsewhere; None where it holds for a part of a group."""
     every = some = holds
     for axis, groups in enumerate(view.groups):

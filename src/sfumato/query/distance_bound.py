@@ -19,7 +19,7 @@ from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
 from sfumato.query.aggregate import Certainty
-from sfumato.query.direct_estimate import Term, View, estimate, term_weights
+from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 
 _OF_DISTANCE = Fraction(4, 5)  # of what the bound may miss: the rest is of the number of rows
 
@@ -72,7 +72,7 @@ def distance_bound(
     rows = counted.of_table()
     beyond = max(abs(rows.low - total), abs(rows.high - total))
     moved = (max(0.0, apart) + beyond) / 2
-    view = View(reference, tuple(np.arange(size) for size in reference.shape))
+    view = ProjectedCounts(reference, tuple(np.arange(size) for size in reference.shape))
     value = half = 0.0
     for term in terms:
         weights = term_weights(view, term, found.attributes, domain)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.view import Join, Key, OfUnits, Scan
+from sfumato.domain.view import Join, KeyColumn, OfUnits, Scan
 from sfumato.query.derived_columns import further_names, wanted, with_derived, words_of
 from sfumato.query.sql_condition import refuse
 from sfumato.query.unit_rows import Inner, Part, UnitRows, built
@@ -204,7 +204,7 @@ def _pairs(rows: UnitRows, join: Any, part: Part) -> tuple[list[tuple[int, int]]
     return pairs, by_unit
 
 
-def _tied(one: Key, other: Key, part: Part) -> bool:
+def _tied(one: KeyColumn, other: KeyColumn, part: Part) -> bool:
     """Whether two columns hold keys of one table; a public table may be looked up by any key."""
     return one.of == other.of or not part.view.private
 

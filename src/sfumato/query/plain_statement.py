@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
@@ -19,7 +19,6 @@ from sfumato.errors import SfumatoError
 from sfumato.privacy.loss import exact
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
-from sfumato.query.question import Query
 from sfumato.query.three_valued import Comparison, Condition, Literal, compare, either, every, missing
 
 LONGEST = 2_000  # characters; a longer text has other things to wait for
@@ -62,28 +61,37 @@ class _NotPlainError(Exception):
     """The parser of SQL has to say."""
 
 
-def plain_query(text: str, domain: Domain) -> Query | None:
-    """The question that a statement asks, where it is plain.
+class PlainStatement(NamedTuple):
+    """What a statement asks: the parts of a :class:`sfumato.query.Query`."""
+
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[str, ...]
+    where: Predicate | None
+    names: tuple[str, ...]
+
+
+def plain_statement(text: str, domain: Domain) -> PlainStatement | None:
+    """What a statement asks, where it is plain.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
-    >>> plain_query("SELECT COUNT(*) FROM t WHERE age >= 2", ages).aggregates
+    >>> plain_statement("SELECT COUNT(*) FROM t WHERE age >= 2", ages).aggregates
     (Count(of=None),)
-    >>> plain_query("SELECT COUNT(*) FROM t HAVING age >= 2", ages) is None
+    >>> plain_statement("SELECT COUNT(*) FROM t HAVING age >= 2", ages) is None
     True
     """
-    return _read(text, domain, _Reader.query)
+    return _read(text, domain, _PlainReader.statement)
 
 
 def plain_condition(text: str, domain: Domain) -> Predicate | None:
     """Where a condition is true, where it is plain."""
-    found = _read(text, domain, _Reader.condition)
+    found = _read(text, domain, _PlainReader.condition)
     return None if found is None else found.true
 
 
-def _read(text: str, domain: Domain, part: Callable[[_Reader], _Found]) -> _Found | None:
+def _read(text: str, domain: Domain, part: Callable[[_PlainReader], _Found]) -> _Found | None:
     try:
-        reader = _Reader(text, domain)
+        reader = _PlainReader(text, domain)
         found = part(reader)
         reader.end()
     except (_NotPlainError, SfumatoError, RecursionError):
@@ -91,7 +99,7 @@ def _read(text: str, domain: Domain, part: Callable[[_Reader], _Found]) -> _Foun
     return found
 
 
-class _Reader:
+class _PlainReader:
     """Goes through the words of one text from left to right."""
 
     def __init__(self, text: str, domain: Domain) -> None:
@@ -109,7 +117,7 @@ class _Reader:
             self._tokens.append((kind, found[kind]))
         self._tokens.append(("end", ""))  # two ends, as two tokens are looked at together
 
-    def query(self) -> Query:
+    def statement(self) -> PlainStatement:
         self._need("SELECT")
         columns = [self._column()]
         while self._has(","):
@@ -129,9 +137,7 @@ class _Reader:
         if not aggregates or not plain.issubset(by) or len(set(by)) < len(by) or len(set(names)) < len(names):
             _leave()
         where = None if condition is None else condition.true
-        return Query(tuple(found for found, _ in aggregates), by=tuple(by), where=where, names=tuple(names)).check(
-            self._domain
-        )
+        return PlainStatement(tuple(found for found, _ in aggregates), tuple(by), where, tuple(names))
 
     def condition(self) -> Condition:
         parts = [self._conjunction()]

@@ -35,7 +35,7 @@ from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregate import Average, Certainty, Count, Total
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
-from sfumato.query.direct_estimate import Term, View, estimate, term_weights
+from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
 from sfumato.vault.reach import reach_of
@@ -256,7 +256,7 @@ def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term])
         cells = model.cells(names).reshape([domain[name].size for name in names]) if names else np.array(model.total)
     except (SizeError, QueryError):
         return None
-    view = View(cells.astype(np.float64), tuple(np.arange(domain[name].size) for name in names))
+    view = ProjectedCounts(cells.astype(np.float64), tuple(np.arange(domain[name].size) for name in names))
     value = 0.0
     for term in terms:
         weights = term_weights(view, term, names, domain)

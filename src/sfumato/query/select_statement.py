@@ -25,7 +25,7 @@ from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
-from sfumato.query.plain_statement import plain_query
+from sfumato.query.plain_statement import plain_statement
 from sfumato.query.question import Query
 from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause
 
@@ -62,6 +62,23 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         return _Reader(text, domain, _Columns(text, domain, discoverable)).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+
+
+def plain_query(text: str, domain: Domain) -> Query | None:
+    """The question that a statement asks, where it is plain and fits the domain.
+
+    >>> from sfumato.domain import Integer, Unknown
+    >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
+    >>> plain_query("SELECT COUNT(*) FROM t WHERE age >= 2", ages).labels
+    ('count(*)',)
+    """
+    found = plain_statement(text, domain)
+    if found is None:
+        return None
+    try:
+        return Query(found.aggregates, by=found.by, where=found.where, names=found.names).check(domain)
+    except (SfumatoError, RecursionError):
+        return None  # the parser says what is wrong, and where
 
 
 def read_select(text: str, select: Any, domain: Domain) -> Query:  # noqa: ANN401  (sqlglot's own)

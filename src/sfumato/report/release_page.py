@@ -17,8 +17,8 @@ from sfumato.synthesize.codebook_lines import FOLDED_TEXT, seen, value_lines
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from sfumato.synthesize.codebook import Codebook, ColumnEntry, PairEntry
-    from sfumato.synthesize.codebook_lines import ValueLine
+    from sfumato.synthesize.codebook import Codebook, PairEntry
+    from sfumato.synthesize.codebook_lines import ColumnEntry, ValueLine
 
 _MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
 _MOST_DRAWN = 500  # columns

@@ -43,7 +43,7 @@ from sfumato.synthesize.initial_marginals import (
 from sfumato.synthesize.marginal_selection import (
     UNSCORED,
     Limits,
-    Taken,
+    MeasuredMarginal,
     affordable,
     as_limits,
     comparable,
@@ -58,7 +58,7 @@ from sfumato.synthesize.marginal_selection import (
     wanted,
 )
 from sfumato.synthesize.reuse import reusable
-from sfumato.synthesize.row_count import PublicTotal, RowCount
+from sfumato.synthesize.row_count import PublicTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
@@ -78,7 +78,7 @@ def aim(
     vault: VaultInterface,
     *,
     loss: Loss,
-    total: RowCount,
+    total: RowTotal,
     workload: Marginals,
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
@@ -112,7 +112,7 @@ def aim(
 
 
 def adapt(
-    mechanisms: Mechanisms, loss: Loss, total: RowCount, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
+    mechanisms: Mechanisms, loss: Loss, total: RowTotal, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)
@@ -129,7 +129,7 @@ def adapt(
         state = weighted_totals.learn(mechanisms, state, weight, division, allowance)
     cliques = wanted(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
-    taken: dict[Clique, Taken] = {}
+    taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
@@ -166,7 +166,7 @@ def adapt(
     return model if kept is None else replace(model, distances=pair_bounds.measure(mechanisms, model, kept))
 
 
-def refuse_loss(vault: VaultInterface, loss: Loss, total: RowCount) -> None:
+def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
     """Refuse what is no vault, and a loss that cannot be divided as a graphical method divides it.
 
     Raises:
@@ -179,7 +179,7 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowCount) -> None:
 
 
 def as_request(
-    domain: Domain, method: str, *, total: RowCount, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
+    domain: Domain, method: str, *, total: RowTotal, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
 ) -> Request:
     """The journal's question for a workload of marginals; what can be refused of it is refused here."""
     if not isinstance(workload, Marginals):
@@ -198,7 +198,7 @@ def as_request(
     return Request("synthesize", method, parameters, rows_for(domain, workload))
 
 
-def expected_error(domain: Domain, loss: Loss, total: RowCount, workload: Marginals) -> float | None:
+def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
     """Root mean squared noise on a cell of the workload, if each of its marginals were measured; reads no data.
 
     The row count, the scores and the one-way marginals take their shares first; what the last take depends on
@@ -277,7 +277,7 @@ def annealed(
     vault: VaultInterface,
     *,
     loss: Loss,
-    total: RowCount,
+    total: RowTotal,
     workload: Marginals,
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
@@ -302,7 +302,7 @@ def annealed(
 def anneal(
     mechanisms: Mechanisms,
     loss: Loss,
-    total: RowCount,
+    total: RowTotal,
     workload: Marginals,
     *,
     limits: Limits,

@@ -26,7 +26,7 @@ from sfumato.synthesize.aim import aim, annealed, expected_error
 from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
 from sfumato.synthesize.marginal_selection import Limits, as_limits
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, SeparateTotal
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, SeparateTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import VaultInterface, refuse_no_vault
@@ -106,7 +106,7 @@ def auto(
     vault: VaultInterface,
     *,
     loss: Loss,
-    total: RowCount,
+    total: RowTotal,
     workload: Workload,
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
@@ -132,7 +132,7 @@ def options(
     domain: Domain,
     *,
     loss: Loss,
-    total: RowCount,
+    total: RowTotal,
     workload: Workload,
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
@@ -171,7 +171,7 @@ def options(
     return tuple(sorted(found, key=lambda option: (option.error, bool(option.left_out))))
 
 
-def _histogram(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def _histogram(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
     names = workload.attributes(domain)
     size = domain.project(names).size
     if size > tables.MOST_CELLS:
@@ -188,7 +188,7 @@ def _histogram(domain: Domain, loss: Loss, total: RowCount, workload: Workload) 
     )
 
 
-def _marginals(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def _marginals(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals):
         return ()
     cliques = workload.over(domain)
@@ -209,7 +209,7 @@ def _marginals(domain: Domain, loss: Loss, total: RowCount, workload: Workload) 
     )
 
 
-def _matrix(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def _matrix(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
     size = domain.project(workload.attributes(domain)).size
     if size > MOST_OPTIMISED or size * workload.length(domain) > MOST_MATRIX_CELLS:
         return ()
@@ -227,7 +227,7 @@ def _matrix(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> 
     )
 
 
-def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tuple[Option, ...]:
+def _mwem(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
     size = domain.project(workload.attributes(domain)).size
     length = workload.length(domain)
     schedule = weights.Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
@@ -249,7 +249,7 @@ def _mwem(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> tu
 
 
 def _graphical(
-    domain: Domain, loss: Loss, total: RowCount, workload: Workload, *, limits: Limits, zeros: Sequence[Zeros]
+    domain: Domain, loss: Loss, total: RowTotal, workload: Workload, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> tuple[Option, ...]:
     if not isinstance(workload, Marginals) or (workload.attributes(domain) != domain.names and not zeros):
         return ()  # it models the whole table: for a few of its attributes the dense methods are there
@@ -282,7 +282,7 @@ def _graphical(
     )
 
 
-def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowCount) -> float:
+def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowTotal) -> float:
     """Root mean squared error of sums over ``widths`` cells of ``size``; a known total takes out the common part."""
     known = widths / size if isinstance(total, PublicTotal) else 0.0
     return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)

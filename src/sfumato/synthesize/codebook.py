@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
-from sfumato.synthesize.codebook_lines import FOLDED_TEXT, value_lines
+from sfumato.synthesize.codebook_lines import FOLDED_TEXT, ColumnEntry, value_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,69 +28,6 @@ _VERSION = 1
 _LARGEST = 1 << 53  # a number of a codebook
 _MOST_BYTES = 16 << 20
 MOST_TEXT = 200  # characters of a label
-
-
-@dataclass(frozen=True)
-class ValueEntry:
-    """A declared value, or neighbouring ones that are listed together.
-
-    Attributes:
-        label: of the value.
-        values: how many declared values are listed together.
-        rows: of the file.
-        low, high: between these lies the number of rows of the protected table, with 95 %; None: not measured.
-        off_by: how far the file's number, as one of the table's rows, is from it at most, with 95 %.
-        group: the place of the column's group that it is in; None: it is in none.
-    """
-
-    label: str
-    values: int
-    rows: int
-    low: int | None
-    high: int | None
-    off_by: int | None
-    group: int | None
-
-
-@dataclass(frozen=True)
-class GroupEntry:
-    """Values that were measured as one in tables of several attributes.
-
-    Attributes:
-        label: the first and the last of them.
-        values: how many they are.
-        rows: of the file.
-        off_by: how far their sum is off at most, with 95 %; None: the group was not measured after it was formed.
-    """
-
-    label: str
-    values: int
-    rows: int
-    off_by: int | None
-
-
-@dataclass(frozen=True)
-class ColumnEntry:
-    """An attribute.
-
-    Attributes:
-        name: of the column.
-        kind: categorical, integer or real.
-        size: number of declared values or bins, with those for missing and unknown ones.
-        cells: of the attribute in the tables of several attributes, of which ``groups`` hold several values.
-        deviation: standard deviation of the noise on one measured count; None: it was not measured by itself.
-        worst: no value listed is further off, with 95 % for all at once.
-        values: with their errors.
-    """
-
-    name: str
-    kind: str
-    size: int
-    cells: int
-    groups: tuple[GroupEntry, ...]
-    deviation: float | None
-    worst: int | None
-    values: tuple[ValueEntry, ...]
 
 
 @dataclass(frozen=True)

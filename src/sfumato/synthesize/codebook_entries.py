@@ -20,16 +20,13 @@ from sfumato.synthesize.codebook import (
     MOST_TEXT,
     NOTICE,
     Codebook,
-    ColumnEntry,
-    GroupEntry,
     Guarantee,
     MeasuredTable,
     PairEntry,
-    ValueEntry,
     crossed,
     listed,
 )
-from sfumato.synthesize.codebook_lines import seen
+from sfumato.synthesize.codebook_lines import ColumnEntry, GroupEntry, ValueEntry, seen
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.pair_bounds import of_rows
 from sfumato.synthesize.product import Model

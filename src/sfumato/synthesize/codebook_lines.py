@@ -1,4 +1,4 @@
-"""The values of a column as a codebook shows them to readers: many folded into few lines, blanks to be seen.
+"""The values of a column in a codebook, and how readers are shown them: many folded into few lines, blanks to be seen.
 
 Files and JSON keep every value.  What is shown may have been written by anybody, and is text for whoever writes it out.
 """
@@ -9,12 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sfumato.domain.attribute import EXTRA
-
-if TYPE_CHECKING:
-    from sfumato.synthesize.codebook import ColumnEntry, ValueEntry
 
 MOST_LINES = 40
 FOLDED_TEXT = (
@@ -22,6 +18,69 @@ FOLDED_TEXT = (
     "rows are their sum, and how far off is said of each of them. `sfumato describe FILE --json` lists them one by one."
 )
 _UNSEEN = re.compile(r"^ +| +$| {2,}")
+
+
+@dataclass(frozen=True)
+class ValueEntry:
+    """A declared value, or neighbouring ones that are listed together.
+
+    Attributes:
+        label: of the value.
+        values: how many declared values are listed together.
+        rows: of the file.
+        low, high: between these lies the number of rows of the protected table, with 95 %; None: not measured.
+        off_by: how far the file's number, as one of the table's rows, is from it at most, with 95 %.
+        group: the place of the column's group that it is in; None: it is in none.
+    """
+
+    label: str
+    values: int
+    rows: int
+    low: int | None
+    high: int | None
+    off_by: int | None
+    group: int | None
+
+
+@dataclass(frozen=True)
+class GroupEntry:
+    """Values that were measured as one in tables of several attributes.
+
+    Attributes:
+        label: the first and the last of them.
+        values: how many they are.
+        rows: of the file.
+        off_by: how far their sum is off at most, with 95 %; None: the group was not measured after it was formed.
+    """
+
+    label: str
+    values: int
+    rows: int
+    off_by: int | None
+
+
+@dataclass(frozen=True)
+class ColumnEntry:
+    """An attribute.
+
+    Attributes:
+        name: of the column.
+        kind: categorical, integer or real.
+        size: number of declared values or bins, with those for missing and unknown ones.
+        cells: of the attribute in the tables of several attributes, of which ``groups`` hold several values.
+        deviation: standard deviation of the noise on one measured count; None: it was not measured by itself.
+        worst: no value listed is further off, with 95 % for all at once.
+        values: with their errors.
+    """
+
+    name: str
+    kind: str
+    size: int
+    cells: int
+    groups: tuple[GroupEntry, ...]
+    deviation: float | None
+    worst: int | None
+    values: tuple[ValueEntry, ...]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import NoisyTotal, RowCount, after_count
+from sfumato.synthesize.row_count import NoisyTotal, RowTotal, after_count
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle, tables
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
@@ -36,7 +36,7 @@ MOST_OPTIMISED = 256
 
 
 def histogram(
-    vault: VaultInterface, *, loss: Loss, total: RowCount, attributes: Sequence[str] | None = None
+    vault: VaultInterface, *, loss: Loss, total: RowTotal, attributes: Sequence[str] | None = None
 ) -> Synthetic:
     """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
 
@@ -52,7 +52,7 @@ def histogram(
     return _release(vault, loss, total, (names,), "histogram")
 
 
-def marginals(vault: VaultInterface, *, loss: Loss, total: RowCount, cliques: Sequence[Sequence[str]]) -> Synthetic:
+def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Sequence[Sequence[str]]) -> Synthetic:
     """Release one noisy table for each set of attributes, the loss divided equally, and rows.
 
     The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
@@ -66,7 +66,7 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowCount, cliques: Se
     return _release(vault, loss, total, as_cliques(cliques), "marginals")
 
 
-def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> Product:
+def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]) -> Product:
     """Measure every table through ``mechanisms``, together with the row count at ``loss``, and make them consistent."""
     separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
     questions = [Marginal(clique) for clique in cliques]
@@ -84,20 +84,20 @@ def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowCount, cliques: Seque
 
 
 def expected_errors(
-    domain: Domain, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]
+    domain: Domain, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]
 ) -> dict[str, float]:
     """Standard deviation of the noise on one cell of each table, before the projection: needs no data."""
     variance = cell_variance(domain, loss, total, cliques)
     return {f"standard deviation of a cell of {', '.join(clique)}": math.sqrt(variance) for clique in cliques}
 
 
-def cell_variance(domain: Domain, loss: Loss, total: RowCount, cliques: Sequence[tuple[str, ...]]) -> float:
+def cell_variance(domain: Domain, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]) -> float:
     """Variance of the noise on one cell of any of the tables."""
     return noises(domain, [Marginal(clique) for clique in cliques], after_count(loss, total), None)[0].variance
 
 
 def _release(
-    vault: VaultInterface, loss: Loss, total: RowCount, cliques: tuple[tuple[str, ...], ...], method: str
+    vault: VaultInterface, loss: Loss, total: RowTotal, cliques: tuple[tuple[str, ...], ...], method: str
 ) -> Synthetic:
     row_count.refuse_wrong(vault.domain, loss, total)
     _check(vault.domain, cliques)
@@ -133,7 +133,7 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
 
 
-def matrix(vault: VaultInterface, *, loss: Loss, total: RowCount, workload: Workload) -> Synthetic:
+def matrix(vault: VaultInterface, *, loss: Loss, total: RowTotal, workload: Workload) -> Synthetic:
     """Release the cells of a workload's attributes from optimised measurements, and rows.
 
     Raises:
@@ -157,7 +157,7 @@ def matrix(vault: VaultInterface, *, loss: Loss, total: RowCount, workload: Work
     return settle(settled, Product.restore(vault.domain, settled.payload), expected)
 
 
-def optimised(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -> StrategyOption:
+def optimised(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> StrategyOption:
     """The best of identity, hierarchical (for one attribute) and p-identity strategies; reads no data.
 
     Raises:
@@ -166,7 +166,7 @@ def optimised(domain: Domain, loss: Loss, total: RowCount, workload: Workload) -
     return plan(domain, after_count(loss, total), workload, jointly(domain, workload, MOST_OPTIMISED))[0]
 
 
-def estimate(mechanisms: Mechanisms, loss: Loss, total: RowCount, chosen: StrategyOption) -> Product:
+def estimate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, chosen: StrategyOption) -> Product:
     """Measure a strategy, together with the row count at ``loss``, and make the cells consistent."""
     separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
     weighted = chosen.weighted

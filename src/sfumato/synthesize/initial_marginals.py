@@ -28,7 +28,7 @@ from sfumato.synthesize import cell_positions
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowCount, dividing
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, dividing
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.mechanisms import noises
@@ -149,7 +149,7 @@ class FittedState:
 def begin(
     mechanisms: Mechanisms,
     allowance: Allowance,
-    total: RowCount,
+    total: RowTotal,
     *,
     share: Fraction | None,
     zeros: Sequence[Zeros],
@@ -230,7 +230,7 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
         _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)
 
 
-def count_share(total: RowCount) -> Fraction:
+def count_share(total: RowTotal) -> Fraction:
     """Share of the loss that :func:`begin` takes for the row count."""
     match total:
         case PublicTotal():
@@ -295,7 +295,7 @@ def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
     return widths
 
 
-def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowCount) -> tuple[Measurement, ...]:
+def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowTotal) -> tuple[Measurement, ...]:
     if isinstance(total, PublicTotal):
         return ()
     return mechanisms.measure([Marginal(())], allowance.take(count_share(total)))

@@ -236,14 +236,14 @@ def score(
 
 
 @dataclass(frozen=True)
-class Taken:
+class MeasuredMarginal:
     """What a table that is measured has had: its runs, its weight times cells, and its share of the loss."""
 
     runs: Runs
     size: float
     share: float
 
-    def again(self, expected: FloatArray, deviation: float) -> Taken:
+    def again(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
         """The table to measure another time, given what the model now says of it, over groups.
 
         Over the same runs, so that both are pooled; group by group where the fit would follow little of the noise of
@@ -255,7 +255,7 @@ class Taken:
         finer = joined <= SPARSE or filled <= expected.sum() / (HELD * deviation)
         return replace(self, runs=self.runs.finest()) if finer else self
 
-    def after(self, before: Taken | None) -> Taken:
+    def after(self, before: MeasuredMarginal | None) -> MeasuredMarginal:
         """What it has had with what it had before."""
         return self if before is None else replace(self, share=self.share + before.share)
 
@@ -267,8 +267,8 @@ def grow(
     division: Division,
     share: float,
     room: Room,
-    taken: Mapping[Clique, Taken],
-) -> dict[Clique, Taken]:
+    taken: Mapping[Clique, MeasuredMarginal],
+) -> dict[Clique, MeasuredMarginal]:
     """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
@@ -295,7 +295,7 @@ def grow(
         wished.sort(key=lambda index: -worth.distances[index])
         ties = set(spanning(cliques[index] for index in wished if len(cliques[index]) == 2))  # noqa: PLR2004
         found, _ = worth.picked(cliques, room, [index for index in wished if cliques[index] in ties])
-    chosen = {cliques[index]: Taken(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
+    chosen = {cliques[index]: MeasuredMarginal(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
     asked = chosen | dict(taken)
     if not asked:
         return {}

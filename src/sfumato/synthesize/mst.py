@@ -24,7 +24,7 @@ from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import FittedState, begin, count_share, refuse_fine, refuse_undividable
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
-from sfumato.synthesize.row_count import RowCount
+from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
@@ -42,7 +42,7 @@ _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that 
 
 
 def mst(
-    vault: VaultInterface, *, loss: Loss, total: RowCount, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+    vault: VaultInterface, *, loss: Loss, total: RowTotal, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
@@ -89,7 +89,7 @@ def mst(
 
 
 def span(
-    mechanisms: Mechanisms, loss: Loss, total: RowCount, *, limits: Limits, zeros: Sequence[Zeros] = ()
+    mechanisms: Mechanisms, loss: Loss, total: RowTotal, *, limits: Limits, zeros: Sequence[Zeros] = ()
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)

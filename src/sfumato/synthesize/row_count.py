@@ -48,11 +48,11 @@ class NoisyTotal:
     """
 
 
-RowCount: TypeAlias = PublicTotal | BudgetShare | NoisyTotal
+RowTotal: TypeAlias = PublicTotal | BudgetShare | NoisyTotal
 SeparateTotal: TypeAlias = PublicTotal | BudgetShare
 
 
-def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
+def refuse_wrong(domain: Domain, loss: Loss, total: RowTotal) -> None:
     """Refuse what is no loss or no source of a row count, or a loss too small to count, before anything is charged.
 
     Raises:
@@ -80,7 +80,7 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowCount) -> None:
         )
 
 
-def drowned_totals(domain: Domain, loss: Loss, total: RowCount) -> tuple[str, ...]:
+def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ...]:
     """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
 
     What is compared is the noise on one count at the whole loss, of which every table gets a part only: with a public
@@ -109,7 +109,7 @@ def dividing(loss: Loss, over: str) -> Iterator[None]:
         raise LossError(f"{loss} is too {size} to be divided over {over}; choose another", culprit=loss) from error
 
 
-def after_count(loss: Loss, total: RowCount) -> Epsilon | Rho:
+def after_count(loss: Loss, total: RowTotal) -> Epsilon | Rho:
     """What remains of the loss after the row count was charged."""
     whole = loss.divisible
     return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
@@ -123,7 +123,7 @@ def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> i
     return max(0, int(measured.values[0]))
 
 
-def describe(total: RowCount) -> Any:  # noqa: ANN401  (JSON)
+def describe(total: RowTotal) -> Any:  # noqa: ANN401  (JSON)
     """The choice as JSON values, for the journal."""
     match total:
         case PublicTotal(count=count):

@@ -43,7 +43,7 @@ _MOST_WEIGHTS = 1 << 23  # of the questions that are asked at once, 64 MiB; tota
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class WeightScale:
     """Weights as they are measured: ``GRID (2 min(weight, limit) / limit - 1)`` for each code, rounded."""
 
     weight: str
@@ -51,7 +51,7 @@ class Scale:
     steps: NDArray[np.int64]
 
     @staticmethod
-    def of(domain: Domain, state: FittedState, weight: str) -> Scale:
+    def of(domain: Domain, state: FittedState, weight: str) -> WeightScale:
         """By noisy counts and positions of the weight alone."""
         released = state.released(domain)
         attribute = numeric(domain, weight)
@@ -61,7 +61,7 @@ class Scale:
         rows = np.cumsum(np.maximum(released.cells((weight,)), 0.0)[order])
         limit = float(values[order[min(int(np.searchsorted(rows, _WITHIN * rows[-1])), len(order) - 1)]])
         limit = limit if limit > 0 else float(values.max())  # hardly any row seems to have a weight
-        return Scale(weight, limit, np.rint(GRID * (2 * np.minimum(values, limit) / limit - 1)).astype(np.int64))
+        return WeightScale(weight, limit, np.rint(GRID * (2 * np.minimum(values, limit) / limit - 1)).astype(np.int64))
 
 
 def learn(
@@ -77,7 +77,7 @@ def learn(
     beside their noise: groups of few rows, and attributes that the weight does not go with, keep what they had.
     """
     domain = mechanisms.domain
-    scale, share = Scale.of(domain, state, weight), allowance.left * SHARE
+    scale, share = WeightScale.of(domain, state, weight), allowance.left * SHARE
     names = [name for name in domain.names if name != weight]
     tables = offered(state, domain, [(name,) for name in names], division.deviation(float(share) / max(1, len(names))))
     weights = [table.cells * domain.project((*table.attributes, weight)).size for table in tables]
@@ -99,7 +99,7 @@ def learn(
     return held.recall(seen) if seen else state
 
 
-def question(state: FittedState, table: Table, scale: Scale) -> Weighted:
+def question(state: FittedState, table: Table, scale: WeightScale) -> Weighted:
     """The totals by runs of groups of one attribute, in steps."""
     (name,) = table.attributes
     inside = table.runs.labels(0)[state.coarsenings[name].groups] == np.arange(table.cells)[:, None]
@@ -111,7 +111,7 @@ def _measured(
     mechanisms: Mechanisms,
     state: FittedState,
     tables: Sequence[Table],
-    scale: Scale,
+    scale: WeightScale,
     *,
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
@@ -133,7 +133,7 @@ def _measured(
     return tuple(found)
 
 
-def _kept(state: FittedState, table: Table, answer: Measurement, scale: Scale) -> NoisyTotals:
+def _kept(state: FittedState, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
     assert isinstance(answer.noise, CountNoise)
     (name,) = table.attributes
     groups = state.coarsenings[name].labels_in(table.runs.labels(0))
@@ -148,7 +148,7 @@ def _kept(state: FittedState, table: Table, answer: Measurement, scale: Scale) -
     )
 
 
-def _classes(state: FittedState, scale: Scale) -> tuple[NDArray[np.int64], FloatArray]:
+def _classes(state: FittedState, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
     """The class of each group of the weight, of about as many rows each, and the mean of a class, -1 to 1."""
     groups = state.coarsenings[scale.weight]
     values = groups.merge(groups.shares() * scale.steps / GRID)

@@ -125,7 +125,7 @@ def reach_of(
     if not unit.per:
         sizes = (domain[name].size if group is None else max(group) + 1 for name, group in zip(by, groups, strict=True))
         return reach(unit.rows, (), math.prod(sizes))
-    asked: dict[str, list[Codes]] = {}
+    asked: dict[str, list[GroupOfCode]] = {}
     for name, group in zip(by, groups, strict=True):
         asked.setdefault(name, []).append(_codes(domain, name, group))
     allowed = allowed_codes(domain, where)
@@ -135,16 +135,16 @@ def reach_of(
     return reach(unit.rows, meetings, math.prod(_cells(asked[name], allowed.get(name)) for name in asked))
 
 
-Codes = NDArray[np.intp]
+GroupOfCode = NDArray[np.intp]
 Box = Mapping[str, NDArray[np.bool_]] | None
 """Of each attribute that is named the codes that rows may have; None: there are no such rows."""
 
 
 def _meeting(
-    domain: Domain, bound: GroupBound, asked: Mapping[str, list[Codes]], allowed: Mapping[str, NDArray[np.bool_]]
+    domain: Domain, bound: GroupBound, asked: Mapping[str, list[GroupOfCode]], allowed: Mapping[str, NDArray[np.bool_]]
 ) -> CellBound:
     """How a bound meets the cells of a question: attribute by attribute, as both have all combinations of cells."""
-    own: dict[str, list[Codes]] = {}
+    own: dict[str, list[GroupOfCode]] = {}
     for name in bound.by:
         grouping = domain.grouping(name)
         own.setdefault(grouping.attribute, []).append(_codes(domain, grouping.attribute, grouping.groups))
@@ -158,16 +158,16 @@ def _meeting(
     return CellBound(bound.rows, bound.groups, counted, within, met)
 
 
-def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> Codes:
+def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> GroupOfCode:
     return np.arange(domain[name].size) if group is None else np.array(group)
 
 
-def _cells(maps: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> int:
+def _cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
     """How many cells maps of the codes of one attribute have together, as far as codes are allowed."""
     return len(_together(maps, allowed)[1])
 
 
-def _most(of: Sequence[Codes], inside: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> int:
+def _most(of: Sequence[GroupOfCode], inside: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
     """The most cells of some maps that lie within one cell of others; of no others: all."""
     if not inside:
         return _cells(of, allowed)
@@ -177,7 +177,7 @@ def _most(of: Sequence[Codes], inside: Sequence[Codes], allowed: NDArray[np.bool
     return int(np.bincount(pairs[0]).max(initial=0))
 
 
-def _together(maps: Sequence[Codes], allowed: NDArray[np.bool_] | None) -> tuple[Codes, Codes]:
+def _together(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> tuple[GroupOfCode, GroupOfCode]:
     """The number of the cell of each allowed code, and the numbers that there are."""
     stacked = np.stack(maps) if allowed is None else np.stack(maps)[:, allowed]
     _, numbers = np.unique(stacked, axis=1, return_inverse=True)

@@ -14,9 +14,9 @@ from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
 from sfumato.app.client import ServerError
 from sfumato.app.http import approvals, release_jobs
 from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
-from sfumato.app.http.grants import Terms
+from sfumato.app.http.asked_question import read_question
+from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError
-from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
@@ -43,7 +43,7 @@ def service(url, table):
     """A dataset of ten epsilon, of which more than one half for a question needs an approval."""
     with closing(Service(url, create=True)) as opened:
         opened.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
-        opened.grants.set_terms("people", Terms(approval_above="0.5"))
+        opened.grants.set_terms("people", DatasetTerms(approval_above="0.5"))
         yield opened
 
 
@@ -201,7 +201,7 @@ def test_a_table_without_differential_privacy_needs_an_approval(service):
     assert service.approvals.approve(waiting.id, key(service, "other"))
     assert wanted.release(service.vault("people", "stew")).facts["rows"] == ROWS
     assert service.approvals.open_ones() == []
-    service.grants.set_terms("people", Terms())
+    service.grants.set_terms("people", DatasetTerms())
     AnonymizeRequest(method="mondrian", quasi=["sex"], k=6).read().release(service.vault("people", "stew"))
 
 
@@ -390,7 +390,7 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
     ana = key(service, "ana", Scope.ANALYST)
     form = SynthesisFields(method="histogram", attributes=["sex"], loss={"epsilon": "0.4"})
     for change in (
-        lambda: service.grants.set_terms("people", Terms(most="0.1")),
+        lambda: service.grants.set_terms("people", DatasetTerms(most="0.1")),
         lambda: service.grants.shut_out("people", "ana"),
         lambda: service.retire("people", retired=True),
     ):
@@ -398,7 +398,7 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
             job = release_jobs.release("people", form, ana, service)["job"]
             change()
         until(lambda job=job: service.registry.jobs.job(job).state == "failed")
-        service.grants.set_terms("people", Terms())
+        service.grants.set_terms("people", DatasetTerms())
         service.grants.let_in("people", "ana")
     assert spent(service) == 0
     service.retire("people", retired=False)

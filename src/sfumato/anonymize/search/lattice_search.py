@@ -30,7 +30,7 @@ from sfumato.anonymize.search.lattice import Lattice, Node, Vector, sufficient_s
 from sfumato.anonymize.search.target_proof import TargetProof
 from sfumato.errors import InputError
 
-Box = tuple[float, Vector, Vector]  # bound, low, high
+Sublattice = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
@@ -132,7 +132,7 @@ class LatticeBoxes:
         self.lattice = lattice
         self.height = height
         self.best: Node | None = None
-        self.heap: list[Box] = []
+        self.heap: list[Sublattice] = []
 
     @property
     def loss(self) -> float:

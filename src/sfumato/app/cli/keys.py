@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Keys of a server: issue, rotate, list, revoke.")
 
-Ledger = Annotated[str, typer.Option(help="The server's ledger: a SQLite file, or a database URL.")]
+ServerLedger = Annotated[str, typer.Option(help="The server's ledger: a SQLite file, or a database URL.")]
 _LEDGER = "sfumato.ledger"
 
 
@@ -44,7 +44,7 @@ def issue(
     name: Annotated[str, typer.Argument(help="Name of its holder; an analyst's caps and charges go by it.")],
     days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which it is valid.")],
     scope: Annotated[HolderScope, typer.Option(help="What it may do.")] = HolderScope.ANALYST,
-    ledger: Ledger = _LEDGER,
+    ledger: ServerLedger = _LEDGER,
     create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,7 +67,7 @@ def issue(
 def rotate(
     key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")],
     overlap: Annotated[int, typer.Option(min=0, max=720, help="Hours for which the former key goes on working.")] = 0,
-    ledger: Ledger = _LEDGER,
+    ledger: ServerLedger = _LEDGER,
     as_json: JsonOption = False,
 ) -> None:
     """Issue a key in the place of another and print it, this once; it lasts as long as the other was issued for."""
@@ -86,7 +86,7 @@ def listed(
     name: Annotated[str, typer.Option(help="Only keys whose holder's name has this text.")] = "",
     state: Annotated[KeyState, typer.Option(help="Only keys of this state.")] = KeyState.ALL,
     ending: Annotated[int | None, typer.Option(min=0, help="Only valid keys that end within these days.")] = None,
-    ledger: Ledger = _LEDGER,
+    ledger: ServerLedger = _LEDGER,
     as_json: JsonOption = False,
 ) -> None:
     """List keys, newest first, without their secrets."""
@@ -104,7 +104,7 @@ def listed(
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")], ledger: Ledger = _LEDGER
+    key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")], ledger: ServerLedger = _LEDGER
 ) -> None:
     """End a key and the sessions that were begun with it; a server that runs forgets it within two seconds."""
     with _registry(ledger) as registry:

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Header, Response
 from fastapi.responses import JSONResponse
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
+from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
-from sfumato.app.http.questions import read_question
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.table_reading import Described, Loaded
 from sfumato.app.requests.fields import limit_of

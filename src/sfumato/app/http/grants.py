@@ -22,7 +22,7 @@ _REMEMBERED = 2.0  # seconds for which a worker trusts what it has looked up
 
 
 @dataclass(frozen=True)
-class Terms:
+class DatasetTerms:
     """On which terms a dataset is asked; limits are spelled as limits of ledgers are.
 
     Attributes:
@@ -43,13 +43,13 @@ class Grants:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[float, Terms, Mapping[str, bool]]] = {}
+        self._known: dict[str, tuple[float, DatasetTerms, Mapping[str, bool]]] = {}
 
-    def terms(self, dataset: str) -> Terms:
+    def terms(self, dataset: str) -> DatasetTerms:
         """The terms of a dataset."""
         return self._look(dataset)[0]
 
-    def set_terms(self, dataset: str, terms: Terms) -> None:
+    def set_terms(self, dataset: str, terms: DatasetTerms) -> None:
         """Change the terms of a dataset; other workers follow within two seconds."""
         row = {"dataset": dataset, "granted_only": int(terms.granted_only)}
         with self._store.writing() as driver:
@@ -113,9 +113,9 @@ class Grants:
             driver.insert("service_grant", [{**where, "shut_out": int(shut_out)}])
         self._known.pop(dataset, None)
 
-    def _look(self, dataset: str) -> tuple[Terms, Mapping[str, bool]]:
+    def _look(self, dataset: str) -> tuple[DatasetTerms, Mapping[str, bool]]:
         now = time.monotonic()
-        seen, terms, named = self._known.get(dataset, (0.0, Terms(), {}))
+        seen, terms, named = self._known.get(dataset, (0.0, DatasetTerms(), {}))
         if dataset not in self._known or now - seen > _REMEMBERED:
             with self._store.reading() as driver:
                 terms, named = _terms(driver, dataset), _named(driver, dataset)
@@ -123,11 +123,11 @@ class Grants:
         return terms, named
 
 
-def _terms(driver: Driver, dataset: str) -> Terms:
+def _terms(driver: Driver, dataset: str) -> DatasetTerms:
     row = driver.record("SELECT * FROM service_terms WHERE dataset = :dataset", {"dataset": dataset})
     if row is None:
-        return Terms()
-    return Terms(bool(row["granted_only"]), row["default_cap"], row["most"], row["approval_above"])
+        return DatasetTerms()
+    return DatasetTerms(bool(row["granted_only"]), row["default_cap"], row["most"], row["approval_above"])
 
 
 def _named(driver: Driver, dataset: str) -> dict[str, bool]:

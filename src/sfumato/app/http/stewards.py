@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
-from sfumato.app.http.grants import Terms
+from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Registry, Scope
 from sfumato.app.http.service import Service
@@ -87,7 +87,7 @@ def set_terms(name: str, form: TermsRequest, key: Steward, worker: Worker) -> di
     limit = loaded.ledger.limit
     for text in (form.default_cap, form.most, form.approval_above):
         refuse_measure(limit, limit_of(text))
-    found = Terms(form.granted_only, form.default_cap, form.most, form.approval_above)
+    found = DatasetTerms(form.granted_only, form.default_cap, form.most, form.approval_above)
     worker.grants.set_terms(loaded.dataset.name, found)
     return terms(name, key, worker)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.domain.related_tables import RelatedTables
     from sfumato.domain.table_schema import Schema
-    from sfumato.synthesize.row_count import RowCount
+    from sfumato.synthesize.row_count import RowTotal
     from sfumato.synthesize.synthetic import Synthetic
     from sfumato.vault.vault import Vault
     from sfumato.workload.counting_queries import Marginals
@@ -160,7 +160,7 @@ class SynthesizeRequest(StrictModel):
         from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
 
         loss = self.loss.loss()
-        total: RowCount = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
+        total: RowTotal = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
         rules = read_zeros(self.rules, vault.domain) if self.rules else ()
         zeros = rules if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)

@@ -22,7 +22,7 @@ from sfumato.errors import InputError, QueryError
 from sfumato.strict_documents import read_json
 
 Short = Annotated[str, Field(max_length=200)]
-Option: TypeAlias = tuple[str, str]
+Choice: TypeAlias = tuple[str, str]
 """What is sent, and what is shown."""
 
 AGGREGATES = {
@@ -170,9 +170,9 @@ class Controls:
 
     name: str
     numeric: bool = False
-    boxes: tuple[Option, ...] = ()
-    low: tuple[Option, ...] = ()
-    high: tuple[Option, ...] = ()
+    boxes: tuple[Choice, ...] = ()
+    low: tuple[Choice, ...] = ()
+    high: tuple[Choice, ...] = ()
     until: Literal["<", "<="] = "<"
     typed: Literal["number", "date", "text"] | None = None
     least: str = ""
@@ -230,7 +230,7 @@ def controls(domain: Domain) -> tuple[list[Controls], list[Controls]]:
     return [Controls.of(each) for each in domain], [Controls.of_level(domain, name) for name in levels]
 
 
-def _of_dates(attribute: Date | Timestamp, missing: tuple[Option, ...], cells: tuple[str, ...]) -> Controls:
+def _of_dates(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: tuple[str, ...]) -> Controls:
     if attribute.declared > _LISTED:
         kind: Literal["date", "text"] = "date" if isinstance(attribute, Date) else "text"
         least, most = attribute.first.isoformat(), attribute.last.isoformat()

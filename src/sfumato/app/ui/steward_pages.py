@@ -33,7 +33,7 @@ router = APIRouter(include_in_schema=False)
 
 _HERE = "/steward"
 _ANALYSTS = "/steward/all/analysts"
-Wanted = Annotated[str, Query(max_length=200)]
+SearchText = Annotated[str, Query(max_length=200)]
 _EMPTY: defaultdict[str, str] = defaultdict(str)  # what a form shows that nobody has filled in
 
 
@@ -100,13 +100,13 @@ class RetirementForm(BaseModel):
 
 
 @router.get("/steward", response_class=HTMLResponse)
-def steward_page(request: Request, key: Steward, worker: Worker, q: Wanted = "") -> Response:
+def steward_page(request: Request, key: Steward, worker: Worker, q: SearchText = "") -> Response:
     """Datasets whose names have a text, what waits for approval, and a form to register more."""
     return forget_note(_steward_page(key, worker, q=q, **read_note(request)))
 
 
 @router.get(_ANALYSTS, response_class=HTMLResponse)
-def analysts_page(request: Request, key: Steward, worker: Worker, q: Wanted = "") -> Response:
+def analysts_page(request: Request, key: Steward, worker: Worker, q: SearchText = "") -> Response:
     """What each analyst whose name has a text may spend of which dataset, and a form for caps."""
     return forget_note(_analysts_page(key, worker, q=q, **read_note(request)))
 

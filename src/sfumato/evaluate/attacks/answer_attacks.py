@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.errors import InfeasibleError, SizeError
 from sfumato.evaluate.intervals import Proportion
-from sfumato.evaluate.released import Codes, MarginalSource, Released, Rows
+from sfumato.evaluate.released import CodeMatrix, MarginalSource, Released, Rows
 
 TRACING_KNOWLEDGE = "the whole row of the target, and rows of other people of the population"
 
 
-def tracing_scores(published: MarginalSource, reference: Rows, targets: Codes) -> NDArray[np.float64]:
+def tracing_scores(published: MarginalSource, reference: Rows, targets: CodeMatrix) -> NDArray[np.float64]:
     """How much more each target's cells weigh in the published marginals than in the reference.
 
     The statistic sums (published - reference)/reference over the cells of the target in all one- and

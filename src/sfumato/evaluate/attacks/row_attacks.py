@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
 from sfumato.evaluate.intervals import FEWEST_TESTED, Proportion
-from sfumato.evaluate.released import Codes, Released, Rows, Weights
+from sfumato.evaluate.released import CodeMatrix, Released, Rows, Weights
 
 Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
 """Similarities of targets to rows: whole numbers of a narrow type where no cell is generalised."""
@@ -67,7 +67,7 @@ class Similarity:
         step = max(_TOGETHER, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
-    def over(self, targets: Codes, columns: Sequence[int]) -> Closeness:
+    def over(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
         """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
 
         They are small whole numbers, of a narrow type, where the cells of all these columns are leaves.
@@ -88,13 +88,13 @@ class Similarity:
                 close += np.take(cells.T[targets[:, column]], self.codes[column], axis=1)
         return close
 
-    def _same(self, targets: Codes, column: int, rows: slice) -> NDArray[np.uint8]:
+    def _same(self, targets: CodeMatrix, column: int, rows: slice) -> NDArray[np.uint8]:
         """1 where the cells of a column are the targets' own; compared in the narrow type, which holds both."""
         codes = self.codes[column][rows]
         same: NDArray[np.bool_] = np.equal(codes, targets[:, [column]].astype(codes.dtype))
         return same.view(np.uint8)
 
-    def votes(self, close: Closeness, near: Nearby, targets: Codes, column: int) -> NDArray[np.float64]:
+    def votes(self, close: Closeness, near: Nearby, targets: CodeMatrix, column: int) -> NDArray[np.float64]:
         """Weight of each leaf of a column among the rows nearest on all others: shape ``(targets, leaves)``.
 
         Args:
@@ -125,11 +125,11 @@ def nearby(close: Closeness) -> Nearby:
 class Targets:
     """Codes of the people attacked, each of shape ``(people, attributes)``."""
 
-    members: Codes
-    controls: Codes
+    members: CodeMatrix
+    controls: CodeMatrix
 
     @property
-    def stacked(self) -> Codes:
+    def stacked(self) -> CodeMatrix:
         """Members, then controls."""
         return np.concatenate([self.members, self.controls])
 
@@ -254,7 +254,7 @@ def infer(
     similarity: Similarity,
     close: Closeness,
     near: Nearby,
-    people: Codes,
+    people: CodeMatrix,
     secret: int,
     *,
     generator: np.random.Generator,

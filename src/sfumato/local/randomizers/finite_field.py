@@ -85,7 +85,7 @@ class Projective(Design):
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class GaloisField:
     """Addition and multiplication of GF(size); elements are 0 .. size-1, tables ``(size, size)``."""
 
     size: int
@@ -136,7 +136,7 @@ def prime_powers() -> tuple[int, ...]:
 
 
 @cache
-def finite_field(size: int) -> Field:
+def finite_field(size: int) -> GaloisField:
     """GF(size) as polynomials over its prime modulo the first irreducible one.
 
     >>> int(finite_field(4).multiply[2, 3])
@@ -152,7 +152,7 @@ def finite_field(size: int) -> Field:
     place_values = prime ** np.arange(degree)
     add = np.tensordot(place_values, (digits[:, :, None] + digits[:, None, :]) % prime, axes=1)
     lower = next(lower for lower in product(range(prime), repeat=degree) if _irreducible((*lower, 1), prime))
-    return Field(size, add.astype(np.uint16), _products(digits, np.array(lower), prime).astype(np.uint16))
+    return GaloisField(size, add.astype(np.uint16), _products(digits, np.array(lower), prime).astype(np.uint16))
 
 
 def _irreducible(polynomial: Sequence[int], prime: int) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import SizeError
-from sfumato.local.randomizers.finite_field import Field, finite_field, prime_powers
+from sfumato.local.randomizers.finite_field import GaloisField, finite_field, prime_powers
 from sfumato.local.randomizers.integer_table import below
 from sfumato.local.randomizers.randomizer import InputCodes, RealArray, ReportArray, Tally, check, count_outputs, derive
 from sfumato.local.randomizers.two_valued import Design
@@ -111,7 +111,7 @@ class Hashed(Design):
         return met
 
     @property
-    def _field(self) -> Field:
+    def _field(self) -> GaloisField:
         return finite_field(self.buckets)
 
     @cached_property
@@ -135,7 +135,7 @@ class Hashed(Design):
         return total
 
 
-def _counted_pairs(arithmetic: Field, values: tuple[int, int], function: Tally, bucket: Tally) -> Tally:
+def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: Tally, bucket: Tally) -> Tally:
     """How many of the pairs of function and bucket support each value, where a table of all pairs would be too large.
 
     ``values`` are the digits of a number, and how many numbers are asked for.
@@ -157,7 +157,7 @@ def _counted_pairs(arithmetic: Field, values: tuple[int, int], function: Tally, 
     return np.concatenate(parts)
 
 
-def _transformed(arithmetic: Field, counts: RealArray, always: int) -> Tally:
+def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tally:
     """Total weight that supports each number, by a Fourier transform over its digits.
 
     With a character psi of GF(size), pairs (a, b) of weight w support the value v by
@@ -195,7 +195,7 @@ def _transformed(arithmetic: Field, counts: RealArray, always: int) -> Tally:
     return found + always
 
 
-def _folded(arithmetic: Field, digits: int, weights: Tally) -> RealArray:
+def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
     """A table of weights, ``(functions, size)``, added up by direction."""
     counts = np.zeros(((arithmetic.size**digits - 1) // (arithmetic.size - 1), arithmetic.size))
     for first, factor, places in _multiples_of_directions(arithmetic, digits):
@@ -203,7 +203,9 @@ def _folded(arithmetic: Field, digits: int, weights: Tally) -> RealArray:
     return counts
 
 
-def _sorted_into_directions(arithmetic: Field, digits: int, function: Tally, bucket: Tally) -> tuple[RealArray, int]:
+def _sorted_into_directions(
+    arithmetic: GaloisField, digits: int, function: Tally, bucket: Tally
+) -> tuple[RealArray, int]:
     """Pairs counted by direction, and how many are zero."""
     size = arithmetic.size
     lower = (digits + 1) // 2  # tables of half the digits serve for all
@@ -222,7 +224,7 @@ def _sorted_into_directions(arithmetic: Field, digits: int, function: Tally, buc
     return counts.reshape(-1, size), int(np.count_nonzero(bucket[~inside] == 0))
 
 
-def _multiples_of_directions(arithmetic: Field, digits: int) -> Iterator[tuple[int, int, Tally]]:
+def _multiples_of_directions(arithmetic: GaloisField, digits: int) -> Iterator[tuple[int, int, Tally]]:
     """The first of some consecutive directions, a factor, and the numbers that so many times those directions are."""
     multiples = _multiples(arithmetic, digits - 1)
     for position in range(digits):
@@ -231,7 +233,7 @@ def _multiples_of_directions(arithmetic: Field, digits: int) -> Iterator[tuple[i
             yield (start - 1) // (arithmetic.size - 1), factor, factor * start + multiples[factor, :start]
 
 
-def _multiples(arithmetic: Field, digits: int) -> Tally:
+def _multiples(arithmetic: GaloisField, digits: int) -> Tally:
     """Every factor times every number of so many digits, digit by digit in GF(size); ``(size, size**digits)``."""
     size, factors = arithmetic.size, arithmetic.multiply.astype(np.int64)
     table = np.zeros((size, 1), dtype=np.int64)

@@ -38,10 +38,10 @@ from sfumato.privacy.loss import exact, plain
 
 VERSION = 1
 
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="SpecPart")
 
 
-class Part(Protocol):
+class SpecPart(Protocol):
     """A dataclass that stands in a document, as a spec or as a part of one.
 
     Attributes:
@@ -142,7 +142,7 @@ def _check_kinds(value: object) -> None:
             raise InputError(f"{type(value).__name__} takes another kind of {name}", culprit=value)
 
 
-def _body(value: Part) -> dict[str, Any]:
+def _body(value: SpecPart) -> dict[str, Any]:
     body = {key: _written(hint, getattr(value, name)) for name, key, hint in _fields(type(value))}
     return {"kind": value.kind, **body} if value.kind else body
 
@@ -157,7 +157,7 @@ def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
             inner = next(each for each in _choices(hint) if get_origin(each) is tuple)
             return [_written(get_args(inner)[0], each) for each in value]
         case _ if is_dataclass(value):
-            return _body(cast("Part", value))
+            return _body(cast("SpecPart", value))
         case _:
             return str(value) if hint is Numerator else value
 
@@ -218,10 +218,10 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- a type
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _kinds(base: type[Any]) -> Iterator[type[Part]]:
+def _kinds(base: type[Any]) -> Iterator[type[SpecPart]]:
     """The dataclasses that a type stands for: itself, or those derived from it."""
     if is_dataclass(base) and not isabstract(base):
-        yield cast("type[Part]", base)
+        yield cast("type[SpecPart]", base)
     for each in base.__subclasses__():
         yield from _kinds(each)
 

@@ -22,7 +22,7 @@ from sfumato.model.row_sampling import CodeArray
 _CELLS = 1 << 21  # of the tables that are summed at a time: 16 MiB
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
-Places = NDArray[np.int64]
+RowIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Table:
 
     free: tuple[str, ...]
     values: FloatArray
-    place: Places
+    place: RowIndices
 
     @property
     def many(self) -> int:
@@ -145,7 +145,7 @@ class ConditionalSampler:
         size = self._sizes[name]
         if not mine:
             return random.integers(size, size=rows)
-        keys: Places = np.zeros(rows, dtype=np.int64)
+        keys: RowIndices = np.zeros(rows, dtype=np.int64)
         cells = 1
         pieces = []
         for table in mine:
@@ -173,7 +173,7 @@ class ConditionalSampler:
         return _spread(below, keys, random)
 
 
-def _spread(below: FloatArray, keys: Places, random: np.random.Generator) -> NDArray[np.int64]:
+def _spread(below: FloatArray, keys: RowIndices, random: np.random.Generator) -> NDArray[np.int64]:
     """Of each row a cell of its distribution, given running sums: evenly over the rows of one distribution."""
     rows = len(keys)
     order = random.permutation(rows)
@@ -189,7 +189,7 @@ def _spread(below: FloatArray, keys: Places, random: np.random.Generator) -> NDA
     return found
 
 
-def _numbered(keys: Places, cells: int) -> tuple[Places, Places]:
+def _numbered(keys: RowIndices, cells: int) -> tuple[RowIndices, RowIndices]:
     """The different keys in order, and the number of each row's."""
     if cells <= 4 * len(keys):
         held = np.zeros(cells, dtype=np.bool_)

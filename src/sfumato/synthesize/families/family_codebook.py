@@ -24,7 +24,8 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook import NOTICE, Guarantee, printable
-from sfumato.synthesize.families.slots import Codes, Slot
+from sfumato.synthesize.families.child_dates import Codes
+from sfumato.synthesize.families.slots import Slot
 from sfumato.synthesize.stated_errors import Margin, margin, value_errors
 
 STATEMENT, CODEBOOK = "release.json", "codebook.md"

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.synthesize.families.slots import Codes, Slot, stacked
+from sfumato.synthesize.families.child_dates import Codes
+from sfumato.synthesize.families.slots import Slot, stacked
 from sfumato.synthesize.product import to_arrow
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from sfumato.synthesize.families.tail_model import Evidence, fit_tail
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
 from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.row_count import NoisyTotal, RowCount
+from sfumato.synthesize.row_count import NoisyTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
 from sfumato.vault.release import loss_json
@@ -47,7 +47,7 @@ def related(
     *,
     loss: Loss,
     children: Sequence[ChildTable] = (),
-    total: RowCount | None = None,
+    total: RowTotal | None = None,
     settings: ModelSizes | None = None,
 ) -> RelatedRelease:
     """Release synthetic tables of a schema, whose rows belong together as those of the real ones do.
@@ -73,7 +73,7 @@ def related(
 
 
 def synthesized(
-    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowCount, settings: ModelSizes
+    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowTotal, settings: ModelSizes
 ) -> RelatedRelease:
     """The release from the vault of whole units, such as :meth:`SchemaVault.of_units` makes."""
     if vault.domain.hash != described.head.hash:
@@ -112,7 +112,7 @@ def synthesized(
 
 
 def _measured(
-    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowCount, settings: ModelSizes
+    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowTotal, settings: ModelSizes
 ) -> Payload:
     """Everything that is asked of the protected tables, in exact shares of ``loss``."""
     whole = loss.divisible

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import generator
-from sfumato.synthesize.families.child_dates import DAY, Dates, first_dates
+from sfumato.synthesize.families.child_dates import DAY, Codes, Dates, first_dates
 from sfumato.synthesize.families.child_order import ordered_codes, ranks
 from sfumato.synthesize.families.conditional_sampling import ConditionalSampler
 from sfumato.synthesize.graphical import Graphical
@@ -27,7 +26,6 @@ _STEADY = 2.0  # rows that stand beside both counts when they are compared
 _MOST_MOVED = 1.0
 _FALL = 0.25
 
-Codes = NDArray[np.int64]
 Slot = tuple[Codes, dict[str, Codes]]
 """Rows of the head that have a child there, and codes of these children by attribute."""
 

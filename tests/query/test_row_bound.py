@@ -18,7 +18,7 @@ from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import suggest_bound
 from sfumato.query.ask import view
-from sfumato.query.bound import chosen, grid, noise_a_row
+from sfumato.query.row_bound import chosen, grid, noise_a_row
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
