@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.vault.tables import TINY, table
 
+from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
 from sfumato.ledger import open_ledger
@@ -19,6 +20,7 @@ from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Request, decode, encode
 from sfumato.vault.questions import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
+from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 
 
@@ -75,6 +77,23 @@ def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
     with pytest.raises(BudgetError, match="reserved"):
         vault.release(Request("test", "greedy", {}), Epsilon("0.5"), greedy)
     assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2), "what was reserved stays charged"
+
+
+def test_rows_of_a_method_are_drawn_anew_in_every_release(vault) -> None:
+    """By the entropy of the operating system; those of a simulation come again."""
+    drawn = []
+
+    def method(mechanisms):
+        drawn.extend(mechanisms.generator().integers(1 << 62) for _ in range(2))
+        return {"nothing": np.zeros(1)}
+
+    for part in ("0.1", "0.2"):
+        vault.release(Request("test", "drawing", {}), Epsilon(part), method)
+    assert len(set(drawn)) == 4
+    rows = ArrayTable(vault.domain, np.zeros((1, len(vault.domain)), dtype=np.int64))
+    simulated = [SimulatedVault(rows, seed=7) for _ in range(2)]
+    again = [one.mechanisms(Epsilon(1)).generator().integers(1 << 62) for one in simulated]
+    assert again[0] == again[1]
 
 
 def test_a_failure_inside_a_method_stays_charged(vault) -> None:

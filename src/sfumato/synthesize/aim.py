@@ -27,7 +27,6 @@ import numpy as np
 from sfumato.domain import Domain, Role
 from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, Room, Triangulation
-from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize import cell_positions, pair_bounds, row_count, weighted_totals
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
@@ -117,7 +116,6 @@ def adapt(
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
-    random = generator()
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.earlier else ()
     kept = allowance.take(pair_bounds.PART) if limits.bounds else None
@@ -143,7 +141,7 @@ def adapt(
             continue
         asked = offered(state, mechanisms.domain, candidates, deviation)
         scores = share * SCORES if candidates else Fraction(0)
-        scored = score(mechanisms, state, asked, loss=allowance.take(scores), random=random) if candidates else UNSCORED
+        scored = score(mechanisms, state, asked, loss=allowance.take(scores)) if candidates else UNSCORED
         distances = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {table.attributes: distance for table, distance in distances}
         chosen = grow(
@@ -316,7 +314,7 @@ def anneal(
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
     state = begin(mechanisms, allowance, total, share=one_way, zeros=zeros)
     candidates = closure(mechanisms, state, workload, limits)
-    random = generator()
+    random = mechanisms.generator()
     step = Fraction(1, rounds)
     while allowance.left > 0:
         if allowance.left < 2 * step:  # less than two rounds are left: one takes it all

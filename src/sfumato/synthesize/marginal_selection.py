@@ -209,17 +209,10 @@ def confirm(mechanisms: Mechanisms, state: FittedState, division: Division, loss
     return learn(mechanisms, state, dict.fromkeys(every), loss=loss, shares=shares)
 
 
-def score(
-    mechanisms: Mechanisms,
-    state: FittedState,
-    tables: Sequence[Table],
-    *,
-    loss: Epsilon | Rho,
-    random: np.random.Generator,
-) -> Scored:
+def score(mechanisms: Mechanisms, state: FittedState, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
     """Noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
     wide = any(len(table.attributes) > 2 for table in tables)  # noqa: PLR2004
-    sampled = drawn(state.model, random) if wide else {}
+    sampled = drawn(state.model, mechanisms.generator()) if wide else {}
     questions = [
         Distance(
             table.attributes,

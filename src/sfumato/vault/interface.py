@@ -59,6 +59,13 @@ class Mechanisms(Protocol):
         """Noisy marginals of all rows that were released of this version of the table before: free to use again."""
         ...
 
+    def generator(self) -> np.random.Generator:
+        """A new generator to draw rows of public models with, within this release: post-processing, never noise.
+
+        The operating system seeds it; over a simulated table the seed of the simulation does.
+        """
+        ...
+
     def select(self, scores: Scores, loss: Loss) -> int:
         """Index of a candidate with nearly the largest score: exponential mechanism (McSherry and Talwar 2007),
         exact, of loss epsilon, or, for rho, of epsilon = sqrt(8 rho) (Cesar and Rogers 2021: it is

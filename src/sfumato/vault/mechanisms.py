@@ -14,6 +14,7 @@ from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
 from sfumato.errors import BudgetError, LossError, QueryError
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -126,6 +127,10 @@ class TableMechanisms:
             Measurement(question, noise.add(answer, self._entropy), noise)
             for question, answer, noise in zip(questions, exact, added, strict=True)
         )
+
+    def generator(self) -> np.random.Generator:
+        """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
+        return generator(int.from_bytes(self._entropy.words(2).tobytes(), "little"))
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.interface.Mechanisms.select`."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sfumato.domain import Domain
 from sfumato.domain.related_tables import DerivedTable
 from sfumato.errors import QueryError
@@ -53,6 +55,10 @@ class DerivedMechanisms:
     def stored_marginals(self) -> tuple[StoredMarginal, ...]:
         """None: no release keeps marginals of a derived table for others."""
         return ()
+
+    def generator(self) -> np.random.Generator:
+        """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
+        return self.mechanisms.generator()
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """Not of a derived table.

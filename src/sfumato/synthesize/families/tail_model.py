@@ -22,7 +22,6 @@ from sfumato.model.fitting import Observation, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique, Room, Triangulation
 from sfumato.model.noisy_table import NoisyTable
-from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.families.child_order import impossible, ranks
@@ -82,7 +81,6 @@ def fit_tail(
     derived = DerivedMechanisms(mechanisms, table)
     allowance = Allowance(loss)
     division = Division(loss, table.whole)
-    random = generator()
     state, seen = _begin(derived, allowance, division, evidence)
     if not seen:
         return state.released(table.domain), False
@@ -95,7 +93,7 @@ def fit_tail(
         deviation = division.deviation(float(allowance.left) / min(len(candidates), 2 * len(table.domain)))
         asked = offered(state, table.domain, candidates, deviation)
         scores = share * SCORES
-        scored = score(derived, state, asked, loss=allowance.take(scores), random=random)
+        scored = score(derived, state, asked, loss=allowance.take(scores))
         found = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {each.attributes: distance for each, distance in found}
         present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
