@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.model.factor import Factor, FloatArray
+from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import CodeArray
 
 _CELLS = 1 << 21  # of the tables that are summed at a time: 16 MiB
+_HELD = 1 << 23  # of the largest table of the rows that are drawn at a time
+_MERGED = 1 << 14  # cells of a table that several are added up to
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 RowIndices = NDArray[np.int64]
@@ -48,17 +51,17 @@ class ConditionalSampler:
     def __init__(self, factors: Sequence[Factor], sizes: Mapping[str, int], drawn: Sequence[str]) -> None:
         self._sizes = sizes
         self._drawn = tuple(drawn)
-        merged: dict[tuple[str, ...], FloatArray] = {}
+        held: dict[Clique, list[Factor]] = {}
         for factor in factors:
             free = tuple(name for name in self._drawn if name in factor.attributes)
-            if not free:
-                continue
-            given = tuple(name for name in factor.attributes if name not in free)
-            axes = [factor.attributes.index(name) for name in (*given, *free)]
-            values = np.transpose(factor.values, axes)
-            key = (*given, "", *free)
-            merged[key] = merged[key] + values if key in merged else values
-        self._potentials = [(key[: key.index("")], key[key.index("") + 1 :], values) for key, values in merged.items()]
+            if free:
+                held.setdefault(free, []).append(factor)
+        self._potentials = [
+            (given, free, _over((*given, *free), sizes, group))
+            for free, mine in held.items()
+            for given, group in _alike(mine, free, sizes)
+        ]
+        self._cells = self._widest()
 
     def draw(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
@@ -67,6 +70,17 @@ class ConditionalSampler:
 
         Rows of the same conditional distribution are spread over it evenly.
         """
+        found = {name: np.empty(rows, dtype=np.int64) for name in self._drawn}
+        for part in _parts(rows, self._cells, _HELD):
+            given = {name: codes[part] for name, codes in evidence.items()}
+            for name, codes in self._of_some(given, part.stop - part.start, random).items():
+                found[name][part] = codes
+        return found
+
+    def _of_some(
+        self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        """Of rows few enough for all tables that are summed."""
         tables = [self._looked_up(given, free, values, evidence, rows) for given, free, values in self._potentials]
         waiting, steps = list(self._drawn), []
         while waiting:
@@ -81,6 +95,23 @@ class ConditionalSampler:
         for name, mine in reversed(steps):
             found[name] = self._chosen(name, mine, found, rows, random)
         return found
+
+    def _widest(self) -> int:
+        """Cells of the largest table that is summed for a row, where no two rows share one."""
+        tables, waiting, most = [set(free) for _, free, _ in self._potentials], list(self._drawn), 1
+
+        def joined(name: str) -> set[str]:
+            return {name}.union(*(free for free in tables if name in free))
+
+        def cells(names: set[str]) -> int:
+            return math.prod(self._sizes[name] for name in names)
+
+        while waiting:
+            name = min(waiting, key=lambda each: cells(joined(each)))
+            waiting.remove(name)
+            most = max(most, cells(joined(name)))
+            tables = [*(free for free in tables if name not in free), joined(name) - {name}]
+        return most
 
     def _looked_up(
         self,
@@ -107,31 +138,46 @@ class ConditionalSampler:
         return combinations * math.prod(self._sizes[each] for each in others)
 
     def _summed(self, name: str, mine: Sequence[_Table]) -> _Table | None:
-        """What is left of the tables of an attribute once it is summed out; None where no other attribute is."""
+        """What is left of the tables of an attribute once it is summed out; None where no other attribute is.
+
+        The tables are multiplied in two groups that share no other attribute, and these as matrices.  What is less than
+        a number holds beside the likeliest cell of the same evidence (1e-308) is impossible from there on.
+        """
         free = tuple(each for each in self._drawn if any(each in table.free for table in mine))
         rest = tuple(each for each in free if each != name)
         if not rest:
             return None
-        place, columns = mine[0].place, [np.arange(mine[0].many)]
-        for table in mine[1:]:
-            seen, place = _numbered(place * table.many + table.place, len(columns[0]) * table.many)
-            columns = [*(column[seen // table.many] for column in columns), seen % table.many]
-        shape = [self._sizes[each] for each in free]
-        combinations = len(columns[0])
-        sums = np.empty((combinations, *(self._sizes[each] for each in rest)))
-        axis = free.index(name) + 1
-        for part in _parts(combinations, math.prod(shape)):
-            total = np.zeros((part.stop - part.start, *shape))
-            for table, column in zip(mine, columns, strict=True):
-                wide = [self._sizes[each] if each in table.free else 1 for each in free]
-                total += table.values[column[part]].reshape(-1, *wide)
-            most = total.max(axis=axis, keepdims=True)
-            np.copyto(most, 0.0, where=~np.isfinite(most))
-            total -= most
-            np.exp(total, out=total)
+        left, right = (self._joined(group, name) for group in _apart(mine, name))
+        columns, place = _combined([left, right])
+        shape = [self._sizes[each] for each in (*left.free[:-1], *right.free[:-1])]
+        sums = np.empty((len(columns[0]), math.prod(shape)))
+        size = self._sizes[name]
+        one, other = (_exponential(each.values.reshape(each.many, -1, size)) for each in (left, right))
+        cells = one[0].size + other[0].size + sums.shape[1]
+        for part in _parts(len(sums), cells):
+            product = _product(one, other, columns[0][part], columns[1][part]).reshape(-1, sums.shape[1])
+            most = product.max(axis=1, keepdims=True)
             with np.errstate(divide="ignore"):
-                sums[part] = np.log(total.sum(axis=axis)) + most.squeeze(axis)
-        return _Table(rest, sums, place)
+                sums[part] = np.log(np.divide(product, most, out=np.zeros_like(product), where=most > 0))
+            lost = np.flatnonzero(most[:, 0] == 0)  # contradictions beyond what numbers hold, or impossible
+            if len(lost):
+                at = part.start + lost
+                sums[at] = _in_logarithms(left, right, columns[0][at], columns[1][at])
+        over = tuple(each for each in (*left.free, *right.free) if each != name)
+        turned = np.transpose(sums.reshape(-1, *shape), [0, *(1 + over.index(each) for each in rest)])
+        return _Table(rest, np.ascontiguousarray(turned), place)
+
+    def _joined(self, tables: Sequence[_Table], name: str) -> _Table:
+        """The sum of tables as one, whose last free attribute is ``name``."""
+        others = (each for each in self._drawn if each != name and any(each in table.free for table in tables))
+        free = (*others, name)
+        columns, place = _combined(tables)
+        values = np.zeros((len(columns[0]), *(self._sizes[each] for each in free)))
+        for table, column in zip(tables, columns, strict=True):
+            axes = [0, *(1 + table.free.index(each) for each in free if each in table.free)]
+            wide = [self._sizes[each] if each in table.free else 1 for each in free]
+            values += np.transpose(table.values, axes).reshape(-1, *wide)[column]
+        return _Table(free, values, place)
 
     def _chosen(
         self,
@@ -173,6 +219,100 @@ class ConditionalSampler:
         return _spread(below, keys, random)
 
 
+def _alike(factors: Sequence[Factor], free: Clique, sizes: Mapping[str, int]) -> Iterator[tuple[Clique, list[Factor]]]:
+    """Factors over the same free attributes in groups that are one table each, with what is given in each.
+
+    A group is looked at once for each row, so that factors share one as long as it stays small.
+    """
+    groups: list[tuple[list[str], list[Factor]]] = []
+    for factor in sorted(factors, key=lambda each: -each.values.size):
+        given = [name for name in factor.attributes if name not in free]
+        for names, members in groups:
+            more = [name for name in given if name not in names]
+            if not more or math.prod(sizes[name] for name in (*names, *more, *free)) <= _MERGED:
+                names.extend(more)
+                members.append(factor)
+                break
+        else:
+            groups.append((given, [factor]))
+    for names, members in groups:
+        yield tuple(names), members
+
+
+def _over(attributes: Clique, sizes: Mapping[str, int], factors: Sequence[Factor]) -> FloatArray:
+    """The sum of factors over some of the attributes, as one table."""
+    total = np.zeros([sizes[name] for name in attributes])
+    for factor in factors:
+        total += factor.expand(attributes)
+    return total
+
+
+def _apart(tables: Sequence[_Table], name: str) -> tuple[list[_Table], list[_Table]]:
+    """Two groups of tables that share no free attribute but ``name``, as equal in what they hold as possible.
+
+    Tables of that attribute alone are with the group of more combinations.
+    """
+    groups: list[tuple[set[str], list[_Table]]] = []
+    alone = [table for table in tables if len(table.free) == 1]
+    for table in tables:
+        others = set(table.free) - {name}
+        if not others:
+            continue
+        met = [group for group in groups if group[0] & others]
+        groups = [group for group in groups if not group[0] & others]
+        groups.append(
+            (others.union(*(names for names, _ in met)), [*(each for _, held in met for each in held), table])
+        )
+    groups.sort(key=lambda group: max(table.many for table in group[1]))
+    if len(groups) == 1 and alone:
+        return groups[0][1], alone
+    if len(groups) == 1:  # of many combinations one by one, or of few all at once: a product with ones
+        size = tables[0].values.shape[1 + tables[0].free.index(name)]
+        return groups[0][1], [_Table((name,), np.zeros((1, size)), np.zeros_like(tables[0].place))]
+    *some, last = [held for _, held in groups]
+    return [*last, *alone], [table for held in some for table in held]
+
+
+def _combined(tables: Sequence[_Table]) -> tuple[list[RowIndices], RowIndices]:
+    """The combinations of several tables that occur, as one of each, and which of them is each row's."""
+    place, columns = tables[0].place, [np.arange(tables[0].many)]
+    for table in tables[1:]:
+        seen, place = _numbered(place * table.many + table.place, len(columns[0]) * table.many)
+        columns = [*(column[seen // table.many] for column in columns), seen % table.many]
+    return columns, place
+
+
+def _exponential(values: FloatArray) -> FloatArray:
+    """Exponentials of logarithms, one table for each combination, each scaled to a largest cell of one."""
+    most = values.max(axis=(1, 2), keepdims=True)
+    found: FloatArray = np.exp(values - np.where(np.isfinite(most), most, 0.0))
+    return found
+
+
+def _product(one: FloatArray, other: FloatArray, left: RowIndices, right: RowIndices) -> FloatArray:
+    """Products of tables of two groups, summed over their last axis."""
+    if len(other) == 1:
+        held = one[left]
+        found: FloatArray = held.reshape(-1, held.shape[-1]) @ other[0].T
+        return found.reshape(len(held), held.shape[1], -1)
+    product: FloatArray = np.matmul(one[left], np.swapaxes(other[right], 1, 2))
+    return product
+
+
+def _in_logarithms(left: _Table, right: _Table, one: RowIndices, other: RowIndices) -> FloatArray:
+    """Logarithms of the same sums, of tables whose product is no number above zero."""
+    size = left.values.shape[-1]
+    halves = [each.values.reshape(each.many, -1, size) for each in (left, right)]
+    found = np.empty((len(one), halves[0].shape[1] * halves[1].shape[1]))
+    for part in _parts(len(one), found.shape[1] * size):
+        total = halves[0][one[part]][:, :, None, :] + halves[1][other[part]][:, None, :, :]
+        most = total.max(axis=-1, keepdims=True)
+        np.copyto(most, 0.0, where=~np.isfinite(most))
+        with np.errstate(divide="ignore"):
+            found[part] = (np.log(np.exp(total - most).sum(axis=-1)) + most[..., 0]).reshape(-1, found.shape[1])
+    return found
+
+
 def _spread(below: FloatArray, keys: RowIndices, random: np.random.Generator) -> NDArray[np.int64]:
     """Of each row a cell of its distribution, given running sums: evenly over the rows of one distribution."""
     rows = len(keys)
@@ -201,7 +341,7 @@ def _numbered(keys: RowIndices, cells: int) -> tuple[RowIndices, RowIndices]:
     return seen, numbers.reshape(-1)
 
 
-def _parts(rows: int, cells: int) -> Iterator[slice]:
-    step = max(1, _CELLS // max(cells, 1))
+def _parts(rows: int, cells: int, most: int = _CELLS) -> Iterator[slice]:
+    step = max(1, most // max(cells, 1))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
