@@ -42,7 +42,7 @@ def test_every_source_gives_the_same_version(tmp_path):
 def test_bounding_in_many_buckets_keeps_the_same_rows(monkeypatch):
     table = open_table(arrow(odd_rows()))
     whole = table.encode(DOMAIN).version
-    monkeypatch.setattr("sfumato.engine.duckdb.duck_table.BUCKET_ROWS", 7)
+    monkeypatch.setattr("sfumato.engine.duckdb.duck_bounding.BUCKET_ROWS", 7)
     assert table.encode(DOMAIN).version == whole
 
 

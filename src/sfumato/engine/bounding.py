@@ -9,6 +9,8 @@ that looks at one unit alone bounds its contribution.
 Bounds by groups come first, one after the other in the order of their names: of the cells that a unit has rows in, the
 first by the MD5 of id and cell are kept, and of the rows in each of them the first.  Then the bound on all rows.  Each
 step looks at one unit alone and only takes rows away, so that in the end every bound holds.
+
+DuckDB finds the same rows without these statements (``duckdb/duck_bounding.py``), by the same digests.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.domain import Real
-from sfumato.domain.unit import GroupBound
+from sfumato.domain.unit import GroupBound, Unit
 from sfumato.engine.encoding import RowEncoding, bin_number, vanishing
 
 
@@ -52,9 +54,9 @@ def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> 
 def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
     """The rows up to the comparison of their place within the unit."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
-    cells = "".join(f", {_cell(encoding, bound)} AS a{place}" for place, bound in enumerate(per))
+    cells = "".join(f", {cell_number(encoding, bound)} AS a{place}" for place, bound in enumerate(per))
     carried = ", ".join([listed, *(f"a{place}" for place in range(len(per)))])
-    keyed = f"SELECT {listed}, {_content(encoding)} AS content{cells} FROM {relation}"
+    keyed = f"SELECT {listed}, {row_content(encoding)} AS content{cells} FROM {relation}"
     numbered = (
         f"SELECT {carried}, content, ROW_NUMBER() OVER (PARTITION BY u, content ORDER BY u) AS repetition "
         f"FROM ({keyed}) AS keyed_rows"
@@ -79,8 +81,7 @@ def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, boun
     """The rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still kept."""
     cell = f"a{number}"
     if bound.groups is not None:
-        text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
-        drawn = f"SELECT {carried}, kept, {text} AS cell_draw FROM ({rows}) AS every_row"
+        drawn = f"SELECT {carried}, kept, {cell_digest(encoding, cell)} AS cell_draw FROM ({rows}) AS every_row"
         rank = f"DENSE_RANK() OVER (PARTITION BY u, kept ORDER BY cell_draw, {cell})"
         ranked = f"SELECT {carried}, kept, {rank} AS cell_rank FROM ({drawn}) AS drawn_cells"
         keeps = f"CASE WHEN kept = 1 AND cell_rank <= {bound.groups} THEN 1 ELSE 0 END"
@@ -91,7 +92,12 @@ def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, boun
     return f"SELECT {carried}, {keeps} AS kept FROM ({placed}) AS placed_cells"
 
 
-def _cell(encoding: RowEncoding, bound: GroupBound) -> str:
+def cell_digest(encoding: RowEncoding, cell: str) -> str:
+    """What the cells of a unit are ordered by: the digest of the unit ``u`` and the number of a cell."""
+    return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
+
+
+def cell_number(encoding: RowEncoding, bound: GroupBound) -> str:
     """The number of the cell that an encoded row is in, of all cells of the groupings of a bound together."""
     found = "0"
     for name in bound.by:
@@ -108,6 +114,12 @@ def _mapped(code: str, cells: Sequence[int]) -> str:
     return bin_number(code, starts, [cells[start] for start in starts])
 
 
+def fewest_cut(unit: Unit) -> int:
+    """The number of rows of one unit up to which no bound can take any of them away."""
+    bounds = [most for bound in unit.per for most in (bound.rows, bound.groups)]
+    return min(most for most in (unit.rows, *bounds) if most is not None)
+
+
 def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     """The units of which a bound takes rows away, for engines that place the rows of these only.
 
@@ -120,7 +132,7 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     for bound in unit.per:
         fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # that any bound could cut
         many = f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {fewest}"
-        rows = f"SELECT u, {_cell(encoding, bound)} AS cell FROM {relation} WHERE u IN ({many})"
+        rows = f"SELECT u, {cell_number(encoding, bound)} AS cell FROM {relation} WHERE u IN ({many})"
         cells = f"SELECT u, COUNT(*) AS n FROM ({rows}) AS cell_rows GROUP BY u, cell"
         groups = "" if bound.groups is None else f" OR COUNT(*) > {bound.groups}"
         found.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
@@ -162,7 +174,7 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> s
     )
 
 
-def _content(encoding: RowEncoding) -> str:
+def row_content(encoding: RowEncoding) -> str:
     """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
     dialect, domain = encoding.dialect, encoding.domain
     parts = [dialect.text(f"c{place}") for place in range(len(domain))]

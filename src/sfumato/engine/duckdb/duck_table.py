@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.arrays import KeptColumns
-from sfumato.engine.bounding import beyond_bounds, bounded, bounded_keys, dropped, unit_sizes
+from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
+from sfumato.engine.duckdb.duck_bounding import beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, RowEncoding, content
@@ -32,7 +33,6 @@ from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
-BUCKET_ROWS = 4_000_000  # rows bounded at once: a window over all of a large table would spill
 
 
 class DuckSource(Protocol):
@@ -124,25 +124,19 @@ class DuckTable:
         if encoding.domain.unit.column is None:
             cursor.execute(f"CREATE TABLE {name} AS {select}")
             return
-        everyone, over = f"{name}_unbounded", f"{name}_over"
-        columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-        listed = ", ".join(columns)
-        cursor.execute(f"CREATE TABLE {everyone} AS {select}")
-        # Only units above a bound are sorted, bucket by bucket: a window over all rows would fill the disk.
-        cursor.execute(f"CREATE TABLE {over} AS {beyond_bounds(everyone, encoding)}")
-        cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM {everyone} ANTI JOIN {over} USING (u)")
-        ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {everyone} SEMI JOIN {over} USING (u)").fetchall()
-        buckets = -(-rows // BUCKET_ROWS)
-        for bucket in range(buckets):
-            rows = f"SELECT *, rowid AS place_in_all FROM {everyone} SEMI JOIN {over} USING (u)"
-            part = f"({rows} WHERE hash(u) % {buckets} = {bucket}) AS bucket"
-            kept = bounded(part, encoding, ["place_in_all", "u"])  # sorted without what they hold
-            cursor.execute(
-                f"INSERT INTO {name} SELECT {listed} FROM {everyone} "
-                f"WHERE rowid IN (SELECT place_in_all FROM ({kept}) AS kept_rows)"
-            )
-        cursor.execute(f"DROP TABLE {everyone}")
-        cursor.execute(f"DROP TABLE {over}")
+        listed = ", ".join([*encoding.stored, *(f"r{place}" for place in range(len(raw)))])
+        cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM ({select}) AS every_row")
+        dropped_rows = beyond(cursor, name, encoding)
+        ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
+        cursor.register("dropped_rows", pa.table({"place": dropped_rows}))
+        if len(dropped_rows) < rows / 2:
+            cursor.execute(f"DELETE FROM {name} WHERE rowid IN (SELECT place FROM dropped_rows)")
+        else:  # deleted rows would go on filling the memory
+            cursor.execute(f"ALTER TABLE {name} RENAME TO {name}_unbounded")
+            kept = f"FROM {name}_unbounded WHERE rowid NOT IN (SELECT place FROM dropped_rows)"
+            cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} {kept}")
+            cursor.execute(f"DROP TABLE {name}_unbounded")
+        cursor.unregister("dropped_rows")
 
     def reading(self) -> AbstractContextManager[Any]:
         """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""

@@ -1,0 +1,206 @@
+"""Which rows of a unit DuckDB keeps: those of :mod:`sfumato.engine.bounding`, found with few hashes and no window.
+
+The rows of units that could be above a bound are numbered in arrays.  Only where a bound cuts are cells and rows hashed
+and sorted, unit by unit; all others stay unseen.  The digests are the same texts, so the kept rows are the same.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.domain.unit import GroupBound
+from sfumato.engine.bounding import cell_digest, cell_number, fewest_cut, row_content
+from sfumato.engine.encoding import RowEncoding
+
+_Rows = NDArray[np.int64]
+_Kept = NDArray[np.bool_]
+_Words = NDArray[np.uint64]  # of a digest's hexadecimal digits, two a row: they compare as the text does
+
+BUCKET_ROWS = 4_000_000  # rows looked at together, of whole units
+_SPREAD = 16  # times the rows, at most: within so many numbers values are told apart by a place each
+
+
+def beyond(cursor: Any, relation: str, encoding: RowEncoding) -> _Rows:  # noqa: ANN401 - a duckdb connection
+    """The ``rowid`` of every row that a bound takes away.
+
+    Args:
+        cursor: a connection that has the relation.
+        relation: a table of encoded rows, of whole units.
+        encoding: made the relation.
+    """
+    over = f"{relation}_over"
+    found = f"SELECT u, COUNT(*) AS held FROM {relation} GROUP BY u HAVING held > {fewest_cut(encoding.domain.unit)}"
+    numbered = f"SELECT u, held, ROW_NUMBER() OVER () - 1 AS n FROM ({found}) AS found"
+    cursor.execute(f"CREATE TEMP TABLE {over} AS {numbered}")
+    try:
+        ((rows,),) = cursor.sql(f"SELECT COALESCE(SUM(held), 0) FROM {over}").fetchall()
+        buckets = -(-int(rows) // BUCKET_ROWS)
+        parts = [_Bucket.of(cursor, relation, encoding, (bucket, buckets)).dropped() for bucket in range(buckets)]
+    finally:
+        cursor.execute(f"DROP TABLE {over}")
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Rows of some units: where each is in the relation, the number of its unit, and its cell for each bound."""
+
+    cursor: Any
+    relation: str
+    encoding: RowEncoding
+    places: _Rows
+    units: _Rows
+    cells: Sequence[_Rows]
+
+    @classmethod
+    def of(cls, cursor: Any, relation: str, encoding: RowEncoding, part: tuple[int, int]) -> _Bucket:  # noqa: ANN401
+        """One of several parts of the units."""
+        number, parts = part
+        cells = "".join(f", {cell_number(encoding, bound)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per))
+        rows = f"SELECT t.rowid AS place, o.n AS n{cells} FROM {relation} AS t JOIN {relation}_over AS o USING (u)"
+        found = cursor.sql(f"{rows} WHERE o.n % {parts} = {number}").to_arrow_table()
+        columns = [column.to_numpy() for column in found.columns]
+        return cls(cursor, relation, encoding, columns[0], columns[1], columns[2:])
+
+    def dropped(self) -> _Rows:
+        """The places of rows that a bound takes away, one bound after the other."""
+        kept = np.ones(len(self.places), dtype=bool)
+        draws = _Draws(self)
+        for bound, cell in zip(self.encoding.domain.unit.per, self.cells, strict=True):
+            groupings = [self.encoding.domain.grouping(name) for name in bound.by]
+            size = math.prod(len(grouping.labels) for grouping in groupings)
+            pairs = self.units * size + cell
+            if bound.groups is not None:
+                self._cut_cells(kept, pairs, size, bound)
+            _cut(kept, pairs, bound.rows, draws)
+        _cut(kept, self.units, self.encoding.domain.unit.rows, draws)
+        return self.places[~kept]
+
+    def _cut_cells(self, kept: _Kept, pairs: _Rows, size: int, bound: GroupBound) -> None:
+        """Drop the rows in cells of a unit beyond the first ``bound.groups``."""
+        assert bound.groups is not None
+        rows = np.flatnonzero(kept)
+        cells, inverse = _numbered(pairs[rows])
+        many = np.flatnonzero(np.bincount(cells // size)[cells // size] > bound.groups)
+        if not len(many):
+            return
+        cut = np.zeros(len(cells), dtype=bool)
+        units, own = np.divmod(cells[many], size)
+        cut[many] = _rank(units, self._cell_words(units, own)) >= bound.groups
+        kept[rows[cut[inverse]]] = False
+
+    def _cell_words(self, units: _Rows, cells: _Rows) -> _Words:
+        asked = pa.table({"n": units, "cell": cells, "asking": np.arange(len(units))})
+        text = cell_digest(self.encoding, "cell")
+        return self._words(asked, f"SELECT asking, {text} AS d FROM asked JOIN {self.relation}_over AS o USING (n)")[0]
+
+    def row_words(self, rows: _Rows, repetitions: _Rows) -> tuple[_Words, _Words]:
+        """Digests of what some rows hold, and of these with a number behind."""
+        dialect = self.encoding.dialect
+        asked = pa.table({"place": self.places[rows], "repetition": repetitions, "asking": np.arange(len(rows))})
+        content = f"SELECT asking, repetition, {row_content(self.encoding)} AS content FROM {self.relation} AS t "
+        content += "JOIN asked ON t.rowid = asked.place"
+        draw = dialect.digest("CONCAT(content, repetition)")
+        held, drawn = self._words(asked, f"SELECT asking, content, {draw} AS d FROM ({content}) AS contents")
+        return held, drawn
+
+    def _words(self, asked: pa.Table, select: str) -> list[_Words]:
+        """Columns of digests behind a first one that numbers the rows, in the order of these."""
+        self.cursor.register("asked", asked)
+        try:
+            found = self.cursor.sql(select).to_arrow_table().combine_chunks()
+        finally:
+            self.cursor.unregister("asked")
+        order = np.empty(len(asked), dtype=np.int64)
+        order[found.column(0).to_numpy()] = np.arange(len(asked))
+        return [_spelled(column, len(asked))[order] for column in found.columns[1:]]
+
+
+class _Draws:
+    """The order of rows within their unit, computed where a bound asks for it."""
+
+    def __init__(self, bucket: _Bucket) -> None:
+        self._bucket = bucket
+        self._known = np.zeros(len(bucket.places), dtype=bool)
+        self._words: _Words = np.empty((0, 2), dtype=np.uint64)
+        self._at = np.zeros(len(bucket.places), dtype=np.int64)
+
+    def of(self, rows: _Rows) -> _Words:
+        """Two words a row; the same for a row whenever it is asked for.
+
+        Rows that hold the same are in the same cells: all of them are asked for together, or dropped, so that how
+        often what a row holds was there before does not depend on which bound asks.
+        """
+        new = rows[~self._known[rows]]
+        if len(new):
+            held, drawn = self._bucket.row_words(new, np.ones(len(new), dtype=np.int64))
+            repeated = _rank(np.zeros(len(new), dtype=np.int64), held, equal=True)
+            again = np.flatnonzero(repeated)
+            if len(again):
+                drawn[again] = self._bucket.row_words(new[again], repeated[again] + 1)[1]
+            self._at[new] = len(self._words) + np.arange(len(new))
+            self._words = np.concatenate([self._words, drawn])
+            self._known[new] = True
+        return self._words[self._at[rows]]
+
+
+def _cut(kept: _Kept, groups: _Rows, most: int, draws: _Draws) -> None:
+    """Drop the rows of each group beyond its first ``most``."""
+    rows = np.flatnonzero(kept)
+    _, inverse = _numbered(groups[rows])
+    many = np.flatnonzero(np.bincount(inverse)[inverse] > most)
+    if len(many):
+        places = _rank(inverse[many], draws.of(rows[many]))
+        kept[rows[many[places >= most]]] = False
+
+
+def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
+    """The distinct values, in order, and the place of each row's among them."""
+    if not len(values) or int(values.max()) > _SPREAD * len(values):
+        return np.unique(values, return_inverse=True)
+    held = np.zeros(int(values.max()) + 1, dtype=bool)
+    held[values] = True
+    return np.flatnonzero(held), (np.cumsum(held) - 1)[values]
+
+
+def _rank(groups: _Rows, words: _Words, *, equal: bool = False) -> _Rows:
+    """The place of each row within its group by its words, from 0; with ``equal`` within the rows of equal words."""
+    order = _order(groups, words)
+    changed = groups[order][1:] != groups[order][:-1]
+    if equal:
+        changed |= np.any(words[order][1:] != words[order][:-1], axis=1)
+    starts = np.flatnonzero(np.concatenate([[True], changed]))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    return ranks
+
+
+def _order(groups: _Rows, words: _Words) -> _Rows:
+    """Rows by group and words: by as many bits as one number holds, by all of them where these leave two rows alike."""
+    bits = int(groups.max(initial=0)).bit_length()
+    key = (groups.astype(np.uint64) << np.uint64(64 - bits) if bits else np.uint64(0)) | (
+        words[:, 0] >> np.uint64(bits)
+    )
+    order = np.argsort(key)
+    ordered = key[order]
+    if np.any(ordered[1:] == ordered[:-1]):
+        order = np.lexsort((words[:, 1], words[:, 0], groups))
+    return order
+
+
+def _spelled(column: pa.ChunkedArray, rows: int) -> _Words:
+    """Digests of 32 hexadecimal digits as two words a row, that compare as the text does."""
+    text = column.combine_chunks().cast(pa.large_binary())
+    offset = np.frombuffer(text.buffers()[1], dtype=np.int64)[text.offset]
+    digits = np.frombuffer(text.buffers()[2], dtype=np.uint8, count=32 * rows, offset=offset)
+    nibbles = (digits & 15) + 9 * (digits >> 6)  # letters are 9 above their lowest four bits
+    return ((nibbles[::2] << 4) | nibbles[1::2]).view(">u8").astype(np.uint64).reshape(rows, 2)
