@@ -11,13 +11,12 @@ from functools import cached_property
 from sfumato.domain.attribute import Attribute, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import whole_number
-from sfumato.domain.hierarchy import Hierarchy
-from sfumato.domain.view import AnyRow, KeyColumn, PerUnit, RowCount, Taken, UnitSum, View
+from sfumato.domain.view import AnyRow, OverSource, PerUnit, RowCount, Taken, UnitSum
 from sfumato.errors import QueryError
 
 
 @dataclass(frozen=True)
-class WithGap(View):
+class WithGap(OverSource):
     """A private view with one more attribute: the days since the row before, of the same unit, by a date.
 
     Rows stand in the order of the date, then of the keys, then of everything else that they hold, so that rows which
@@ -31,7 +30,6 @@ class WithGap(View):
         high: what a larger number is moved to.
     """
 
-    source: View
     name: str
     date: str
     low: int
@@ -58,24 +56,9 @@ class WithGap(View):
         """Those of its source, and the new one."""
         return (*self.source.attributes, self.added)
 
-    @property
-    def keys(self) -> tuple[KeyColumn, ...]:
-        """Those of its source."""
-        return self.source.keys
-
-    @property
-    def private(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of its source."""
-        return self.source.hierarchies
-
 
 @dataclass(frozen=True)
-class WithFacts(View):
+class WithFacts(OverSource):
     """A private view beside what is computed of its unit's rows elsewhere.
 
     Of a unit without rows there numbers of rows and sums are 0 (or the nearest bound), no row meets any condition, and
@@ -86,7 +69,6 @@ class WithFacts(View):
         facts: one row a unit, without keys.
     """
 
-    source: View
     facts: PerUnit
 
     def __post_init__(self) -> None:
@@ -116,18 +98,3 @@ class WithFacts(View):
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of its source, and the facts."""
         return (*self.source.attributes, *self.facts.attributes)
-
-    @property
-    def keys(self) -> tuple[KeyColumn, ...]:
-        """Those of its source."""
-        return self.source.keys
-
-    @property
-    def private(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of its source."""
-        return self.source.hierarchies

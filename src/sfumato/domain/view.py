@@ -173,15 +173,10 @@ class Join(View):
 
 
 @dataclass(frozen=True)
-class _Narrowed(View):
-    """A view with the columns of another."""
+class OverSource(View):
+    """A view over another, with its keys: with fewer of its rows, or more attributes."""
 
     source: View
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source."""
-        return self.source.attributes
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
@@ -200,7 +195,7 @@ class _Narrowed(View):
 
 
 @dataclass(frozen=True)
-class Filter(_Narrowed):
+class Filter(OverSource):
     """The rows that meet a condition on their own cells."""
 
     where: Predicate
@@ -209,9 +204,14 @@ class Filter(_Narrowed):
         for name in named(self.where):
             self.source.domain.index(name)
 
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source."""
+        return self.source.attributes
+
 
 @dataclass(frozen=True)
-class OfUnits(_Narrowed):
+class OfUnits(OverSource):
     """The rows of units that have rows in another private view, or that have none there (``without``)."""
 
     units: View
@@ -221,9 +221,14 @@ class OfUnits(_Narrowed):
         if not self.source.private or not self.units.private:
             raise QueryError("only rows of units are told apart by their unit", culprit=self)
 
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source."""
+        return self.source.attributes
+
 
 @dataclass(frozen=True)
-class Computed(View):
+class Computed(OverSource):
     """A view with one more attribute, computed of each row by itself.
 
     Attributes:
@@ -232,7 +237,6 @@ class Computed(View):
         value: what it is, which never fails: bounds of numbers follow by interval arithmetic.
     """
 
-    source: View
     name: str
     value: Expression
 
@@ -250,21 +254,6 @@ class Computed(View):
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of its source, and the new one."""
         return (*self.source.attributes, self.added)
-
-    @property
-    def keys(self) -> tuple[KeyColumn, ...]:
-        """Those of its source."""
-        return self.source.keys
-
-    @property
-    def private(self) -> bool:
-        """As its source."""
-        return self.source.private
-
-    @property
-    def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of its source."""
-        return self.source.hierarchies
 
 
 class Pick(StrEnum):

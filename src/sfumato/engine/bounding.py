@@ -35,6 +35,15 @@ def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str
     return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
 
 
+def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
+    """Encoded rows of a relation that carry ``raw`` columns along, bounded where the unit has an id; one statement."""
+    select = encoding.select(relation, raw)
+    if encoding.domain.unit.column is None:
+        return select
+    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+    return bounded(f"({select}) AS encoded_rows", encoding, columns)
+
+
 def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> str:
     """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
 

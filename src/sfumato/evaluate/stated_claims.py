@@ -11,9 +11,7 @@ from sfumato.evaluate.released import Claim
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook import read_codebook
-
-STATEMENT = "release.json"
-"""What stands beside the tables of a release of several."""
+from sfumato.synthesize.families.family_codebook import STATEMENT
 
 
 def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:

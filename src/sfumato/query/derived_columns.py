@@ -39,6 +39,7 @@ from sfumato.vault import schema_vault
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import DATASET, beside
 
+_WORDS = re.compile(r"\w+")
 _PICKS = {
     FactOfUnit.MIN: Pick.LEAST,
     FactOfUnit.MAX: Pick.GREATEST,
@@ -64,12 +65,9 @@ def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple
     found = {name for name in further_names(schema, table) if name.casefold() in named}
     for each in reversed(table.derived):  # what is derived is computed of what stands before it
         if each.name in found and isinstance(each.what, FirstCase):
-            words = {word.casefold() for when, _ in each.what.cases for word in _WORDS.findall(when)}
+            words = {word for when, _ in each.what.cases for word in words_in(when)}
             found |= {other.name for other in table.derived if other.name.casefold() in words}
     return tuple(name for name in further_names(schema, table) if name in found)
-
-
-_WORDS = re.compile(r"\w+")
 
 
 def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
@@ -130,7 +128,7 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
 
 def _facts(schema: Schema, fact: OfUnit, name: str) -> PerUnit:
     table = schema[fact.table]
-    words = {word.casefold() for word in _WORDS.findall(fact.where or "")}
+    words = words_in(fact.where or "")
     words |= {each.casefold() for each in (fact.column, fact.by) if each is not None}
     own = [each.name for each in table.attributes]
     further = wanted(schema, table, words)
@@ -232,6 +230,11 @@ def open_schema(
     if isinstance(schema, Schema):  # else the vault says what a schema is
         check_derived(schema)
     return schema_vault.open_schema(tables, schema=schema, ledger=ledger, limit=limit, dataset=dataset, create=create)
+
+
+def words_in(text: str) -> set[str]:
+    """The words of a text, in lower case."""
+    return {word.casefold() for word in _WORDS.findall(text)}
 
 
 def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import Join, KeyColumn, OfUnits, Scan
-from sfumato.query.derived_columns import further_names, wanted, with_derived, words_of
+from sfumato.query.derived_columns import further_names, wanted, with_derived, words_in, words_of
 from sfumato.query.sql_condition import refuse
 from sfumato.query.unit_rows import Inner, Part, UnitRows, built
 
 _OUTSIDE = {"limit": "LIMIT", "order": "ORDER BY", "distinct": "DISTINCT", "having": "HAVING", "offset": "OFFSET"}
 _CLAUSES = {"expressions", "from_", "joins", "where", "group"}
-_WORDS = re.compile(r"\w+")
 
 
 def refuse_inside(text: str, select: Any) -> None:  # noqa: ANN401
@@ -130,7 +128,7 @@ def _further(schema: Schema, part: Part, words: frozenset[str], *, whole: bool) 
     if whole:
         return further_names(schema, part.table)
     per = () if part.bounds is None else part.bounds.per
-    bounded = {word.casefold() for bound in per for name in bound.by for word in _WORDS.findall(name)}
+    bounded = {word for bound in per for name in bound.by for word in words_in(name)}
     return wanted(schema, part.table, words | bounded)
 
 

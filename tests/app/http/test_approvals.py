@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -311,6 +312,15 @@ def test_compatible_forms_of_a_name_are_one(service, tmp_path):
             service.register(name, source=str(third), domain=DOMAIN, limit="1", more={})
     with pytest.raises(InputError):
         service.rename("people", "\ufb01sh")
+
+
+def test_a_name_kept_by_an_earlier_version_is_taken_in_every_form(service, tmp_path):
+    other = write_people(tmp_path / "other.parquet", seed=9)
+    service.register("fish", source=str(other), domain=DOMAIN, limit="1", more={})
+    with closing(sqlite3.connect(tmp_path / "test.ledger")) as kept, kept:
+        kept.execute("UPDATE service_name SET name = '\ufb01sh' WHERE name = 'fish'")
+    with pytest.raises(InputError, match="there is or was a dataset"):
+        service.rename("people", "fish")
 
 
 def test_a_worker_follows_a_new_name_and_a_retirement(service, monkeypatch):

@@ -7,12 +7,13 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sfumato.engine.bounding import kept_rows
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.spark.spark_session import DIALECT, translating
-from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view, kept_rows
+from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
 from sfumato.engine.view_table import ViewTable
 from sfumato.errors import EngineError, TableError
 

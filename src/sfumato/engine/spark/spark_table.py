@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped, unit_sizes
+from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
@@ -119,15 +119,6 @@ class SparkTable:
         if name not in {column.name for column in self._columns}:
             raise TableError(f"the table has no column {name!r}", culprit=name)
         return DIALECT.name(name)
-
-
-def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
-    """Encoded, bounded rows of a relation that carry ``raw`` columns along."""
-    select = encoding.select(relation, raw)
-    if encoding.domain.unit.column is None:
-        return select
-    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-    return bounded(f"({select}) AS encoded_rows", encoding, columns)
 
 
 class SparkSource(Protocol):

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from sfumato.engine.bounding import kept_rows
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.sql.sql_session import DatabaseSession
-from sfumato.engine.sql.sql_table import SqlStore, SqlTable, kept_rows
+from sfumato.engine.sql.sql_table import SqlStore, SqlTable
 from sfumato.engine.view_table import ViewTable
 from sfumato.errors import TableError
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.bounding import bounded, bounded_keys, dropped, unit_sizes
+from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
@@ -224,15 +224,6 @@ class SqlTable:
             yield session
         finally:
             session.close()
-
-
-def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
-    """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
-    select = encoding.select(relation, raw)
-    if encoding.domain.unit.column is None:
-        return select
-    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-    return bounded(f"({select}) AS encoded_rows", encoding, columns)
 
 
 ENCODED = "sfumato_encoded"
