@@ -1,5 +1,11 @@
 // Made by scripts/client-types of the server's description of itself; not to be edited.
 
+/** A domain or a schema to be accepted as it stands; with its ``source``, risks are looked for in the tables. */
+export type AcceptanceRequest = {
+  "domain": Record<string, unknown>;
+  "source"?: string | null;
+};
+
 /** One aggregate; ``probability`` belongs to a quantile. */
 export type AggregateFields = {
   "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "median" | "quantile" | "minimum" | "maximum";
@@ -81,6 +87,13 @@ export type DatasetRequest = {
   "rows"?: number | null;
   "discoverable"?: Array<string>;
   "second_budget"?: boolean;
+};
+
+/** A table, a folder of tables or a database to be described; ``unit`` and ``name`` are of several tables. */
+export type DraftRequest = {
+  "source": string;
+  "unit"?: string | null;
+  "name"?: string | null;
 };
 
 /** An analyst to be let in, or shut out. */

@@ -36,8 +36,10 @@ from sfumato.app.client_exchange import (
     zip_bytes,
 )
 from sfumato.app.requests.administration import (
+    AcceptanceRequest,
     CapRequest,
     DatasetRequest,
+    DraftRequest,
     GrantRequest,
     KeyRequest,
     RenameRequest,
@@ -177,6 +179,31 @@ class HttpClient:
         """The related tables of a finished job as a ZIP file: CSV or Parquet files, with their codebook."""
         form = "parquet" if parquet else "csv"
         return zip_bytes(self._send(Call("GET", f"/v1/releases/{job}/rows?format={form}")))
+
+    def draft(self, source: str, *, unit: str | None = None, name: str | None = None) -> dict[str, Any]:
+        """Describe a table, or the tables of a folder or database, off the data (stewards); registers nothing.
+
+        Args:
+            source: where it lies, as the server sees it.
+            unit: of several tables, the column by which people are called; else the one that sounds most like it.
+            name: of several tables, what their schema is called.
+
+        Returns:
+            ``domain``, a draft to be edited to what is publicly known, and ``remarks`` on what to look at.
+        """
+        said = {"source": source, "unit": unit, "name": name}
+        body = stated(DraftRequest, {key: each for key, each in said.items() if each is not None})
+        return self._call("POST", "/v1/drafts", body)
+
+    def accept(self, domain: Mapping[str, Any], *, source: str | None = None) -> dict[str, Any]:
+        """Accept a description as it stands, in the name of the key's holder (stewards); registers nothing.
+
+        Returns:
+            ``domain``, which says who accepted it and is what to register, and ``risks``, which are looked for in the
+            tables where their ``source`` is named.
+        """
+        said = {"domain": dict(domain)} | ({} if source is None else {"source": source})
+        return self._call("POST", "/v1/acceptances", stated(AcceptanceRequest, said))
 
     def register(
         self,

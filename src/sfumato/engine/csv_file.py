@@ -238,7 +238,11 @@ def how_written(source: str, said: Mapping[str, Any]) -> Written:
         if said:
             raise InputError(f"{shown(source)} is no CSV file, so there is nothing to say of how it is written")
         return Written(None)
-    if path.is_file():
+    try:
+        there = path.is_file()
+    except OSError:  # such as a name beyond all length, which opening it says
+        there = False
+    if there:
         form = _detected(path, form, frozenset(said))
     return Written(None if form == CsvFormat() else form, tuple(_words(path, form)))
 

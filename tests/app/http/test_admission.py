@@ -49,6 +49,8 @@ def folders(tmp_path):
         ("spark:file:{}/out/people.parquet", False),
         ("spark:{}/in/{{people,../../out/people}}.parquet", False),
         ("spark:people", False),
+        ("{}/in/" + "x" * 400 + ".csv", False),
+        ("{}/in/x\0.csv", False),
         ("postgresql://db.example/census?table=people", True),
         ("postgresql://ann:pw@db.example/census?table=people", True),
         ("postgresql://db.example:5433/census?table=people", False),

@@ -322,26 +322,6 @@ def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
     assert post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..3"]')[0] == 422
 
 
-def test_a_domain_is_drafted_looked_at_and_accepted_in_the_form(server, post, tmp_path):
-    table = str(write_people(tmp_path / "drafted.parquet", seed=8))
-    status, text = post("/steward/draft", name="drafted", source=table, limit="2")
-    assert (status, "The domain is drafted below" in text) == (200, True)
-    drafted = re.search(r"<textarea id=\"domain\"[^>]*>(.*?)</textarea>", text, re.DOTALL)[1]
-    assert "draft: true" in drafted
-    fields = {"name": "drafted", "source": table, "limit": "2", "domain": drafted}
-    status, text = post("/steward/datasets", **fields)
-    assert (status, "draft" in text) == (422, True)
-    assert post("/steward/datasets", **fields, accepted="true")[0] == 200
-    with server.client("stew", Scope.STEWARD) as client:
-        said = client.dataset("drafted")["domain"]
-    assert said["accepted"]["by"] == "stew"
-    status, text = post("/steward/draft", source="/nowhere.csv")
-    assert (status, "there is no file" in text) == (422, True)
-    analyst = server.session("ana", Scope.ANALYST)
-    with httpx.Client(base_url=server.address, cookies=analyst, trust_env=False) as browser:
-        assert browser.post("/steward/draft", data={"source": table}).status_code == 403
-
-
 def get(server, path, name="stew", scope=Scope.STEWARD, **wanted):
     cookies = server.session(name, scope)
     with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:

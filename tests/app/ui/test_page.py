@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import httpx
 import pytest
 import yaml
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import expect
 from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, VISITS, Server, write_people, write_visits
-from tests.services import require
+from tests.app.ui.browsing import accessible, browser, enter, visitor
 
 from sfumato.app.cli.conventions import database
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import first_link
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-PATIENCE = 240_000  # milliseconds, on a machine that does much else
-expect.set_options(timeout=PATIENCE)
+__all__ = ["browser"]
 
 
 @pytest.fixture
@@ -45,31 +33,6 @@ def registered(server):
     with started.client("stew", Scope.STEWARD) as client:
         client.register("people", source=str(table), domain=DOMAIN, limit="3")
     return server
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
-        yield opened
-        opened.close()
-
-
-def visitor(browser, server, context=None) -> Page:
-    """A browser of its own; whatever would leave the server's address fails the test, and so does any script error."""
-    page = (context or browser.new_context()).new_page()
-    page.route(
-        lambda address: not address.startswith((server.address, "data:")), lambda route: pytest.fail(route.request.url)
-    )
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.set_default_timeout(PATIENCE)
-    return page
-
-
-def accessible(page: Page) -> None:
-    page.evaluate(Path(require("SFUMATO_TEST_AXE")).read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
-    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
 
 
 def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused(  # noqa: PLR0915
@@ -188,15 +151,6 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     assert refused.status == 403
     expect(analyst.get_by_role("alert")).to_contain_text("This needs a steward's key")
     accessible(analyst)
-
-
-def enter(browser, server, name, scope, context=None) -> Page:
-    page = visitor(browser, server, context)
-    page.goto(server.address)
-    page.get_by_label("Key").fill(server.key(name, scope))
-    page.get_by_role("button", name="Enter").click()
-    expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
-    return page
 
 
 def test_refusals_are_pages_for_people(server, browser):

@@ -64,7 +64,10 @@ class TablePlaces:
         if path != source and "/" not in path and "." not in path:
             return CATALOGUE in self.named
         folders = [Path(each).resolve() for each in self.named]
-        return all(any(file.is_relative_to(folder) for folder in folders) for file in _files(path))
+        try:
+            return all(any(file.is_relative_to(folder) for folder in folders) for file in _files(path))
+        except (OSError, ValueError):  # no path, or one beyond all length
+            return False
 
 
 def _files(path: str) -> Sequence[Path]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from sfumato.app.http import datasets, operation, problems, release_jobs, stewards
+from sfumato.app.http import datasets, descriptions, operation, problems, release_jobs, stewards
 from sfumato.app.http.access import KeyLookup
 from sfumato.app.http.admission import Pace
 from sfumato.app.http.api_document import describe_itself
@@ -60,7 +60,7 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
     app.state.entrance = Pace(_ENTRANCES)
     problems.install(app)
-    for router in (datasets.router, stewards.router, release_jobs.router, operation.router):
+    for router in (datasets.router, descriptions.router, stewards.router, release_jobs.router, operation.router):
         app.include_router(router)
     pages.mount(app)
 

@@ -41,8 +41,6 @@ from sfumato.app.http.tables import ServedTables
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
-from sfumato.engine.domain_fit import Draft, draft_domain
-from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.store import Store
@@ -82,23 +80,11 @@ class Service:
         self.identities = Identities(self._store)
         self.grants = Grants(self._store)
         self.approvals = Approvals(self._store)
-        self._places = TablePlaces() if places is None else places
-        self.tables = ServedTables(TableVersions(self._store), self._places, most_bytes=table_bytes)
+        self.places = TablePlaces() if places is None else places
+        self.tables = ServedTables(TableVersions(self._store), self.places, most_bytes=table_bytes)
         self._loaded: dict[str, Loaded] = {}
         self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()
-
-    def draft(self, source: str) -> Draft:
-        """A domain read off a table, for its steward alone: it says what is in it, and releases refuse it.
-
-        Raises:
-            RefusalError: the table lies where none is served, or cannot be read.
-        """
-        self._places.refuse(source)
-        try:
-            return draft_domain(open_table(source))
-        except (TableError, EngineError) as error:
-            raise unreadable(error) from error
 
     def register(
         self, name: str, *, source: str, domain: Mapping[str, Any], limit: str, more: Mapping[str, Any]
@@ -121,7 +107,7 @@ class Service:
         """
         refuse_name(name)
         name = plain_name(name)
-        self._places.refuse(source)
+        self.places.refuse(source)
         try:
             found = described(domain)
             found.refuse_draft()

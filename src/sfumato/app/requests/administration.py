@@ -1,4 +1,4 @@
-"""What stewards ask for: a dataset to register, an analyst's cap, a key."""
+"""What stewards ask for: a draft to be made or accepted, a dataset to register, an analyst's cap, a key."""
 
 from __future__ import annotations
 
@@ -26,6 +26,21 @@ class DatasetRequest(StrictModel):
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
     discoverable: Annotated[list[Name], Field(max_length=64)] = []
     second_budget: bool = False  # confirms that a table may be registered under a second name
+
+
+class DraftRequest(StrictModel):
+    """A table, a folder of tables or a database to be described; ``unit`` and ``name`` are of several tables."""
+
+    source: Annotated[str, Field(min_length=1, max_length=2000)]
+    unit: Name | None = None
+    name: Name | None = None
+
+
+class AcceptanceRequest(StrictModel):
+    """A domain or a schema to be accepted as it stands; with its ``source``, risks are looked for in the tables."""
+
+    domain: dict[str, Any]
+    source: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
 class CapRequest(StrictModel):

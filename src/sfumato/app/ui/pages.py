@@ -17,7 +17,7 @@ from sfumato.app.http.openid import Provider
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LONGEST, is_session
-from sfumato.app.ui import dataset_pages, key_pages, static_files, steward_pages
+from sfumato.app.ui import dataset_pages, description_pages, key_pages, static_files, steward_pages
 from sfumato.app.ui.rendering import by_tls, entrance, gauge, known, page, show_errors
 
 BACK = "/login/back"
@@ -47,7 +47,7 @@ def mount(app: FastAPI) -> None:
     """Add the page to an application."""
     app.include_router(static_files.router)
     app.include_router(router)
-    for pages in (dataset_pages.router, steward_pages.router, key_pages.router):
+    for pages in (dataset_pages.router, description_pages.router, steward_pages.router, key_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])
     show_errors(app)
 

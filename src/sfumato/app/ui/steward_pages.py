@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -15,6 +13,7 @@ from pydantic import BaseModel, Field
 from sfumato.app.http import stewards
 from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.datasets import summary
+from sfumato.app.http.descriptions import accepted, read_described, read_document
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key
 from sfumato.app.http.stewards import PAGE, entry, remarks
@@ -22,12 +21,9 @@ from sfumato.app.requests.administration import RenameRequest, RetirementRequest
 from sfumato.app.requests.fields import filled, limit_of
 from sfumato.app.ui.question_form import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
-from sfumato.domain import parse
-from sfumato.domain.domain import Acceptance
 from sfumato.engine.table_files import shown
-from sfumato.errors import DomainError, InputError, LedgerError
+from sfumato.errors import DomainError, LedgerError
 from sfumato.privacy.loss import EpsilonDelta, Loss
-from sfumato.strict_documents import read_yaml, write_yaml
 
 router = APIRouter(include_in_schema=False)
 
@@ -46,14 +42,6 @@ class DatasetForm(BaseModel):
     limit: Short
     second_budget: bool = False
     accepted: bool = False
-
-
-class DraftForm(BaseModel):
-    """What the same form sends where the domain is to be drafted."""
-
-    name: Short = ""
-    source: Annotated[str, Field(max_length=2000)] = ""
-    limit: Short = ""
 
 
 class CapForm(BaseModel):
@@ -119,29 +107,13 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[Dat
         worker.register(
             name,
             source=form.source.strip(),
-            domain=_accepted(form.domain, key) if form.accepted else _domain(form.domain),
+            domain=accepted(read_described(_read(form.domain)), by=key.name) if form.accepted else _read(form.domain),
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget},
         )
     except REFUSALS as error:
-        return _refused(key, worker, error, form.model_dump())
+        return refused_page(key, worker, error, form.model_dump())
     return leave_note(request, _HERE, {"done": f"{name} is registered."})
-
-
-@router.post("/steward/draft", response_class=HTMLResponse)
-def draft(key: Steward, worker: Worker, form: Annotated[DraftForm, Form()]) -> Response:
-    """Draft the domain of a table into the form, for its steward to edit and accept; nothing is registered."""
-    source = form.source.strip()
-    try:
-        drafted = worker.draft(source)
-    except REFUSALS as error:
-        return _refused(key, worker, error, form.model_dump())
-    told = [f"left out {name}: {reason}" for name, reason in drafted.left_out.items()]
-    told += [f"look at {name}: {hint}" for name, hint in drafted.hints.items()]
-    done = "The domain is drafted below, and read off the table: replace what it says by what is publicly known."
-    more = f" {'; '.join(told)}." if told else ""
-    filled_in = defaultdict(str, form.model_dump() | {"domain": write_yaml(drafted.document())})
-    return _steward_page(key, worker, filled=filled_in, done=done + more)
 
 
 @router.post("/steward/caps", response_class=HTMLResponse)
@@ -248,23 +220,9 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
     return leave_note(request, f"{_HERE}/{name}", {"done": f"The table was read: it {found_words}."})
 
 
-def _domain(text: str) -> dict[str, Any]:
+def _read(text: str) -> dict[str, Any]:
     try:
-        return document(text)
-    except DomainError as error:
-        raise unusable(error) from error
-
-
-def _accepted(text: str, key: Key) -> dict[str, Any]:
-    """A domain that its steward accepts as it stands, which says so.
-
-    Raises:
-        RefusalError: it cannot be used.
-    """
-    try:
-        found, at = parse(document(text)), datetime.now(UTC).date().isoformat()
-        acceptance = Acceptance(key.name, at, found.hash_accepted(key.name, at))
-        return document(write_yaml(replace(found, draft=False, acceptance=acceptance).describe()))
+        return read_document(text)
     except DomainError as error:
         raise unusable(error) from error
 
@@ -300,7 +258,7 @@ def _journal(
     )
 
 
-def _refused(key: Key, worker: Worker, error: Exception, filled: Mapping[str, Any]) -> Response:
+def refused_page(key: Key, worker: Worker, error: Exception, filled: Mapping[str, Any]) -> Response:
     """The steward's page with a refusal, and the form as it was filled in."""
     found = problem(error)
     return _steward_page(key, worker, problem=found, filled=defaultdict(str, filled), status=found["status"])
@@ -331,29 +289,6 @@ def _analysts_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: 
 def _has(name: str, wanted: str) -> bool:
     """Whether a name has a text, whatever its case."""
     return wanted.strip().casefold() in name.casefold()
-
-
-def document(text: str) -> dict[str, Any]:
-    """A domain's YAML as plain values: dates as the text that JSON, in which the server keeps it, has for them.
-
-    Raises:
-        DomainError: it is not YAML, or no mapping.
-    """
-    try:
-        found = read_yaml(text, name="the domain")
-    except InputError as error:
-        raise DomainError(str(error)) from None
-    if not isinstance(found, dict):
-        raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")
-    return {str(key): _plain(value) for key, value in found.items()}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  (whatever YAML may hold)
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def cap_of(limit: Loss, text: str) -> Loss:
