@@ -28,7 +28,7 @@ def village(tmp_path: Path) -> Path:
 
 def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(village: Path) -> None:
     order = ("--order", "persons=age:falling", "--most", "persons=4", "--final", "persons.work=yes", "--json")
-    new = ("--format", "csv", "--html", "page.html", "--limit", "2,1e-5", "--create")
+    new = ("--format", "csv", "--html", "page.html", "--model", "made.model", "--limit", "2,1e-5", "--create")
     made = json.loads(sfumato(*ASKED, *order, "--out", "made", *new, cwd=village).stdout)
     sfumato("describe", "made", "--html", "described.html", cwd=village)
     assert (village / "page.html").read_text() == (village / "described.html").read_text()
@@ -53,9 +53,24 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     assert stated["related"]["children"][0]["order"] == {"by": "age", "falling": True}
     assert stated["related"]["children"][0]["final"] == ["work", "yes"]
     assert stated["loss"]["epsilon"] == "1"
-    again = json.loads(sfumato(*ASKED, *order, "--out", "again", cwd=village).stdout)
+    again = json.loads(sfumato(*ASKED, *order, "--out", "again", "--format", "csv", cwd=village).stdout)
     assert "nothing" in again["cost"]
-    assert pyarrow.parquet.read_table(village / "again" / "persons.parquet").num_rows == made["rows"]["persons"]
+    for name in ("houses.csv", "persons.csv"):
+        assert (village / "again" / name).read_bytes() == (village / "made" / name).read_bytes()
+    (village / "village.ledger").rename(village / "kept.ledger")  # and without tables and ledger
+    (village / "village").rename(village / "gone")
+    drawn = json.loads(sfumato("sample", "made.model", "--out", "drawn", "--copies", "2", "--json", cwd=village).stdout)
+    assert drawn["copies"] == ["drawn-1", "drawn-2"]
+    one, other = (pyarrow.parquet.read_table(village / name / "persons.parquet") for name in drawn["copies"])
+    assert one != other
+    said = json.loads((village / "drawn-1" / "release.json").read_text())
+    assert said["guarantee"] == made["guarantee"] == drawn["guarantee"]
+    assert said["loss"] == {"epsilon": "1", "delta": "1e-06"}
+    few = sfumato("sample", "made.model", "--out", "few", "--rows", "3", cwd=village, code=2).stderr
+    assert "--rows and --given are for models of one table" in few
+    assert "not empty" in sfumato("sample", "made.model", "--out", "drawn-1", cwd=village, code=2).stderr
+    (village / "kept.ledger").rename(village / "village.ledger")
+    (village / "gone").rename(village / "village")
     judged = sfumato("evaluate", "village", "made", "--schema", "village.yaml", cwd=village).stdout
     assert "houses with persons" in judged
     for wrong, words in ({"epsilon": "2", "delta": "1e-6"}, "contradicts itself"), ("1", "is damaged"):
@@ -81,7 +96,9 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         (("--out", "made", "--most", "persons=900"), "--most keeps at most the 6 rows of persons"),
         (("--out", "made.xlsx"), "made.xlsx is named like a file; name a folder"),
         (("--out", "made.JSON"), "named like a file"),
-        (("--out", "made", "--way", "2", "--model", "m.json"), "--way and --model are for one synthetic table"),
+        (("--out", "made", "--way", "2", "--zeros", "z.yaml"), "--way and --zeros are for one synthetic table"),
+        (("--out", "made", "--model", "village.yaml"), "exists"),
+        (("--out", "made", "--model", "made"), "choose another name"),
         (("--out", "made", "--html", "made"), "choose another name"),
         (("--out", "made", "--html", "no/page.html"), "does not exist"),
         (("--out", "made", "--html", "village.yaml"), "exists"),

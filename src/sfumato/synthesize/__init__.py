@@ -5,7 +5,7 @@ from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.auto import Synthesizer, auto, options
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook import Codebook, read_codebook
-from sfumato.synthesize.families import RelatedRelease, related
+from sfumato.synthesize.families import RelatedRelease, load_related, related, save_related
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
@@ -40,6 +40,7 @@ __all__ = [
     "drowned_totals",
     "histogram",
     "load",
+    "load_related",
     "load_zeros",
     "marginals",
     "matrix",
@@ -55,4 +56,5 @@ __all__ = [
     "rectangles",
     "related",
     "save",
+    "save_related",
 ]

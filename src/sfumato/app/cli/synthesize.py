@@ -32,7 +32,14 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
-from sfumato.app.cli.synthesize_tables import TablesToMake, is_folder, refuse_of_one_table, synthesize_tables
+from sfumato.app.cli.synthesize_tables import (
+    NO_COMBINING,
+    TablesToMake,
+    is_folder,
+    refuse_of_one_table,
+    sample_tables,
+    synthesize_tables,
+)
 from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
@@ -44,10 +51,6 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 20
 _MOST_SHOWN = 100  # lines of a table of a codebook
-_NO_COMBINING = (
-    "Copies differ by what drawing adds and by nothing else: combining rules for several copies, such as Rubin's, are "
-    "not valid here, as they count neither the noise nor what the model leaves out; 'sfumato interval' gives intervals."
-)
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
 MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
@@ -148,7 +151,7 @@ def synthesize(
     if schema is not None and view is None and is_folder(out):
         refuse_of_one_table(
             {"domain": domain, "unit_rows": unit_rows, "per": per, "marginals": marginals, "way": way, "rounds": rounds}
-            | {"zeros": zeros, "model": model, "bound_pairs": bound_pairs, "no_reuse": not reuse}
+            | {"zeros": zeros, "bound_pairs": bound_pairs, "no_reuse": not reuse}
             | {"method": method is not SynthesisMethod.AUTO}
         )
         synthesize_tables(
@@ -170,6 +173,7 @@ def synthesize(
                 final=final or (),
                 units=rows,
                 html=html,
+                model=model,
                 overwrite=overwrite,
             ),
             loss,
@@ -367,14 +371,28 @@ def sample(
     copies: Annotated[
         int | None, typer.Option(min=1, max=100, help="So many files, NAME-1 and so on, each drawn by itself.")
     ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", help="Of the files in a folder of linked tables: parquet or csv.")
+    ] = "parquet",
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw rows from a saved model: they cost nothing, and say nothing that the model does not."""
+    """Draw rows from a saved model: they cost nothing, and say nothing that the model does not.
+
+    Of a model of linked tables: into a new folder, as many units as were released.
+    """
     from sfumato.synthesize.codebook import codebook_path, printable
+    from sfumato.synthesize.families import is_of_linked_tables
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
     from sfumato.vault.release import save_text, writable
 
+    if is_of_linked_tables(model):
+        if rows is not None or given:
+            raise InputError("--rows and --given are for models of one table; of linked tables all units are drawn")
+        sample_tables(model, out, copies=copies, file_format=file_format, as_json=as_json)
+        return
+    if file_format != "parquet":
+        raise InputError("--format is for models of linked tables; one table is written as the name of --out ends")
     files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
     for file in files:
         writable(file, overwrite=overwrite)
@@ -388,7 +406,7 @@ def sample(
         save_text(codebook_path(file), book.to_markdown(), overwrite=overwrite)
         remark(f"Wrote {counted(len(drawn), 'row')} to {file}, and what they are to {codebook_path(file)}.")
     if copies is not None:
-        remark(_NO_COMBINING)
+        remark(NO_COMBINING)
     if not len(drawn):
         remark(
             "The model expects less than one such row"
@@ -396,7 +414,7 @@ def sample(
             + "; --rows draws as many as you ask for."
         )
     text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
-    written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": _NO_COMBINING}
+    written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": NO_COMBINING}
     said = {"rows": len(drawn), "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
     result({**written, **said}, text, as_json=as_json)
 

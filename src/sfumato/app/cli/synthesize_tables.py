@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import RelatedRelease
 
+NO_COMBINING = (
+    "Copies differ by what drawing adds and by nothing else: combining rules for several copies, such as Rubin's, are "
+    "not valid here, as they count neither the noise nor what the model leaves out; 'sfumato interval' gives intervals."
+)
+"""What is said of several files that were drawn of one model."""
+
 _FALLING = ":falling"
 _TABLES = {".parquet", ".csv", ".arrow"}
 _FILES = {
@@ -50,7 +56,8 @@ class TablesToMake:
         final: TABLE.COLUMN=VALUE, after which a unit has no further row of that table.
         units: their number, where it is public.
         html: where the page of what was released is written, too.
-        overwrite: whether that page may take the place of a file.
+        model: where the release is saved, to draw such tables again.
+        overwrite: whether these two may take the place of a file.
     """
 
     out: Path
@@ -61,6 +68,7 @@ class TablesToMake:
     final: Sequence[str]
     units: int | None
     html: Path | None
+    model: Path | None
     overwrite: bool
 
 
@@ -79,7 +87,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
     if named:
         raise InputError(
             f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} for one synthetic table; a folder of tables "
-            "that belong together takes --order, --most, --memory, --final, --format, --rows and --html",
+            "that belong together takes --order, --most, --memory, --final, --format, --rows, --model and --html",
             culprit=named,
         )
 
@@ -88,7 +96,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     """Release synthetic tables into a new folder."""
     from sfumato.app.cli.schema_options import read_schema
     from sfumato.domain.related_tables import related_tables
-    from sfumato.synthesize import NoisyTotal, PublicTotal, related
+    from sfumato.synthesize import NoisyTotal, PublicTotal, related, save_related
     from sfumato.synthesize.families.family_codebook import read_family_codebook
     from sfumato.synthesize.families.family_release import free_folder
 
@@ -102,7 +110,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
         )
     target = free_folder(given.out, given.file_format)
     refuse_clashes([given.out], inputs=[*source.files()], overwrite=True)
-    refuse_clashes([given.html], inputs=[*source.files(), given.out], overwrite=given.overwrite)
+    refuse_clashes([given.html, given.model], inputs=[*source.files(), given.out], overwrite=given.overwrite)
     schema = read_schema(source.domain)
     children = _children(schema, given)
     for note in related_tables(schema, children).left_out:
@@ -117,6 +125,9 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     for name, table in tables.items():
         remark(f"Wrote {counted(table.num_rows, 'row')} of {name}.")
     remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
+    if given.model is not None:
+        save_related(release, given.model, overwrite=given.overwrite)
+        remark(f"Wrote the model {given.model}.")
     if given.html is not None:
         write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
     for note in release.notes:
@@ -124,6 +135,36 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     rows = {name: table.num_rows for name, table in tables.items()}
     said = {"out": str(given.out), "files": [path.name for path in written], "rows": rows, **release.statement()}
     result(said, _told(release), as_json=as_json)
+
+
+def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: str, as_json: bool) -> None:
+    """Draw linked tables again from a saved model into a new folder, or several."""
+    from sfumato.synthesize import load_related
+    from sfumato.synthesize.codebook import printable
+    from sfumato.synthesize.families.family_release import free_folder
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE
+
+    folders = [out] if copies is None else [out.with_name(f"{out.name}-{number}") for number in range(1, copies + 1)]
+    for folder in folders:
+        free_folder(folder, file_format)
+    refuse_clashes(folders, inputs=[model], overwrite=True)
+    release = load_related(model)
+    rows = {}
+    for folder in folders:
+        with working("Sampling"):
+            drawn = release.redrawn()
+            rows = {name: table.num_rows for name, table in drawn.tables.items()}
+        drawn.write(folder, file_format=file_format)
+        for name, many in rows.items():
+            remark(f"Wrote {counted(many, 'row')} of {name} to {folder}.")
+    if copies is not None:
+        remark(NO_COMBINING)
+    text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
+    written: dict[str, object] = {"out": str(out)}
+    if copies is not None:
+        written = {"copies": [str(folder) for folder in folders], "note": NO_COMBINING}
+    said = {"rows": rows, "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
+    result({**written, **said}, text, as_json=as_json)
 
 
 def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:

@@ -2,5 +2,14 @@
 
 from sfumato.synthesize.families.family_release import MeasuredPart, ModelSizes, RelatedRelease
 from sfumato.synthesize.families.related_synthesis import related
+from sfumato.synthesize.families.saved_families import is_of_linked_tables, load_related, save_related
 
-__all__ = ["MeasuredPart", "ModelSizes", "RelatedRelease", "related"]
+__all__ = [
+    "MeasuredPart",
+    "ModelSizes",
+    "RelatedRelease",
+    "is_of_linked_tables",
+    "load_related",
+    "related",
+    "save_related",
+]

@@ -11,6 +11,8 @@ For whoever judges, documents or shows a release:
 * ``release.measured`` are the noisy tables: of the ``head`` or of ``persons.tail``, over which attributes, with which
   deviation of noise on a cell, in units for the head and in units of weight one for a tail.
 * ``release.notes`` are sentences for the reader: what could not be told at this loss.
+* ``release.redrawn()`` is another draw of the same models, at no cost, for which
+  :mod:`sfumato.synthesize.families.saved_families` keeps a release in a file.
 * ``release.write(folder)`` writes the tables and, as ``release.json``, the statement with all of this.
 * ``release.guarantee``, ``cost``, ``expected_error`` and ``provenance`` are those of every release; the guarantee holds
   for all rows of one unit in all tables.
@@ -22,7 +24,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +107,7 @@ class RelatedRelease(Release):
     head: Graphical
     tails: Mapping[str, Graphical]
     notes: tuple[str, ...]
+    payload: Mapping[str, Any]
     seed: int
     loss: Mapping[str, str | None]
 
@@ -131,6 +134,10 @@ class RelatedRelease(Release):
             SizeError: noise at a tiny loss made the number of units larger than is sampled at once.
         """
         return self._drawn[0]
+
+    def redrawn(self) -> RelatedRelease:
+        """The same release with other rows, drawn of the same models; it costs nothing, and says nothing more."""
+        return replace(self, seed=int(generator().integers(1 << 62)), cost="nothing: drawn of what was released")
 
     @property
     def codebook(self) -> FamilyCodebook:

@@ -91,7 +91,7 @@ def synthesized(
     settled = vault.release(
         request, loss, lambda mechanisms: _measured(mechanisms, loss, described, total=total, settings=settings)
     )
-    head, tails, notes = _restored(described, settled.payload)
+    head, tails, notes = restored(described, settled.payload)
     errors = {f"{HEAD}: {name}": value for name, value in expected_errors(head.measured).items()}
     for table in described.tails:
         found = expected_errors(tails[table.name].measured)
@@ -106,6 +106,7 @@ def synthesized(
         head=head,
         tails=tails,
         notes=notes,
+        payload=settled.payload,
         seed=int(settled.digest[:16], 16),
         loss=loss_json(loss),
     )
@@ -135,9 +136,10 @@ def _measured(
     return payload | {"notes": notes}
 
 
-def _restored(
+def restored(
     described: RelatedTables, payload: Mapping[str, Any]
 ) -> tuple[Graphical, dict[str, Graphical], tuple[str, ...]]:
+    """The models of head and tails that a release has stored, and what it says to the reader."""
     head = Graphical.restore(described.head, _part(payload, f"{HEAD} "))
     tails = {
         table.name: Graphical.restore(table.domain, _part(payload, f"tail {place} "))
