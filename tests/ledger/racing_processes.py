@@ -11,7 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
-from tests.ledger.asking import ask
+from tests.ledger.asking import ROW, ask, question, release
 
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.ledger import open_ledger
@@ -61,6 +61,28 @@ def answer(ledger: Ledger, number: int, analyst: str) -> bytes:
     """The stored answer."""
     receipt = ask(ledger, number, price(number), analyst=analyst)
     return ledger.settle(receipt, compute()) if receipt.answer is None else receipt.answer
+
+
+def answer_at_once(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """The stored answer, computed in the transaction that charges; of every other question after it."""
+    if number % 2:
+        return answer(ledger, number, analyst)
+    terms = {"statement": "pure", "unit": ROW, "analyst": analyst, "at_once": compute}
+    return release(ledger, question(number), price(number), compute, **terms).answer
+
+
+def answer_before_the_commit(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """A mutant: hands out what was computed while its charge is not durable yet, as a kill here shows for certain."""
+    known: list[bytes] = []
+
+    def computed() -> bytes:
+        known.append(compute())
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        terms = {"statement": "pure", "unit": ROW, "analyst": analyst, "at_once": computed}
+        return release(ledger, question(number), price(number), compute, **terms).answer
+    return known[0]
 
 
 def answer_with_what_was_computed(ledger: Ledger, number: int, analyst: str) -> bytes:

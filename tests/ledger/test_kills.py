@@ -11,6 +11,8 @@ from tests.ledger.asking import ROW, question, release, spent_epsilon
 from tests.ledger.racing_processes import (
     ANALYSTS,
     answer,
+    answer_at_once,
+    answer_before_the_commit,
     answer_on_credit,
     answer_with_what_was_computed,
     chance,
@@ -120,9 +122,21 @@ def test_killed_writers_lose_nothing_and_get_nothing_free(url):
     assert faults(url, delivered) == set()
 
 
+def test_killed_writers_of_one_commit_lose_nothing_and_get_nothing_free(url):
+    delivered = kill_loop(url, 15, answer_at_once)
+    assert len(delivered) >= 15
+    assert faults(url, delivered) == set()
+
+
 @pytest.mark.slow
-def test_many_killed_writers_lose_nothing_and_get_nothing_free(url):
-    assert faults(url, kill_loop(url, 250, answer)) == set()
+@pytest.mark.parametrize("how", [answer, answer_at_once])
+def test_many_killed_writers_lose_nothing_and_get_nothing_free(url, how):
+    assert faults(url, kill_loop(url, 250, how)) == set()
+
+
+def test_the_loop_catches_a_mutant_that_hands_out_before_the_commit(url):
+    delivered = kill_loop(url, 9, answer_before_the_commit)
+    assert "delivered but not in the journal" in faults(url, delivered)
 
 
 def test_the_loop_catches_a_mutant_that_answers_on_credit(url):

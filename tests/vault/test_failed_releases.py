@@ -15,8 +15,10 @@ from tests.vault.tables import table
 
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import Kind, open_ledger
+from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
+from sfumato.vault.mechanisms import QuestionTally
 from sfumato.vault.questions import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.vault import Vault
@@ -266,3 +268,46 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
         with pytest.raises(BudgetError, match="reserved"):
             vault.release(Request("test", "killed", {}), LOSS, greedy)
         assert kinds(vault) == [Kind.RELEASE, Kind.RETRY, Kind.FAILED]
+
+
+def tallied(vault, name="tallied"):
+    """A release that only measures, as questions do: of a table that is kept, within the transaction that charges."""
+    return vault.release(Request("test", name, {}), LOSS, QuestionTally((Marginal(()),), (Fraction(1),), LOSS)).payload[
+        "0"
+    ]
+
+
+def test_what_is_measured_off_a_kept_table_reads_no_rows_and_is_one_commit(vault, monkeypatch) -> None:
+    begun, writing = [], Store.writing
+    monkeypatch.setattr(Store, "writing", lambda store: begun.append(1) or writing(store))
+    tallied(vault)
+    assert len(begun) == 2  # rows are counted after the charge is durable
+    monkeypatch.setattr("sfumato.engine.arrays.ArrayTable.marginals", lambda *_: 1 / 0)
+    assert tallied(vault, "other").shape == (1,)
+    assert len(begun) == 3
+    assert kinds(vault) == [Kind.RELEASE] * 2
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
+
+
+def test_what_is_measured_off_a_kept_table_and_raises_is_charged_each_time(vault, monkeypatch) -> None:
+    tallied(vault)
+    monkeypatch.setattr("sfumato.vault.vault.encode", lambda _: 1 / 0)
+    for times in range(2, 5):
+        with pytest.raises(ZeroDivisionError):
+            tallied(vault, "other")
+        assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
+    assert kinds(vault) == [Kind.RELEASE] + [Kind.RELEASE, Kind.FAILED] * 3
+
+
+def test_a_method_of_ones_own_is_never_run_while_it_is_charged(vault) -> None:
+    """It could note what it measured and end the process, or call it off, before anything is charged."""
+    tallied(vault)
+    for times in range(2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            vault.release(Request("test", "noted", {}), LOSS, note_and_leave)
+        assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
+
+
+def note_and_leave(mechanisms):
+    mechanisms.measure([Marginal(())], LOSS)
+    raise KeyboardInterrupt

@@ -24,7 +24,7 @@ from sfumato.ledger.account import Account
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
 from sfumato.ledger.owners import ToldOwners
-from sfumato.ledger.reservation import Admission, Order, fail, reserve, set_cap, set_first_cap, settle
+from sfumato.ledger.reservation import Admission, AtOnce, Order, fail, reserve, set_cap, set_first_cap, settle
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted, together
 from sfumato.ledger.verification import Checkpoint
@@ -50,6 +50,8 @@ class Terms(TypedDict):
         retry_key: chosen by the caller, the same for all attempts at one request.
         admission: looks at more than the budget in the transaction that charges, and raises a :class:`SfumatoError`
             before anything is charged where it does not admit the release.
+        at_once: computes the answer of a new release in the transaction that charges, under the terms of
+            :class:`sfumato.ledger.reservation.AtOnce`; None where it cannot.
     """
 
     statement: str
@@ -58,6 +60,7 @@ class Terms(TypedDict):
     analyst: NotRequired[str | None]
     retry_key: NotRequired[str | None]
     admission: NotRequired[Admission | None]
+    at_once: NotRequired[Callable[[], bytes | None] | None]
 
 
 class AnswerCache:
@@ -223,11 +226,15 @@ class Ledger:
             drawn: whether the block has drawn noise so far.
             terms: as there.
         """
-        order = self._order(question, charge, terms)
+        order, compute = self._order(question, charge, terms), terms.get("at_once")
+        at_once = None if compute is None else AtOnce(compute, drawn)
+        order = replace(order, at_once=at_once)
         with Attempt(attempts_at(self._store)) as attempt:
             pause = _FIRST_PAUSE
             while True:
                 receipt = self._reserve(order, attempt)
+                if at_once is not None and at_once.error is not None:
+                    raise at_once.error
                 if receipt.answer is not None or charge is None or attempt.holds:
                     break
                 time.sleep(pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,6 +26,51 @@ class Admission(Protocol):
         ...
 
 
+class AtOnce:
+    """Computes the answer of a new release in the transaction that charges for it: one commit makes both durable.
+
+    The charge is written before anything is computed, and nothing of the answer leaves this process before the commit:
+
+    1. Who dies before the commit leaves neither charge nor answer.  What was drawn was seen by nobody, and asking again
+       is charged, and drawn anew.  The same holds where the database refuses the commit.
+    2. Who dies after it leaves both, and asking again brings the stored answer.  Where the news of a commit is lost,
+       nobody is handed the answer, and asking again finds which of the two it was.
+    3. What raises stays charged: the release is closed as failed if noise was drawn, and is else still to be computed.
+
+    That a death is free must not tell anything either.  So only that is computed here whose time and memory do not
+    depend on the rows, by code of the vault alone: sums over exact tables that are kept already, and noise.  It must
+    not come back to the ledger, whose transaction it is in.
+
+    Attributes:
+        error: what computing raised; None where it did not.
+    """
+
+    def __init__(self, compute: Callable[[], bytes | None], drawn: Callable[[], bool]) -> None:
+        """Be ready to compute.
+
+        Args:
+            compute: the answer; None where it cannot be computed here, but has to be after the commit.
+            drawn: whether noise was drawn for it so far.
+        """
+        self._compute = compute
+        self._drawn = drawn
+        self.error: Exception | None = None
+
+    def answer(self, transaction: Transaction, event: Event) -> bytes | None:
+        """Compute the answer of a release that was just opened and charged, and store it; None: there is none."""
+        self.error = None  # of an attempt that was not committed
+        try:
+            answer = self._compute()
+        except Exception as error:  # noqa: BLE001  # handed to who asked, after the commit
+            self.error = error
+            if self._drawn():
+                transaction.fail(event)
+            return None
+        if answer is not None:
+            transaction.store(event.key, answer)
+        return answer
+
+
 @dataclass(frozen=True)
 class Order:
     """A release that somebody asks for.
@@ -33,11 +79,13 @@ class Order:
         event: as it will stand in the journal.
         retry_key: marks repetitions of one request.
         admission: see :class:`Admission`; None where the budget alone decides.
+        at_once: computes the answer with the charge, where it can.
     """
 
     event: Event
     retry_key: str | None
     admission: Admission | None = None
+    at_once: AtOnce | None = None
 
     @property
     def wanted(self) -> Wanted:
@@ -156,12 +204,13 @@ def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *,
             transaction.fail(event)
         transaction.charge(event.charge, dataset=True, analyst=event.analyst)
     opened = transaction.open(event)
-    if attempt is not None and event.charge is not None:
+    charged = event.charge is not None
+    answer = order.at_once.answer(transaction, event) if charged and order.at_once is not None else None
+    if attempt is not None and charged and transaction.is_pending(event.key):
         attempt.begin(opened.hash, retried=False)
         attempt.journalled(retried=False)
-    charged = event.charge is not None
     return Receipt(
-        opened.number, event.key, None, charged=charged, charged_analyst=charged and event.analyst is not None
+        opened.number, event.key, answer, charged=charged, charged_analyst=charged and event.analyst is not None
     )
 
 

@@ -292,6 +292,11 @@ class Transaction:
         """The release of that key, answered or pending; None where there is none that did not fail."""
         return self._found.releases[key]
 
+    def is_pending(self, key: str) -> bool:
+        """Whether the release of that key is charged, and neither answered nor closed as failed."""
+        found = self._found.releases[key]
+        return found is not None and found.answer is None
+
     def was_shown(self, key: str, analyst: str) -> bool:
         """Whether the analyst was charged for the release of that key already."""
         return (key, analyst) in self._found.shown

@@ -28,7 +28,7 @@ from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface, refuse_no_vault
-from sfumato.vault.mechanisms import Additive, selection, selection_charge
+from sfumato.vault.mechanisms import Additive, QuestionTally, selection, selection_charge
 from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release, loss_json
 from sfumato.vault.scores import RankErrors
@@ -72,11 +72,7 @@ def ask(
     query = query.check(vault.domain)
     planned = plan(query, vault.domain)
     added = planned.mechanisms(vault.domain, loss)  # refuses what cannot be measured, for free
-
-    def run(mechanisms: Mechanisms) -> Payload:
-        measured = mechanisms.measure(planned.questions, loss, shares=planned.shares)
-        return {str(place): measurement.values for place, measurement in enumerate(measured)}
-
+    run = QuestionTally(planned.questions, planned.shares, loss)
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
     return _read(settled, planned, query, domain=vault.domain, added=added, certainty=certainty)
 

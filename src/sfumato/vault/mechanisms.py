@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -34,6 +35,8 @@ from sfumato.vault.scores import AbsoluteErrors, Scores
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sfumato.vault.interface import Mechanisms
 
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
@@ -152,6 +155,23 @@ class TableMechanisms:
         shown, units = mechanism.apply(found["units"].to_numpy(), self._entropy)
         released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
+
+
+@dataclass(frozen=True)
+class QuestionTally:
+    """A method that measures questions at one loss, and does nothing else: a vault may run it while it charges.
+
+    Its payload has the noisy values by the places of the questions.
+    """
+
+    questions: tuple[Measurable, ...]
+    shares: tuple[Fraction, ...]
+    loss: Loss
+
+    def __call__(self, mechanisms: Mechanisms) -> dict[str, IntegerArray]:
+        """Measure them."""
+        measured = mechanisms.measure(self.questions, self.loss, shares=self.shares)
+        return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
 
 class PreparedQueries:

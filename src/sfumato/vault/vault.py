@@ -32,7 +32,7 @@ from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
-from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
+from sfumato.vault.mechanisms import PrivacyFilter, QuestionTally, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, beyond_bounds
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
@@ -178,7 +178,7 @@ class Vault:
                 before was made of marginals that the analyst was not charged for.
         """
         charge = charge or loss.charge
-        noise = DrawnEntropy(self.entropy)
+        computing = _Computing(self._exactly, run, charge, self.entropy)
         statement = guarantee_text(loss, self.domain.unit)
         parameters = {**request.parameters, "loss": loss_json(loss)}
         question = self._question(request, parameters)
@@ -186,16 +186,10 @@ class Vault:
         reusing = request.family == REUSING
         if reusing and self.analyst is not None:
             self._refuse_answered(question)
-        with self.ledger.releasing(question, charge, drawn=lambda: noise.drawn, **terms) as reserved:
+        terms["at_once"] = computing.at_once if isinstance(run, QuestionTally) else None
+        with self.ledger.releasing(question, charge, drawn=computing.drawn, **terms) as reserved:
             if reserved.answer is None:
-                within = PrivacyFilter(charge)
-                stored = self._stored if reusing else tuple
-                mechanisms = TableMechanisms(self._exactly, within=within, entropy=noise, stored=stored)
-                try:
-                    payload = run(mechanisms)
-                finally:
-                    noise.end()  # before anybody decides whether noise was drawn
-                reserved.settle(encode(payload))
+                reserved.settle(computing.answer(stored=self._stored if reusing else tuple))
         settled = self._settled(request, parameters, reserved.answered(), charge, statement)
         if reusing and self.analyst is not None:
             self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
@@ -336,6 +330,43 @@ class Vault:
                 "sfumato": _version(),
             },
         )
+
+
+class _Computing:
+    """The answer of one release, computed after its charge: usually once, again where its charge was not committed."""
+
+    def __init__(
+        self, exactly: ExactAnswers, run: Callable[[Mechanisms], Payload], charge: Charge, entropy: Entropy
+    ) -> None:
+        self._exactly = exactly
+        self._run = run
+        self._charge = charge
+        self._entropy = entropy
+        self._noises: list[DrawnEntropy] = []
+
+    def drawn(self) -> bool:
+        """Whether any noise was drawn."""
+        return any(noise.drawn for noise in self._noises)
+
+    def answer(self, *, stored: Callable[[], tuple[StoredMarginal, ...]] = tuple) -> bytes:
+        """Run the method within the charge."""
+        return self._answer(self._exactly, stored)
+
+    def at_once(self) -> bytes | None:
+        """The same off tables that are kept, see :class:`sfumato.ledger.reservation.AtOnce`; None: rows are needed."""
+        assert isinstance(self._run, QuestionTally)
+        kept = self._exactly.kept(self._run.questions)
+        return None if kept is None else self._answer(kept, tuple)
+
+    def _answer(self, exactly: ExactAnswers, stored: Callable[[], tuple[StoredMarginal, ...]]) -> bytes:
+        noise = DrawnEntropy(self._entropy)
+        self._noises.append(noise)
+        mechanisms = TableMechanisms(exactly, within=PrivacyFilter(self._charge), entropy=noise, stored=stored)
+        try:
+            payload = self._run(mechanisms)
+        finally:
+            noise.end()  # before anybody decides whether noise was drawn
+        return encode(payload)
 
 
 @cache  # reading a package's metadata takes as long as answering
